@@ -1,0 +1,1 @@
+"""Analysis: pure functions from a Run to what the report says."""

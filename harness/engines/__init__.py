@@ -1,0 +1,135 @@
+"""Engines: what runs one trial's process and lets the host watch it. `docker` isolates, `local` does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness.model import EngineInfo, ImageInfo
+
+# Where things lie inside a container; the local engine maps them to host paths itself.
+WORKLOADS_DIR = "/tfbench/workloads"
+DATA_DIR = "/tfbench/data"
+OUT_DIR = "/tfbench/out"
+FILE_DIR = "/tfbench/file"
+CUDA_CACHE_DIR = "/tfbench/cuda-cache"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A host folder (or named volume, when `host` is None) as the container sees it."""
+
+    container: str
+    host: Path | None
+    volume: str = ""
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAccess:
+    """How a container gets its GPUs: `kind` is "toolkit", "cdi" or "devices"; the rest is what that needs."""
+
+    kind: str
+    uuids: tuple[str, ...]
+    device_nodes: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """One trial's process.
+
+    Attributes:
+        image: what Engine.prepare returned.
+        command: argument vector; paths in it and in the mounts are the container's.
+        environment: added to the image's own.
+        out: host folder mounted read-write at OUT_DIR; events are written there.
+        mounts: further folders.
+        cpus: processor numbers to pin to, as cpuset syntax ("0-3,8"), "" for all.
+        cpu_quota: processors' worth of time, e.g. 0.5; None for no limit.
+        memory_bytes, pids: limits; None for the engine's own.
+        gpu: how to hand GPUs over, None for none.
+        trial_id, run_id: go into labels.
+    """
+
+    image: ImageInfo
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    out: Path
+    mounts: tuple[Mount, ...]
+    trial_id: str
+    run_id: str
+    cpus: str = ""
+    cpu_quota: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = 4096
+    gpu: GpuAccess | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a container ended: `code` is negative for the signal that ended a local process."""
+
+    code: int
+    out_of_memory: bool
+
+
+class Container(Protocol):
+    """A started trial. Every method raises EngineError when the engine no longer answers."""
+
+    @property
+    def id(self) -> str:
+        """The engine's name for it."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """Process id on this host of the container's first process; None when it is on another host."""
+        ...
+
+    def poll(self) -> Exit | None:
+        """Return how it ended, or None while it runs; also brings a remote engine's events up to date."""
+        ...
+
+    def log(self) -> str:
+        """Return the end of its stdout and stderr, at most 64 KiB."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once; no error if it has ended."""
+        ...
+
+    def remove(self) -> None:
+        """Remove what is left of it; no error if nothing is."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs containers. Constructors only assign; `connect` does the I/O."""
+
+    def connect(self) -> EngineInfo:
+        """Reach the engine.
+
+        Raises:
+            EngineError: nothing answers; the message says where it was looked for.
+        """
+        ...
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Start a trial.
+
+        Raises:
+            EngineError: the engine refuses or is gone.
+        """
+        ...
+
+    def remove_stale(self) -> int:
+        """Remove containers (and volumes) that an earlier harness left behind; return how many."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...

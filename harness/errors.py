@@ -1,0 +1,82 @@
+"""What can go wrong, as one family of exceptions with documented exit codes.
+
+Every message says what happened and every `hint` says what to try; the command line prints both.
+The codes are part of the interface: README lists them, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TfbenchError(Exception):
+    """Base of every error that a user can cause or meet.
+
+    Args:
+        message: what happened, one sentence.
+        hint: what to try, one sentence in the imperative.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}"
+
+
+class UsageError(TfbenchError):
+    """An unknown workload, profile, device, parameter or option value."""
+
+    exit_code = 2
+
+
+class EngineError(TfbenchError):
+    """No container engine answers, or it stopped answering."""
+
+    exit_code = 3
+
+
+class ImageError(TfbenchError):
+    """Wheels, a base image or an image build failed."""
+
+    exit_code = 4
+
+
+class TrialError(TfbenchError):
+    """At least one trial failed; the others and the report are kept."""
+
+    exit_code = 5
+
+
+class StoreError(TfbenchError):
+    """A run directory cannot be written or is not one of ours; a full disk among them."""
+
+    exit_code = 6
+
+
+class BusyError(TfbenchError):
+    """Another run is measuring on this machine."""
+
+    exit_code = 7
+
+
+class GpuError(TfbenchError):
+    """A GPU was asked for and cannot be used; the message names the missing piece."""
+
+    exit_code = 8
+
+
+class DataError(TfbenchError):
+    """A dataset could not be fetched, verified or made."""
+
+    exit_code = 9
+
+
+class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a fault
+    """The user pressed Ctrl-C or the process was told to end."""
+
+    exit_code = 130

@@ -1,0 +1,406 @@
+"""What a run is made of: frozen values with units in their names, and no I/O.
+
+Run is all that is persisted. Analysis is recomputed from it and never stored as truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.protocol import Change, Workload
+
+SCHEMA_VERSION = 1
+
+Scalar = str | int | float | bool
+
+
+class Status(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # the workload raised or exited non-zero
+    OUT_OF_MEMORY = "out-of-memory"
+    TIMEOUT = "timeout"
+    BAD_EVENTS = "bad-events"  # none, or not in the protocol
+    ENGINE_LOST = "engine-lost"
+    NO_GPU = "no-gpu"  # asked for GPUs that TensorFlow did not register
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Readings of one source for one device at one instant; a metric that could not be read is absent."""
+
+    t_ns: int
+    source: str
+    device: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Telemetry that is missing, and why: `metric` is "*" when a whole source or device is meant."""
+
+    source: str
+    device: str
+    metric: str
+    start_ns: int
+    end_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One source's readings for one device over a trial.
+
+    Attributes:
+        t_ns: int64[n], CLOCK_MONOTONIC, ascending.
+        columns: metric name -> float64[n]; NaN where there is a gap. Names carry units and are keys of
+            harness.telemetry.metrics.METRICS.
+    """
+
+    source: str
+    device: str
+    t_ns: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A named stretch of a trial; `leg` is "" for phases that all legs share."""
+
+    name: str
+    leg: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Steps measured between two synchronised instants; `wait_ns` is -1 where waiting cannot be seen."""
+
+    leg: str
+    index: int
+    start_ns: int
+    end_ns: int
+    steps: int
+    samples: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """int64[n] durations of single steps of one window, as the host thread saw them."""
+
+    leg: str
+    window: int
+    step_ns: NDArray[np.int64]
+    wait_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A figure that the workload itself reported, such as test accuracy."""
+
+    leg: str
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegInfo:
+    """The parameters that a leg ran with, and what it changed against as-written."""
+
+    leg: str
+    params: Mapping[str, Any]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrial:
+    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once."""
+
+    id: str
+    workload: str
+    device: str
+    index: int
+    legs: tuple[str, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Positions, in the manifest's `gpus`, of the cards that the trial uses."""
+        return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One container, as it went.
+
+    Attributes:
+        status, exit_code, message: how it ended; message is for people, "" when all went well.
+        started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
+        facts: what the container found (versions, devices); scalars.
+    """
+
+    id: str
+    workload: str
+    device: str
+    index: int
+    legs: tuple[LegInfo, ...]
+    status: Status
+    exit_code: int | None
+    message: str
+    started_ns: int
+    ended_ns: int
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ()
+    windows: tuple[Window, ...] = ()
+    steps: tuple[StepTimes, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    warnings: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    telemetry: tuple[Series, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A card as NVML describes it; None is "not available", never 0."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int | None
+    driver_version: str
+    cuda_version: str
+    compute_capability: str | None
+    power_limit_w: float | None
+    power_default_limit_w: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    mig_uuid: str = ""
+    persistence_mode: bool | None = None
+    pcie_gen: int | None = None
+    pcie_width: int | None = None
+    clock_max_sm_mhz: int | None = None
+    clock_max_mem_mhz: int | None = None
+    vbios: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What ran the containers. `isolated` is False for the local engine."""
+
+    name: str
+    version: str
+    isolated: bool
+    rootless: bool | None = None
+    cgroup_version: int | None = None
+    remote: bool = False
+    gpu_access: str = ""  # "toolkit", "cdi", "devices" or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """An image as run: `digest` is the engine's content id, `lock_sha256` "" for a user's own image."""
+
+    target: str
+    reference: str
+    digest: str
+    base: str
+    lock_sha256: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo:
+    """The data that a workload trained on; `kind` is "real" or "procedural", `why` says how that came."""
+
+    workload: str
+    name: str
+    kind: str
+    sha256: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Who, when, on what and how: everything that one needs to run the same again.
+
+    Attributes:
+        system: MLPerf system-description field -> value ("" where it cannot be found out).
+        parameters: profile and options as resolved, JSON-serialisable.
+        command: the command line that runs exactly this again.
+    """
+
+    run_id: str
+    created: str
+    tfbench_version: str
+    commit: str
+    command: str
+    engine: EngineInfo
+    images: tuple[ImageInfo, ...]
+    data: tuple[DataInfo, ...]
+    gpus: tuple[Gpu, ...]
+    system: Mapping[str, str]
+    host_facts: Mapping[str, Scalar]
+    parameters: Mapping[str, Any]
+    seed: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All that is persisted of one `tfbench bench`."""
+
+    manifest: Manifest
+    workloads: tuple[Workload, ...]
+    planned: tuple[PlannedTrial, ...]
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A median with its 95 % bootstrap interval over `n` independent values; n == 1 has no interval."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One workload, device and leg over all its finished trials.
+
+    Attributes:
+        throughput: samples/s in steady state.
+        step_time: seconds a step, synchronised windows divided by their steps.
+        step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
+        wait_share: share of the steady time spent waiting for input, between 0 and 1.
+        training_s: time for the published epochs; `training_projected` tells projected from measured.
+        cold_start: (phase, seconds) in order, everything before steady state.
+        telemetry: "source.device.metric" -> mean over steady state (median over trials).
+        energy_j_per_sample: from the card's counter, or None.
+        accuracy: on held-out data, or None.
+        trial_ids: where every figure comes from.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    throughput: Estimate
+    step_time: Estimate
+    batch_size: int
+    step_quantiles: Mapping[str, float]
+    wait_share: float | None
+    training_s: Estimate | None
+    training_projected: bool
+    cold_start: tuple[tuple[str, float], ...]
+    telemetry: Mapping[str, float]
+    energy_j_per_sample: Estimate | None
+    energy_source: str
+    accuracy: float | None
+    accuracy_ok: bool | None
+    changes: tuple[Change, ...]
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A ratio of two summaries' throughputs with its interval, e.g. gpu0 over cpu, tuned over as-written."""
+
+    workload: str
+    kind: str  # "gpu-over-cpu", "tuned-over-as-written", "scaling"
+    numerator: str  # "device/leg"
+    denominator: str
+    ratio: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedComparison:
+    """A published number beside the measured one in the same unit; measured is None where nothing matches."""
+
+    workload: str
+    device: str
+    source: str
+    system: str
+    value: float
+    unit: str
+    note: str
+    measured: Estimate | None
+    measured_label: str
+
+
+class Finding(StrEnum):
+    """What a rule concluded."""
+
+    FOUND = "found"
+    CLEAR = "clear"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One number that a rule looked at; `threshold` says what would have changed the outcome."""
+
+    metric: str
+    observed: str
+    threshold: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What to do about a finding. Gains are throughput ratios; measured is None until a leg has shown it."""
+
+    text: str
+    code: str
+    predicted_gain: float | None
+    measured_gain: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One rule's word on one workload and device; `cost` is the share of time lost to the cause."""
+
+    workload: str
+    device: str
+    rule: str
+    finding: Finding
+    cause: str
+    sentence: str
+    evidence: tuple[Evidence, ...]
+    cost: float | None
+    remedy: Remedy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Something a reader must know before trusting a figure: `severity` is "note" or "warning"."""
+
+    severity: str
+    subject: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Everything the report says, computed from a Run and nothing else."""
+
+    run: Run
+    headline: str
+    summaries: tuple[Summary, ...]
+    comparisons: tuple[Comparison, ...]
+    published: tuple[PublishedComparison, ...]
+    verdicts: tuple[Verdict, ...]
+    quality: tuple[Quality, ...]

@@ -1,0 +1,55 @@
+"""Telemetry sources: each reads one thing from the host, and says so when it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.model import Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a trial's sources watch: the container's first process on this host, and its GPUs by UUID.
+
+    `pid` is None when the container runs on another machine; `gpus` maps the trial's device names
+    ("gpu0") to NVML UUIDs (a MIG instance's own where one was chosen).
+    """
+
+    pid: int | None
+    gpus: Mapping[str, str]
+
+
+# (source, device, metric or "*", reason): called at most once for each metric that turns unreadable.
+GapSink = Callable[[str, str, str, str], None]
+
+
+class Source(Protocol):
+    """Reads one kind of telemetry. A source that is not there reports a gap; it never raises.
+
+    Constructors only assign; `start` does the I/O.
+    """
+
+    @property
+    def name(self) -> str:
+        """The source's name, and the first part of its file's name: "host", "cgroup", "nvml"."""
+        ...
+
+    @property
+    def interval_s(self) -> float | None:
+        """Least time between two reads; None for the sampler's own rate. Slower sources get a thread of
+        their own, so that a call that sleeps never holds up a tick."""
+        ...
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Open what is there and return the metrics that `read` can give: device -> names of METRICS."""
+        ...
+
+    def read(self) -> Iterable[Sample]:
+        """Take one reading of each device; what cannot be read is left out and reported once as a gap."""
+        ...
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        ...

@@ -1,0 +1,1 @@
+"""Reports: Analysis in, text out. No calculation here."""

@@ -1,0 +1,1 @@
+"""Workloads: what runs inside the container. Never imports the harness."""

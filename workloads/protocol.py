@@ -1,0 +1,285 @@
+"""What the two sides of a container agree on: a workload's declaration, and the events it writes.
+
+Standard library only, Python 3.10 or newer: the harness reads this module on the host, and the driver
+runs it inside any image that has Python and TensorFlow.
+
+Events travel as JSON lines in one append-only file. Each has `kind` and `t_ns` (CLOCK_MONOTONIC,
+nanoseconds) and the fields that EVENTS lists for its kind. A truncated last line means that the writer
+died: everything before it counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+VERSION = 1
+
+AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED = LEGS = ("as-written", "input-only", "model-only", "tuned")
+
+# Everything before "steady" is cold start, reported apart from the speed.
+IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
+    "import",  # TensorFlow's import and device initialisation
+    "data",  # datasets opened and preprocessed as the article does
+    "build",  # the model is made and compiled (Keras' compile)
+    "first-step",  # tracing, XLA compilation, PTX JIT, cuDNN autotuning
+    "warm-up",  # steps until the step time has settled
+    "steady",  # what is measured
+    "evaluate",  # accuracy on held-out data
+)
+
+_NUMBER = (int, float)
+EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    # First line: both clocks at one instant, so that the host can check that it shares them.
+    "start": {"version": (int,), "wall_ns": (int,), "boot_id": (str,), "pid": (int,)},
+    # What the container found: versions, devices, threads. Scalars only.
+    "facts": {"facts": (dict,)},
+    # A leg begins: its parameters, and for the tuned leg what it changes (see Change).
+    "leg": {"leg": (str,), "params": (dict,), "changes": (list,)},
+    # A phase ended; it began at start_ns. leg is "" for phases that all legs share.
+    "phase": {"name": (str,), "leg": (str,), "start_ns": (int,), "end_ns": (int,)},
+    # A run of steps between two instants at which the device was synchronised. wait_ns is the time spent
+    # waiting for input outside the compiled step, -1 where it cannot be seen.
+    "window": {
+        "leg": (str,), "index": (int,), "start_ns": (int,), "end_ns": (int,),
+        "steps": (int,), "samples": (int,), "wait_ns": (int,),
+    },
+    # Durations of a window's single steps, nanoseconds, as the host thread saw them (not synchronised).
+    "steps": {"leg": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
+    "metric": {"leg": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
+    "warning": {"message": (str,)},
+    "error": {"type": (str,), "message": (str,), "traceback": (str,)},
+    # Last line of a trial that went well.
+    "end": {"ok": (bool,)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A number that an article printed for this workload.
+
+    Attributes:
+        source: who published it, with the year.
+        system: the hardware as the article names it.
+        device: "cpu" or "gpu".
+        value: the number, in `unit`.
+        unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU.
+        note: what else one has to know to compare, "" if nothing.
+    """
+
+    source: str
+    system: str
+    device: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The dataset that a workload trains on.
+
+    Attributes:
+        name: a dataset that the harness knows ("cifar10", "cifar100", "fashion-mnist"), or any other
+            name for one that is made procedurally from the shape below.
+        shape: one sample's shape, e.g. (32, 32, 3).
+        classes: how many labels there are.
+        train, test: how many samples.
+        dtype: NumPy's name of the stored type.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    train: int
+    test: int
+    dtype: str = "uint8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One thing that the tuned leg does differently: `what` was `before` and is `after`, because `why`."""
+
+    what: str
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
+
+    The harness reads this without running the file (it never imports TensorFlow), so that arguments must
+    be literals, or calls of Data, Published and Change made of literals.
+
+    Attributes:
+        name: the command line's name for it, lower case with hyphens.
+        title: one line for people.
+        model: the layers, in words.
+        data: what it trains on.
+        batch_size: samples a step, as published.
+        epochs: as published; what a projected training time is projected to.
+        task: "train" or "infer".
+        optimizer, loss: as published, in words; the code is in the file's `model` function.
+        tuned: parameters of the tuned leg, by name: batch_size, steps_per_execution, jit_compile,
+            mixed_precision ("mixed_float16", "mixed_bfloat16"), learning_rate and the workload's own.
+            A key prefixed "cpu:" or "gpu:" holds on that kind of device only.
+        changes: what the tuned leg changes, beyond the parameters in `tuned`, and why.
+        params: the workload's own parameters and their published values.
+        published: what articles measured.
+        source: where the workload was published.
+        suite: "default" runs without being named, "extra" when asked for.
+        min_accuracy: accuracy on held-out procedural data, between 0 and 1, below which training
+            has not worked; 0 for workloads that learn nothing.
+    """
+
+    name: str
+    title: str
+    data: Data
+    batch_size: int
+    epochs: int
+    model: str = ""
+    task: str = "train"
+    optimizer: str = ""
+    loss: str = ""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    published: tuple[Published, ...] = ()
+    source: str = ""
+    suite: str = "default"
+    min_accuracy: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What the harness asks of one container: the file `spec.json` beside the event file.
+
+    Attributes:
+        workload: the file's module name in this package, or "" when `file` is given.
+        file: path inside the container of a workload file from outside the tree, else "".
+        legs: which legs to run, out of LEGS.
+        device: "cpu", or "gpu" for all GPUs that the container sees.
+        gpus: how many GPUs the container must see; 0 for "cpu".
+        data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
+        params: overrides of the workload's parameters (batch_size, epochs, ... and its own).
+        window_s: least length of a measured window, seconds.
+        windows: measured windows a leg; legs are interleaved window by window.
+        warmup_s: most time to wait for the step time to settle, seconds.
+        steps: when > 0, a window is that many steps instead of window_s (for tests).
+        full: train the published epochs instead of measuring windows.
+        seed: for weights, shuffling and augmentation.
+    """
+
+    workload: str = ""
+    file: str = ""
+    legs: tuple[str, ...] = (AS_WRITTEN,)
+    device: str = "cpu"
+    gpus: int = 0
+    data_dir: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    window_s: float = 1.0
+    windows: int = 3
+    warmup_s: float = 3.0
+    steps: int = 0
+    full: bool = False
+    seed: int = 1
+
+
+class ProtocolError(ValueError):
+    """An event does not follow EVENTS."""
+
+
+class EventWriter:
+    """Append events to a file, one line each, flushed at once.
+
+    Args:
+        path: the event file; made if missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def __enter__(self) -> EventWriter:
+        self._file = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Write one event, stamped now.
+
+        Raises:
+            ProtocolError: the fields are not those of `kind`.
+        """
+        event = {"kind": kind, "t_ns": time.monotonic_ns(), **fields}
+        check(event)
+        self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def start(self) -> None:
+        """Write the first event, which lets the host compare clocks and kernels."""
+        self.write("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=os.getpid())
+
+
+def check(event: Mapping[str, Any]) -> None:
+    """Hold one event against EVENTS.
+
+    Raises:
+        ProtocolError: unknown kind, missing or unknown field, or a field of the wrong type.
+    """
+    kind = event.get("kind")
+    if kind not in EVENTS:
+        raise ProtocolError(f"unknown event kind {kind!r}")
+    fields = {"kind": (str,), "t_ns": (int,), **EVENTS[kind]}
+    if event.keys() != fields.keys():
+        odd = sorted(event.keys() ^ fields.keys())
+        raise ProtocolError(f"event {kind!r}: fields {odd} missing or unknown")
+    for name, types in fields.items():
+        value = event[name]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise ProtocolError(f"event {kind!r}: {name} is {type(value).__name__}")
+
+
+def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a file's lines; a truncated last line ends them quietly.
+
+    Raises:
+        ProtocolError: a whole line is not an event; the message has its number.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.endswith("\n"):
+            return
+        try:
+            event = json.loads(line)
+            if not isinstance(event, dict):
+                raise ProtocolError("not a JSON object")
+            check(event)
+        except ValueError as error:
+            raise ProtocolError(f"line {number}: {error}") from error
+        yield event
+
+
+def boot_id() -> str:
+    """Return the kernel's boot id: equal on host and container exactly if they share clocks; else ""."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def python_version() -> str:
+    """Return this interpreter's version, e.g. "3.13.5"."""
+    return ".".join(str(part) for part in sys.version_info[:3])
