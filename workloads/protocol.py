@@ -241,7 +241,7 @@ def check(event: Mapping[str, Any]) -> None:
         ProtocolError: unknown kind, missing or unknown field, or a field of the wrong type.
     """
     kind = event.get("kind")
-    if kind not in EVENTS:
+    if not isinstance(kind, str) or kind not in EVENTS:
         raise ProtocolError(f"unknown event kind {kind!r}")
     fields = {"kind": (str,), "t_ns": (int,), **EVENTS[kind]}
     if event.keys() != fields.keys():
