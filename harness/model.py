@@ -258,13 +258,24 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why a workload was repeated no further on a device, after how many trials that went well."""
+
+    workload: str
+    device: str
+    trials: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All that is persisted of one `tfbench bench`."""
+    """All that is persisted of one `tfbench bench`; `stops` is empty while a run goes on or was cut off."""
 
     manifest: Manifest
     workloads: tuple[Workload, ...]
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
+    stops: tuple[Stop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

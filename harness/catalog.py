@@ -1,0 +1,136 @@
+"""Which workloads there are: read from their files' declarations, which are parsed and never executed.
+
+A workload file imports TensorFlow, which the host does not have; and a user's file is not to be run on
+the host at all. So `workload = Workload(...)` holds literals only and is evaluated from its syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import workloads
+from harness.errors import UsageError
+from workloads.protocol import Change, Data, Published, Workload
+
+_HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
+_DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Change)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A workload and the file that implements it; `external` files come from outside the tree."""
+
+    workload: Workload
+    path: Path
+    external: bool
+
+    @property
+    def module(self) -> str:
+        """The file's module name inside the package `workloads`."""
+        return self.path.stem
+
+
+def built_in() -> tuple[Entry, ...]:
+    """Return the workloads of this tree in alphabetical order of their names."""
+    folder = Path(workloads.__file__).parent
+    entries = []
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        if (node := _declaration(tree)) is not None:
+            entries.append(Entry(workload=_evaluate(node, path), path=path, external=False))
+    return tuple(sorted(entries, key=lambda entry: entry.workload.name))
+
+
+def external(path: Path) -> Entry:
+    """Return the workload that a user's file declares.
+
+    Raises:
+        UsageError: no such file, not Python, or no `workload = Workload(...)` of literals in it.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from error
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path} is not Python: {error}.", hint="Run it with python3 to see why.") from error
+    node = _declaration(tree)
+    if node is None:
+        raise UsageError(f"{path} declares no workload.", hint=_HINT)
+    return Entry(workload=_evaluate(node, path), path=path.resolve(), external=True)
+
+
+def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, ...]:
+    """Return the entries that `names` ask for: all of the default suite when empty, "all" for every one.
+
+    Raises:
+        UsageError: a name that no entry has; the message lists those there are.
+    """
+    if not names:
+        return tuple(entry for entry in entries if entry.external or entry.workload.suite == "default")
+    if "all" in names:
+        return entries
+    known = {entry.workload.name: entry for entry in entries}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"There is no workload {name!r}.", hint=f"Choose from: {', '.join(sorted(known))}, all."
+            )
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def _declaration(tree: ast.Module) -> ast.Call | None:
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as call):
+                return call
+            case ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as call):
+                return call
+    return None
+
+
+def _evaluate(node: ast.Call, path: Path) -> Workload:
+    try:
+        value = _value(node)
+        if not isinstance(value, Workload):
+            raise TypeError(f"it is a {type(value).__name__}, not a Workload")
+        if problem := _problem(value):
+            raise ValueError(problem)
+    except (TypeError, ValueError) as error:
+        text = f"{path}: the declaration of `workload` is not valid: {error}."
+        raise UsageError(text, hint=_HINT) from error
+    return value
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=keywords):
+            if name not in _DECLARATIONS:
+                raise ValueError(f"line {node.lineno}: {name}(...) is not one of {', '.join(_DECLARATIONS)}")
+            return _DECLARATIONS[name](**{word.arg or "**": _value(word.value) for word in keywords})
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return tuple(_value(part) for part in parts)
+        case ast.Dict(keys=keys, values=values):
+            return {_value(key): _value(value) for key, value in zip(keys, values, strict=True) if key}
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _value(left) + _value(right)
+        case _:
+            return ast.literal_eval(node)
+
+
+def _problem(workload: Workload) -> str:
+    checks: Mapping[str, bool] = {
+        "name must be lower case letters, digits and hyphens": isinstance(workload.name, str)
+        and workload.name.replace("-", "a").isalnum()
+        and workload.name == workload.name.lower(),
+        "batch_size must be a whole number above 0": isinstance(workload.batch_size, int)
+        and workload.batch_size > 0,
+        "epochs must be a whole number above 0": isinstance(workload.epochs, int) and workload.epochs > 0,
+        'task must be "train" or "infer"': workload.task in ("train", "infer"),
+        'suite must be "default" or "extra"': workload.suite in ("default", "extra"),
+        "data.train and data.test must be above 0": min(workload.data.train, workload.data.test) > 0,
+    }
+    return "; ".join(text for text, holds in checks.items() if not holds)

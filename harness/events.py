@@ -1,0 +1,118 @@
+"""From a container's event file to the parts of a Trial. Tolerant: what was well-formed is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.model import LegInfo, Metric, Phase, Scalar, StepTimes, Window
+from workloads.protocol import Change, ProtocolError, read_events
+
+MAX_BYTES = 256 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class EventLog:
+    """What a container said.
+
+    Attributes:
+        problem: why reading stopped early, "" when all of the file is in the protocol.
+        start: the first event, or None when there was none.
+        error: the last error event, or None.
+        ended: whether the last event of a trial that went well is there.
+    """
+
+    facts: dict[str, Scalar] = field(default_factory=dict)
+    legs: list[LegInfo] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    steps: list[StepTimes] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    start: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    ended: bool = False
+    problem: str = ""
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Take in one checked event."""
+        fields = {name: value for name, value in event.items() if name not in ("kind", "t_ns")}
+        match event["kind"]:
+            case "start":
+                self.start = event
+            case "facts":
+                self.facts |= {str(k): v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
+            case "leg":
+                changes = tuple(Change(**change) for change in fields.pop("changes"))
+                self.legs.append(LegInfo(leg=fields["leg"], params=fields["params"], changes=changes))
+            case "phase":
+                self.phases.append(Phase(**fields))
+            case "window":
+                self.windows.append(Window(**fields))
+            case "steps":
+                arrays = {name: np.asarray(fields[name], dtype=np.int64) for name in ("step_ns", "wait_ns")}
+                self.steps.append(StepTimes(leg=fields["leg"], window=fields["window"], **arrays))
+            case "metric":
+                self.metrics.append(Metric(**fields))
+            case "warning":
+                self.warnings.append(fields["message"])
+            case "error":
+                self.error = event
+            case "end":
+                self.ended = fields["ok"]
+
+
+def read_log(path: Path) -> EventLog:
+    """Read an event file as far as it is in the protocol; a missing file is an empty log with a problem."""
+    log = EventLog()
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
+            return log
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            _take(log, read_events(lines))
+    except FileNotFoundError:
+        log.problem = "the workload wrote no events"
+    except UnicodeDecodeError as error:
+        log.problem = f"the event file is not text: {error.reason}"
+    if not log.problem and log.start is None:
+        log.problem = "the workload wrote no events"
+    return log
+
+
+def _take(log: EventLog, events: Iterable[Mapping[str, Any]]) -> None:
+    try:
+        for event in events:
+            log.add(event)
+    except (ProtocolError, TypeError, ValueError) as error:
+        log.problem = str(error)
+
+
+class EventTail:
+    """Follow a growing event file: how many bytes it has, and the window events that are new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[Mapping[str, Any]]:
+        """Return the whole new events since the last call; what is not an event is passed over here."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                chunk = file.read(MAX_BYTES)
+        except OSError:
+            return []
+        whole = chunk[: chunk.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        events: list[Mapping[str, Any]] = []
+        for line in whole.splitlines(keepends=True):
+            try:
+                events += read_events(iter([line.decode("utf-8")]))
+            except ValueError:
+                continue
+        return events

@@ -1,0 +1,213 @@
+"""From a profile and filters to the ordered list of trials. Pure: nothing is looked up or started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model import PlannedTrial
+from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Spec, Workload
+
+# Parameters that every workload takes; its own come on top.
+COMMON_PARAMS: Mapping[str, type] = {
+    "batch_size": int,
+    "epochs": int,
+    "learning_rate": float,
+    "steps_per_execution": int,
+    "jit_compile": bool,
+    "mixed_precision": str,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much is measured.
+
+    Attributes:
+        trials: containers for each workload and device at least; `max_trials` while the interval of the
+            throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
+        windows, window_s, warmup_s, steps, full: see workloads.protocol.Spec.
+        stall_s: a trial that writes no event for so long counts as hung.
+        limit_s: a trial that takes longer is ended.
+    """
+
+    name: str
+    purpose: str
+    legs: tuple[str, ...]
+    trials: int
+    max_trials: int
+    target_interval: float
+    budget_s: float
+    windows: int
+    window_s: float
+    warmup_s: float
+    steps: int
+    full: bool
+    stall_s: float
+    limit_s: float
+
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="smoke",
+            purpose="seconds: does everything work? Its numbers mean nothing",
+            legs=LEGS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
+            windows=2, window_s=0.1, warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
+        ),
+        Profile(
+            name="quick",
+            purpose="minutes: steady-state speed from repeated trials; training times are projected",
+            legs=LEGS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
+            windows=3, window_s=1.0, warmup_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
+        ),
+        Profile(
+            name="full",
+            purpose="hours: the published epochs trained to the end, and quick's measurement besides",
+            legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
+            windows=5, window_s=2.0, warmup_s=8.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
+        ),
+    )
+}  # fmt: skip
+
+
+def profile_named(name: str) -> Profile:
+    """Return a profile.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name not in PROFILES:
+        raise UsageError(f"There is no profile {name!r}.", hint=f"Choose from: {', '.join(PROFILES)}.")
+    return PROFILES[name]
+
+
+def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
+    """Resolve a device list such as "auto", "cpu,gpu", "gpu0+gpu1" or "cpu,scaling".
+
+    auto is the CPU and each chosen GPU; gpu is each chosen GPU by itself; scaling is 1, 2, 4, ... of the
+    chosen GPUs together.
+
+    Raises:
+        UsageError: a word that is none of these, or a GPU that was not chosen or is not there.
+    """
+    singles = tuple(f"gpu{index}" for index in range(gpu_count))
+    powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]
+    groups: dict[str, tuple[str, ...]] = {
+        "auto": ("cpu", *singles),
+        "cpu": ("cpu",),
+        "gpu": singles,
+        "scaling": tuple("+".join(singles[:count]) for count in powers),
+    }
+    found: list[str] = []
+    for word in filter(None, (part.strip() for part in wanted.split(","))):
+        if word in groups:
+            if not groups[word]:
+                raise UsageError(
+                    f"Device {word!r} was asked for and no GPU can be used.",
+                    hint="Run `tfbench doctor` to see why, or choose --device cpu.",
+                )
+            found += groups[word]
+        elif all(part in singles for part in word.split("+")):
+            found.append(word)
+        else:
+            raise UsageError(
+                f"There is no device {word!r}.",
+                hint=f"Choose from: {', '.join([*groups, *singles])}; join GPUs with '+'.",
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
+    """Turn `name=value` texts into values of the type that the parameter has.
+
+    Raises:
+        UsageError: no chosen workload has the parameter, or the value does not fit.
+    """
+    types: dict[str, type] = dict(COMMON_PARAMS)
+    for workload in workloads:
+        types |= {name: type(value) for name, value in workload.params.items()}
+    values: dict[str, Any] = {}
+    for name, text in params.items():
+        if name not in types:
+            raise UsageError(
+                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(types))}."
+            )
+        values[name] = _parse(name, text, types[name])
+    return values
+
+
+def _parse(name: str, text: str, kind: type) -> Any:
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        value = kind(text)
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"{name}={text} is not valid.", hint=f"Give {name} a value of type {kind.__name__}."
+        ) from error
+    if kind in (int, float) and value <= 0:
+        raise UsageError(f"{name}={text} is not valid.", hint=f"Give {name} a value above 0.")
+    return value
+
+
+def plan_trials(
+    workloads: Sequence[Workload],
+    devices: Sequence[str],
+    profile: Profile,
+    legs: tuple[str, ...],
+    params: Mapping[str, Any],
+) -> tuple[PlannedTrial, ...]:
+    """Return the trials in the order they run: by index first, so that a drifting machine hits all alike."""
+    return tuple(
+        PlannedTrial(
+            id=f"{workload.name}.{device}.{index}",
+            workload=workload.name,
+            device=device,
+            index=index,
+            legs=legs,
+            params={k: v for k, v in params.items() if k in COMMON_PARAMS or k in workload.params},
+        )
+        for index in range(profile.max_trials)
+        for workload in workloads
+        for device in devices
+    )
+
+
+def legs_named(wanted: str, profile: Profile, analysis: bool) -> tuple[str, ...]:
+    """Resolve a comma-separated list of legs; "" is the profile's own, or the two of speed without analysis.
+
+    Raises:
+        UsageError: a word that is no leg.
+    """
+    if not wanted:
+        return profile.legs if analysis else (AS_WRITTEN, TUNED)
+    legs = tuple(part.strip() for part in wanted.split(",") if part.strip())
+    for leg in legs:
+        if leg not in LEGS and not leg.startswith("rung:"):
+            raise UsageError(f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join(LEGS)}.")
+    return legs
+
+
+def spec_for(
+    trial: PlannedTrial, profile: Profile, *, module: str, file: str, data_dir: str, seed: int
+) -> Spec:
+    """Return what the container of `trial` is asked to do; `file` is "" for a workload of this tree."""
+    return Spec(
+        workload="" if file else module,
+        file=file,
+        legs=trial.legs,
+        device="gpu" if trial.gpus else "cpu",
+        gpus=len(trial.gpus),
+        data_dir=data_dir,
+        params=trial.params,
+        window_s=profile.window_s,
+        windows=profile.windows,
+        warmup_s=profile.warmup_s,
+        steps=profile.steps,
+        full=profile.full and trial.index == 0,
+        seed=seed,
+    )

@@ -1,0 +1,64 @@
+"""When to stop repeating: the interval is narrow enough, or the budget is spent. Says which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from harness.analysis.stats import narrow_enough
+from harness.model import PlannedTrial, Stop
+from harness.plan import Profile
+from workloads.protocol import AS_WRITTEN
+
+from harness.events import EventLog
+
+
+class Stopping:
+    """Decide for each workload and device whether another trial is worth its time.
+
+    The first `profile.trials` of each always run. After that a pair is done as soon as the interval of its
+    first leg's throughput is narrow enough, or one more trial would not fit into the budget.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._last_s: dict[tuple[str, str], float] = {}
+        self._spent_s = 0.0
+        self._reasons: dict[tuple[str, str], str] = {}
+
+    def wants(self, trial: PlannedTrial) -> bool:
+        """Return whether `trial` should run."""
+        if trial.index < self._profile.trials:
+            return True
+        pair = (trial.workload, trial.device)
+        values = self._values[pair]
+        if not values:
+            self._reasons[pair] = "no trial has succeeded"
+        elif narrow_enough(values, self._profile.target_interval):
+            self._reasons[pair] = "interval narrow enough"
+        elif self._spent_s + self._last_s.get(pair, 0.0) > self._profile.budget_s:
+            self._reasons[pair] = "time budget spent"
+        return pair not in self._reasons
+
+    def took(self, trial: PlannedTrial, log: EventLog, seconds: float) -> None:
+        """Take note of a trial that has ended, whatever its outcome."""
+        pair = (trial.workload, trial.device)
+        self._spent_s += seconds
+        self._last_s[pair] = seconds
+        leg = trial.legs[0] if AS_WRITTEN not in trial.legs else AS_WRITTEN
+        windows = [window for window in log.windows if window.leg == leg]
+        busy_ns = sum(window.end_ns - window.start_ns for window in windows)
+        if log.ended and busy_ns:
+            self._values[pair].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
+
+    def stops(self) -> tuple[Stop, ...]:
+        """Return why each pair was repeated no further."""
+        return tuple(
+            Stop(
+                workload=workload,
+                device=device,
+                trials=len(values),
+                reason=self._reasons.get((workload, device), "all planned trials were run"),
+            )
+            for (workload, device), values in self._values.items()
+        )

@@ -1,0 +1,279 @@
+"""The only reader and writer of runs/<id>/.
+
+    manifest.json   who, when, on what and how (model.Manifest)
+    plan.json       the workloads' declarations and the trials in order
+    trials/<id>/    out/spec.json, out/events.jsonl (written by the container), log.txt,
+                    telemetry/<source>-<device>.csv, and trial.json once the trial has ended
+    stops.json      why each workload was repeated no further, once the run has ended
+    results.json, report.html   derived; made again from the rest by `tfbench report`
+
+Nothing is rewritten: a trial without trial.json was cut off and reads as interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from cattrs.strategies import configure_union_passthrough
+
+from harness.errors import StoreError
+from harness.events import EventLog, read_log
+from harness.model import (
+    SCHEMA_VERSION,
+    Gap,
+    Manifest,
+    PlannedTrial,
+    Run,
+    Scalar,
+    Series,
+    Status,
+    Stop,
+    Trial,
+)
+from harness.telemetry.csvfile import read_series
+from workloads.protocol import Spec, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """What the harness itself knows of a trial that has ended; the rest is in its events and telemetry."""
+
+    id: str
+    workload: str
+    device: str
+    index: int
+    status: Status
+    exit_code: int | None
+    message: str
+    started_ns: int
+    ended_ns: int
+    gaps: tuple[Gap, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFolder:
+    """Where one trial's files lie."""
+
+    path: Path
+
+    @property
+    def out(self) -> Path:
+        """The folder that the container writes to."""
+        return self.path / "out"
+
+    @property
+    def events(self) -> Path:
+        """The container's event file."""
+        return self.out / "events.jsonl"
+
+    @property
+    def telemetry(self) -> Path:
+        """The folder of telemetry files."""
+        return self.path / "telemetry"
+
+    @property
+    def log(self) -> Path:
+        """The end of the container's stdout and stderr."""
+        return self.path / "log.txt"
+
+    @property
+    def record(self) -> Path:
+        """The record that is written when the trial has ended."""
+        return self.path / "trial.json"
+
+
+class RunFolder:
+    """Write a run, trial by trial.
+
+    Every method raises StoreError when the folder cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(
+        self, manifest: Manifest, workloads: tuple[Workload, ...], planned: tuple[PlannedTrial, ...]
+    ) -> None:
+        """Make the folder and write what is known before the first trial."""
+        with _disk(self.path):
+            self.path.mkdir(parents=True, exist_ok=False)
+            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **asdict(manifest)})
+            plan = {"workloads": [asdict(w) for w in workloads], "planned": [asdict(p) for p in planned]}
+            _write_json(self.path / "plan.json", plan)
+
+    def open_trial(self, planned: PlannedTrial, spec: Spec) -> TrialFolder:
+        """Make a trial's folders afresh and leave the container its spec."""
+        folder = self.trial(planned.id)
+        with _disk(self.path):
+            shutil.rmtree(folder.path, ignore_errors=True)
+            folder.out.mkdir(parents=True)
+            folder.telemetry.mkdir()
+            _write_json(folder.out / "spec.json", asdict(spec))
+        return folder
+
+    def close_trial(self, record: TrialRecord, log: str) -> None:
+        """Write how a trial ended; from now on it survives whatever comes."""
+        folder = self.trial(record.id)
+        with _disk(self.path):
+            folder.log.write_text(log, encoding="utf-8", errors="replace")
+            _write_json(folder.record, asdict(record))
+
+    def close(self, stops: tuple[Stop, ...]) -> None:
+        """Write why each workload was repeated no further."""
+        with _disk(self.path):
+            _write_json(self.path / "stops.json", {"stops": [asdict(stop) for stop in stops]})
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a derived file, whole or not at all."""
+        with _disk(self.path):
+            return _write(self.path / name, text)
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """Return the folder of a trial."""
+        return TrialFolder(path=self.path / "trials" / trial_id)
+
+    def finished(self) -> frozenset[str]:
+        """Return the ids of the trials that went well."""
+        done = []
+        for path in self.path.glob("trials/*/trial.json"):
+            if _read_json(path).get("status") == Status.OK:
+                done.append(path.parent.name)
+        return frozenset(done)
+
+
+def read_run(path: Path) -> Run:
+    """Read a run folder, finished or not.
+
+    Raises:
+        StoreError: it is not a run of tfbench, or of a version that this one does not read.
+    """
+    hint = "Name a folder under runs/ that `tfbench bench` made."
+    try:
+        raw = _read_json(path / "manifest.json")
+        plan = _read_json(path / "plan.json")
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} is not a run: {error.filename} is missing.", hint=hint) from error
+    except OSError as error:
+        raise StoreError(f"Cannot read {error.filename}: {error.strerror}.", hint=hint) from error
+    except ValueError as error:
+        raise StoreError(f"{path} is not a run: {error}.", hint=hint) from error
+    version = raw.pop("schema", None)
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version!r}; this tfbench reads {SCHEMA_VERSION}.",
+            hint="Read it with the tfbench version that its manifest names.",
+        )
+    converter = _converter()
+    try:
+        manifest = converter.structure(raw, Manifest)
+        workloads = converter.structure(plan["workloads"], tuple[Workload, ...])
+        planned = converter.structure(plan["planned"], tuple[PlannedTrial, ...])
+        trials = tuple(
+            _read_trial(RunFolder(path).trial(one.id), one, converter)
+            for one in planned
+            if RunFolder(path).trial(one.id).path.is_dir()
+        )
+        stops = converter.structure(_read_stops(path), tuple[Stop, ...])
+    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} is not a whole run: {_first_line(error)}.", hint=hint) from error
+    return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
+
+
+def read_outcome(folder: TrialFolder) -> EventLog:
+    """Return what a trial's container said."""
+    return read_log(folder.events)
+
+
+def _read_trial(folder: TrialFolder, planned: PlannedTrial, converter: cattrs.Converter) -> Trial:
+    log = read_outcome(folder)
+    series = read_series(folder.telemetry)
+    try:
+        record = converter.structure(_read_json(folder.record), TrialRecord)
+    except FileNotFoundError:
+        record = _cut_off(planned, log, series)
+    return Trial(
+        **{name: getattr(record, name) for name in record.__slots__},
+        legs=tuple(log.legs),
+        facts=log.facts,
+        phases=tuple(log.phases),
+        windows=tuple(log.windows),
+        steps=tuple(log.steps),
+        metrics=tuple(log.metrics),
+        warnings=tuple(log.warnings),
+        telemetry=series,
+    )
+
+
+def _read_stops(path: Path) -> list[Any]:
+    stops: list[Any] = _read_json(path / "stops.json")["stops"] if (path / "stops.json").exists() else []
+    return stops
+
+
+def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -> TrialRecord:
+    times = [int(s.t_ns[i]) for s in series if len(s.t_ns) for i in (0, -1)]
+    times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
+    return TrialRecord(
+        id=planned.id,
+        workload=planned.workload,
+        device=planned.device,
+        index=planned.index,
+        status=Status.INTERRUPTED,
+        exit_code=None,
+        message="The harness ended before the trial did.",
+        started_ns=min(times, default=0),
+        ended_ns=max(times, default=0),
+    )
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+    configure_union_passthrough(Scalar | None, converter)
+    return converter
+
+
+def _first_line(error: BaseException) -> str:
+    if isinstance(error, cattrs.BaseValidationError):
+        return "; ".join(cattrs.transform_error(error)[:3])
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} is not a JSON object")
+    return value
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, json.dumps(value, indent=1, default=str) + "\n")
+
+
+def _write(path: Path, text: str) -> Path:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return partial.replace(path)
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
+    except OSError as error:
+        what = "The disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        hint = "Free some space, or choose another disk with --out; finished trials are kept."
+        raise StoreError(f"Cannot write {error.filename or path}: {what}.", hint=hint) from error
