@@ -1,0 +1,190 @@
+"""Every telemetry metric by name: what it is, its unit, and how a reader must treat its values.
+
+Counters are stored as the system keeps them, cumulative: the difference of two readings over a window is
+exact whatever happened between them, where a mean of sampled rates is not. Rates are stored only where
+the system gives a rate, or where its counter is of no use by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How to read a metric's values: counters by difference, the others by mean over time."""
+
+    GAUGE = "gauge"
+    RATE = "rate"
+    COUNTER = "counter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        label: a few words for people.
+        unit: as it would stand on an axis; "" for plain counts, "0/1" for conditions.
+        description: what exactly is measured, and by whom.
+        kind: gauge, rate or counter (cumulative, only differences mean anything).
+        sources: names of the sources that give it.
+    """
+
+    label: str
+    unit: str
+    description: str
+    kind: Kind
+    sources: tuple[str, ...]
+
+
+_Row = tuple[str, str, Kind, str, str, str]
+G, R, C = Kind.GAUGE, Kind.RATE, Kind.COUNTER
+
+_HOST: tuple[_Row, ...] = (
+    ("cpu_util_pct", "CPU busy", R, "%", "host", "Time not idle and not in iowait, all processors together"),
+    ("cpu_user_pct", "CPU user", R, "%", "host", "Time in user code, nice included, guests left out"),
+    ("cpu_system_pct", "CPU system", R, "%", "host", "Time in the kernel, interrupts included"),
+    ("cpu_iowait_pct", "CPU I/O wait", R, "%", "host", "Time idle while a disk request was outstanding"),
+    ("cpu_steal_pct", "CPU steal", R, "%", "host", "Time that the hypervisor gave to other guests"),
+    ("core{n}_util_pct", "Core {n} busy", R, "%", "host", "As cpu_util_pct, of one logical processor"),
+    ("context_switches_per_s", "Context switches", R, "1/s", "host", "All processors together"),
+    ("procs_running", "Runnable threads", G, "", "host", "Threads running or ready to run, ours included"),
+    ("load1", "Load average", G, "", "host", "The kernel's one-minute load average"),
+    ("memory_used_bytes", "Memory used", G, "B", "host", "MemTotal less MemAvailable"),
+    ("memory_available_bytes", "Memory available", G, "B", "host", "The kernel's MemAvailable"),
+    ("memory_cached_bytes", "Page cache", G, "B", "host", "File pages in memory"),
+    ("swap_used_bytes", "Swap used", G, "B", "host", "SwapTotal less SwapFree"),
+    ("disk_read_bytes_per_s", "Disk read", R, "B/s", "host", "All whole disks together"),
+    ("disk_write_bytes_per_s", "Disk write", R, "B/s", "host", "All whole disks together"),
+    ("net_receive_bytes_per_s", "Network in", R, "B/s", "host", "Physical interfaces together"),
+    ("net_send_bytes_per_s", "Network out", R, "B/s", "host", "Physical interfaces together"),
+    ("cpu_freq_mhz", "CPU clock", G, "MHz", "cpufreq", "Mean over the logical processors"),
+    ("cpu_freq_min_mhz", "Slowest core clock", G, "MHz", "cpufreq", "Slowest logical processor"),
+    ("cpu_freq_max_mhz", "Fastest core clock", G, "MHz", "cpufreq", "Fastest logical processor"),
+    ("cpu_throttle_events", "CPU thermal throttling", C, "", "cpufreq", "Cores' thermal throttle events"),
+)  # fmt: skip
+
+_PRESSURE: tuple[_Row, ...] = tuple(
+    (
+        f"{resource}_pressure_{share}_s",
+        f"{resource.capitalize() if resource != 'cpu' else 'CPU'} pressure ({share})",
+        C,
+        "s",
+        "host cgroup",
+        f"Time in which {who} waited for {what} (pressure stall information)",
+    )
+    for resource, what in (("cpu", "a processor"), ("memory", "memory"), ("io", "I/O"))
+    for share, who in (("some", "some task"), ("full", "all tasks at once"))
+)
+
+_CONTAINER: tuple[_Row, ...] = (
+    ("cpu_usage_s", "CPU time", C, "s", "cgroup process", "Processor time, user and system"),
+    ("cpu_user_s", "CPU time, user", C, "s", "cgroup process", "Processor time in user code"),
+    ("cpu_system_s", "CPU time, system", C, "s", "cgroup process", "Processor time in the kernel"),
+    ("cpu_periods", "Quota periods", C, "", "cgroup", "Enforcement periods in which there was work"),
+    ("cpu_throttled_periods", "Throttled periods", C, "", "cgroup", "Periods in which the quota ran out"),
+    ("cpu_throttled_s", "Throttled time", C, "s", "cgroup", "Time that runnable threads were kept waiting"),
+    ("cpu_limit_cpus", "CPU quota", G, "CPUs", "cgroup", "Quota over period; absent without a quota"),
+    ("memory_current_bytes", "Memory", G, "B", "cgroup", "Charged to the container, page cache included"),
+    ("memory_peak_bytes", "Memory peak", G, "B", "cgroup", "The kernel's high-water mark"),
+    ("memory_anon_bytes", "Anonymous memory", G, "B", "cgroup", "Heaps, stacks and private pages"),
+    ("memory_file_bytes", "File memory", G, "B", "cgroup", "Page cache, tmpfs included"),
+    ("memory_limit_bytes", "Memory limit", G, "B", "cgroup", "Absent without a limit"),
+    ("memory_rss_bytes", "Resident memory", G, "B", "process",
+     "Resident pages summed over the process tree; pages that two processes share count twice"),
+    ("io_read_bytes", "I/O read", C, "B", "cgroup process", "Bytes fetched from block devices"),
+    ("io_write_bytes", "I/O written", C, "B", "cgroup process", "Bytes sent to block devices"),
+    ("io_read_ops", "Read requests", C, "", "cgroup process", "Block requests (cgroup) or calls (process)"),
+    ("io_write_ops", "Write requests", C, "", "cgroup process", "Block requests (cgroup) or calls (process)"),
+    ("pids", "Tasks", G, "", "cgroup process", "Threads and processes"),
+    ("pids_limit", "Task limit", G, "", "cgroup", "Absent without a limit"),
+)  # fmt: skip
+
+_GPU: tuple[_Row, ...] = (
+    ("gpu_util_pct", "GPU utilisation", G, "%", "nvml nvml-util",
+     "Share of the driver's last sampling period in which some kernel was resident; not how busy the SMs were"),
+    ("gpu_memory_util_pct", "GPU memory utilisation", G, "%", "nvml",
+     "Share of the driver's last sampling period in which device memory was read or written"),
+    ("gpu_memory_used_bytes", "GPU memory used", G, "B", "nvml", "Allocated on the card, by anyone"),
+    ("power_instant_w", "GPU power, instant", G, "W", "nvml", "NVML_FI_DEV_POWER_INSTANT"),
+    ("power_average_w", "GPU power, average", G, "W", "nvml",
+     "NVML_FI_DEV_POWER_AVERAGE: the driver's average over about a second"),
+    ("power_usage_w", "GPU power", G, "W", "nvml nvml-power",
+     "nvmlDeviceGetPowerUsage and the driver's own samples: instant on some cards, an average on others"),
+    ("power_limit_w", "GPU power limit", G, "W", "nvml", "The limit that is enforced now"),
+    ("energy_j", "Energy", C, "J", "nvml rapl", "The device's own energy counter"),
+    ("gpu_temperature_c", "GPU temperature", G, "degC", "nvml", "The GPU's own sensor"),
+    ("gpu_memory_temperature_c", "GPU memory temperature", G, "degC", "nvml", "NVML_FI_DEV_MEMORY_TEMP"),
+    ("sm_clock_mhz", "SM clock", G, "MHz", "nvml", "NVML_CLOCK_SM"),
+    ("memory_clock_mhz", "GPU memory clock", G, "MHz", "nvml", "NVML_CLOCK_MEM"),
+    ("performance_state", "Performance state", G, "P", "nvml", "0 is the fastest, 15 the slowest"),
+    ("power_capped_s", "Power-capped time", C, "s", "nvml", "NVML_FI_DEV_PERF_POLICY_POWER"),
+    ("thermal_capped_s", "Thermally capped time", C, "s", "nvml", "NVML_FI_DEV_PERF_POLICY_THERMAL"),
+    ("throttle_reasons", "Clocks event reasons", G, "bits", "nvml", "NVML's bit mask; see the throttle_* metrics"),
+    ("throttle_idle", "Clocks: idle", G, "0/1", "nvml", "Nothing runs, clocks are low to save power"),
+    ("throttle_app_clocks", "Clocks: set by user", G, "0/1", "nvml", "Limited by applications clocks"),
+    ("throttle_sw_power_cap", "Clocks: power cap", G, "0/1", "nvml", "Lowered to keep to the power limit"),
+    ("throttle_hw_slowdown", "Clocks: hardware slowdown", G, "0/1", "nvml", "Halved or worse by the hardware"),
+    ("throttle_sync_boost", "Clocks: sync boost", G, "0/1", "nvml", "Held to the slowest card of a group"),
+    ("throttle_sw_thermal", "Clocks: thermal (software)", G, "0/1", "nvml", "Lowered to keep cool"),
+    ("throttle_hw_thermal", "Clocks: thermal (hardware)", G, "0/1", "nvml", "Too hot: hardware slowdown"),
+    ("throttle_hw_power_brake", "Clocks: power brake", G, "0/1", "nvml", "The power supply asked for less"),
+    ("throttle_display_clock", "Clocks: display", G, "0/1", "nvml", "Limited by a display clock setting"),
+    ("pcie_send_bytes", "PCIe sent", C, "B", "nvml", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES"),
+    ("pcie_receive_bytes", "PCIe received", C, "B", "nvml", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES"),
+    ("pcie_send_bytes_per_s", "PCIe out", R, "B/s", "nvml-slow gpm", "From the card; nvml-slow: over 20 ms"),
+    ("pcie_receive_bytes_per_s", "PCIe in", R, "B/s", "nvml-slow gpm", "To the card; nvml-slow: over 20 ms"),
+    ("pcie_replays", "PCIe replays", C, "", "nvml-slow", "Packets sent again: a poor link"),
+    ("pcie_link_gen", "PCIe generation", G, "", "nvml-slow", "Of the link as it is now"),
+    ("pcie_link_width", "PCIe width", G, "lanes", "nvml-slow", "Of the link as it is now"),
+    ("nvlink_send_bytes", "NVLink sent", C, "B", "nvml-slow", "Payload over all links"),
+    ("nvlink_receive_bytes", "NVLink received", C, "B", "nvml-slow", "Payload over all links"),
+    ("nvlink_send_bytes_per_s", "NVLink out", R, "B/s", "gpm", "All links together"),
+    ("nvlink_receive_bytes_per_s", "NVLink in", R, "B/s", "gpm", "All links together"),
+    ("ecc_corrected", "ECC corrected", C, "", "nvml-slow", "Since the driver was loaded"),
+    ("ecc_uncorrected", "ECC uncorrected", C, "", "nvml-slow", "Since the driver was loaded"),
+    ("xid_errors", "XID errors", C, "", "nvml-slow", "Critical driver errors since sampling began"),
+    ("xid_last", "Last XID", G, "", "nvml-slow", "Code of the last critical driver error; absent without one"),
+    ("foreign_processes", "Processes not ours", G, "", "nvml-slow", "Others with a context on the card"),
+    ("foreign_memory_bytes", "GPU memory not ours", G, "B", "nvml-slow", "Held by processes that are not ours"),
+    ("graphics_util_pct", "Compute engine active", R, "%", "gpm", "Time with any kernel resident"),
+    ("sm_util_pct", "SM activity", R, "%", "gpm", "Share of the SMs that were busy, over time"),
+    ("sm_occupancy_pct", "SM occupancy", R, "%", "gpm", "Active warps over the most there can be"),
+    ("tensor_util_pct", "Tensor core activity", R, "%", "gpm", "Any tensor operation"),
+    ("hmma_util_pct", "FP16/BF16 tensor activity", R, "%", "gpm", "HMMA tensor operations"),
+    ("dram_util_pct", "Memory bandwidth used", R, "%", "gpm", "Of the theoretical maximum"),
+    ("fp32_util_pct", "FP32 activity", R, "%", "gpm", "Non-tensor FP32 arithmetic"),
+    ("fp16_util_pct", "FP16 activity", R, "%", "gpm", "Non-tensor FP16 arithmetic"),
+    ("integer_util_pct", "Integer activity", R, "%", "gpm", "Integer arithmetic"),
+)  # fmt: skip
+
+
+class Registry(Mapping[str, Metric]):
+    """Metrics by name; a name with a number in the place of "{n}", such as core7_util_pct, is found too."""
+
+    _NUMBER = re.compile(r"(?<=^core)\d+")
+
+    def __init__(self, rows: tuple[_Row, ...]) -> None:
+        self._metrics = {
+            name: Metric(label=label, unit=unit, kind=kind, sources=tuple(sources.split()), description=text)
+            for name, label, kind, unit, sources, text in rows
+        }
+
+    def __getitem__(self, name: str) -> Metric:
+        number = self._NUMBER.search(name)
+        if number is None:
+            return self._metrics[name]
+        metric = self._metrics[self._NUMBER.sub("{n}", name)]
+        return replace(metric, label=metric.label.replace("{n}", number.group()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+
+METRICS = Registry(_HOST + _PRESSURE + _CONTAINER + _GPU)
