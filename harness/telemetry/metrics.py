@@ -70,7 +70,7 @@ _HOST: tuple[_Row, ...] = (
 _PRESSURE: tuple[_Row, ...] = tuple(
     (
         f"{resource}_pressure_{share}_s",
-        f"{resource.capitalize() if resource != 'cpu' else 'CPU'} pressure ({share})",
+        f"{{'cpu': 'CPU', 'memory': 'Memory', 'io': 'I/O'}[resource]} pressure ({share})",
         C,
         "s",
         "host cgroup",
@@ -105,7 +105,7 @@ _CONTAINER: tuple[_Row, ...] = (
 
 _GPU: tuple[_Row, ...] = (
     ("gpu_util_pct", "GPU utilisation", G, "%", "nvml nvml-util",
-     "Share of the driver's last sampling period in which some kernel was resident; not how busy the SMs were"),
+     "Share of the driver's last sampling period with some kernel resident; not how busy the SMs were"),
     ("gpu_memory_util_pct", "GPU memory utilisation", G, "%", "nvml",
      "Share of the driver's last sampling period in which device memory was read or written"),
     ("gpu_memory_used_bytes", "GPU memory used", G, "B", "nvml", "Allocated on the card, by anyone"),
@@ -123,11 +123,11 @@ _GPU: tuple[_Row, ...] = (
     ("performance_state", "Performance state", G, "P", "nvml", "0 is the fastest, 15 the slowest"),
     ("power_capped_s", "Power-capped time", C, "s", "nvml", "NVML_FI_DEV_PERF_POLICY_POWER"),
     ("thermal_capped_s", "Thermally capped time", C, "s", "nvml", "NVML_FI_DEV_PERF_POLICY_THERMAL"),
-    ("throttle_reasons", "Clocks event reasons", G, "bits", "nvml", "NVML's bit mask; see the throttle_* metrics"),
+    ("throttle_reasons", "Clocks event reasons", G, "bits", "nvml", "NVML's bit mask, as in throttle_*"),
     ("throttle_idle", "Clocks: idle", G, "0/1", "nvml", "Nothing runs, clocks are low to save power"),
     ("throttle_app_clocks", "Clocks: set by user", G, "0/1", "nvml", "Limited by applications clocks"),
     ("throttle_sw_power_cap", "Clocks: power cap", G, "0/1", "nvml", "Lowered to keep to the power limit"),
-    ("throttle_hw_slowdown", "Clocks: hardware slowdown", G, "0/1", "nvml", "Halved or worse by the hardware"),
+    ("throttle_hw_slowdown", "Clocks: hardware slowdown", G, "0/1", "nvml", "Halved or worse, by hardware"),
     ("throttle_sync_boost", "Clocks: sync boost", G, "0/1", "nvml", "Held to the slowest card of a group"),
     ("throttle_sw_thermal", "Clocks: thermal (software)", G, "0/1", "nvml", "Lowered to keep cool"),
     ("throttle_hw_thermal", "Clocks: thermal (hardware)", G, "0/1", "nvml", "Too hot: hardware slowdown"),
@@ -147,9 +147,9 @@ _GPU: tuple[_Row, ...] = (
     ("ecc_corrected", "ECC corrected", C, "", "nvml-slow", "Since the driver was loaded"),
     ("ecc_uncorrected", "ECC uncorrected", C, "", "nvml-slow", "Since the driver was loaded"),
     ("xid_errors", "XID errors", C, "", "nvml-slow", "Critical driver errors since sampling began"),
-    ("xid_last", "Last XID", G, "", "nvml-slow", "Code of the last critical driver error; absent without one"),
+    ("xid_last", "Last XID", G, "", "nvml-slow", "Code of the last one; absent without one"),
     ("foreign_processes", "Processes not ours", G, "", "nvml-slow", "Others with a context on the card"),
-    ("foreign_memory_bytes", "GPU memory not ours", G, "B", "nvml-slow", "Held by processes that are not ours"),
+    ("foreign_memory_bytes", "GPU memory not ours", G, "B", "nvml-slow", "Held by such processes"),
     ("graphics_util_pct", "Compute engine active", R, "%", "gpm", "Time with any kernel resident"),
     ("sm_util_pct", "SM activity", R, "%", "gpm", "Share of the SMs that were busy, over time"),
     ("sm_occupancy_pct", "SM occupancy", R, "%", "gpm", "Active warps over the most there can be"),
