@@ -70,13 +70,17 @@ _HOST: tuple[_Row, ...] = (
 _PRESSURE: tuple[_Row, ...] = tuple(
     (
         f"{resource}_pressure_{share}_s",
-        f"{{'cpu': 'CPU', 'memory': 'Memory', 'io': 'I/O'}[resource]} pressure ({share})",
+        f"{label} pressure ({share})",
         C,
         "s",
         "host cgroup",
         f"Time in which {who} waited for {what} (pressure stall information)",
     )
-    for resource, what in (("cpu", "a processor"), ("memory", "memory"), ("io", "I/O"))
+    for resource, label, what in (
+        ("cpu", "CPU", "a processor"),
+        ("memory", "Memory", "memory"),
+        ("io", "I/O", "I/O"),
+    )
     for share, who in (("some", "some task"), ("full", "all tasks at once"))
 )
 
