@@ -1,0 +1,178 @@
+"""Get a base image: the pinned one where a registry answers, else one made of distribution packages."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from harness.contexts import Base
+from harness.errors import ImageError
+from harness.progress import Progress
+
+# A registry that has not said a word by then does not count as answering.
+ANSWER_S = 10.0
+# Between two words of a download that has begun.
+_STALL_S = 120.0
+
+
+class BaseImages:
+    """Where bases come from.
+
+    Args:
+        client: the engine.
+        script: images/base.sh.
+        progress: where bars and remarks go.
+        answer_s: how long a registry may take to say its first word, seconds.
+    """
+
+    def __init__(
+        self, client: docker.DockerClient, script: Path, progress: Progress, answer_s: float = ANSWER_S
+    ) -> None:
+        self._client = client
+        self._script = script
+        self._progress = progress
+        self._answer_s = answer_s
+
+    def exists(self, reference: str) -> bool:
+        """Tell whether the engine holds an image of this name."""
+        try:
+            self._client.images.get(reference)
+        except ImageNotFound:
+            return False
+        return True
+
+    def named(self, reference: str) -> Base:
+        """Return the user's own base, pulled if it is not here; its content id is part of its identity.
+
+        Raises:
+            ImageError: it is neither here nor can it be pulled.
+        """
+        image_id = pull_missing(self._client, reference, self._progress, self._answer_s)
+        return Base(
+            reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"
+        )
+
+    def obtain(self, pinned: Base, bootstrapped: Base) -> Base:
+        """Return the first of the two that is here or can be had, in this order.
+
+        Raises:
+            ImageError: neither can.
+        """
+        if self.exists(pinned.reference):
+            return pinned
+        if self.exists(bootstrapped.reference):
+            return bootstrapped
+        try:
+            pull_missing(self._client, pinned.reference, self._progress, self._answer_s)
+        except ImageError as error:
+            self._progress.line(
+                f"{error.message} A base image is made of this host's distribution packages instead."
+            )
+            self._bootstrap(bootstrapped.reference)
+            return bootstrapped
+        return pinned
+
+    def _bootstrap(self, reference: str) -> None:
+        repository, _, tag = reference.rpartition(":")
+        with tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder:
+            tar = Path(folder) / "base.tar"
+            last: deque[str] = deque(maxlen=8)
+            with self._progress.task("base image from distribution packages", None) as spinner:
+                with subprocess.Popen(
+                    [str(self._script), str(tar)],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True, errors="replace",
+                ) as process:  # fmt: skip
+                    assert process.stdout is not None
+                    for line in process.stdout:
+                        if line.strip():
+                            last.append(line.strip())
+                            spinner.note(line.strip()[:60])
+                if process.returncode != 0:
+                    raise ImageError(
+                        "No image registry answers, and no base image could be made here: "
+                        + " / ".join(last)[-600:],
+                        hint="Pull or load a Python 3.13 image yourself and name it with --base.",
+                    )
+                spinner.note("importing")
+                self._client.api.import_image_from_file(
+                    str(tar), repository=repository, tag=tag, changes=['CMD ["python3"]']
+                )
+
+
+def pull_missing(
+    client: docker.DockerClient, reference: str, progress: Progress, answer_s: float = ANSWER_S
+) -> str:
+    """Return the content id of an image, after pulling it if the engine does not hold it.
+
+    Raises:
+        ImageError: the registry does not answer in time, or has no such image.
+    """
+    try:
+        return str(client.images.get(reference).id)
+    except ImageNotFound:
+        pass
+    layers: dict[str, tuple[int, int]] = {}
+    with progress.task(f"pulling {reference.partition('@')[0]}", None) as spinner:
+        for event in _pull_events(client, reference, answer_s):
+            if "error" in event:
+                raise _pull_error(reference, str(event["error"]))
+            detail = event.get("progressDetail") or {}
+            if "total" in detail and event.get("status") == "Downloading":
+                layers[str(event.get("id"))] = (int(detail["current"]), int(detail["total"]))
+                done, total = (sum(values) / 1e6 for values in zip(*layers.values(), strict=True))
+                spinner.note(f"{done:,.0f} of {total:,.0f} MB")
+    try:
+        return str(client.images.get(reference).id)
+    except ImageNotFound as error:
+        raise _pull_error(reference, "the engine does not have it after the pull") from error
+
+
+def _pull_events(client: docker.DockerClient, reference: str, answer_s: float) -> Iterator[dict[str, Any]]:
+    """Yield the engine's words on a pull.
+
+    The engine's own time-outs run to minutes where a firewall drops packets, and its API has no option
+    for them: a thread listens, and is left behind when nothing comes.
+    """
+    events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    repository, tag = reference, None
+    if "@" not in reference and ":" not in reference.rpartition("/")[2]:
+        tag = "latest"
+
+    def listen() -> None:
+        try:
+            for event in client.api.pull(repository, tag=tag, stream=True, decode=True):
+                events.put(event)
+        except (DockerException, OSError) as error:
+            explanation = error.explanation if isinstance(error, APIError) else None
+            events.put({"error": explanation or str(error)})
+        events.put(None)
+
+    threading.Thread(target=listen, name="pull", daemon=True).start()
+    patience_s = answer_s
+    while True:
+        try:
+            event = events.get(timeout=patience_s)
+        except queue.Empty:
+            yield {"error": f"no answer for {patience_s:.0f} s"}
+            return
+        if event is None:
+            return
+        yield event
+        patience_s = _STALL_S
+
+
+def _pull_error(reference: str, reason: str) -> ImageError:
+    return ImageError(
+        f"The image {reference.partition('@')[0]} could not be pulled: {reason.strip().rstrip('.')}.",
+        hint="Check its name and the engine's access to the registry, or load it with `docker load`.",
+    )
