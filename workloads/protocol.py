@@ -24,6 +24,19 @@ VERSION = 1
 
 AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED = LEGS = ("as-written", "input-only", "model-only", "tuned")
 
+# Two more kinds of leg, by prefix: "rung:NAME" is a step of Workload.ladder, "stage:NAME" drains the input
+# pipeline up to and including that stage.
+RUNG_PREFIX = "rung:"
+STAGE_PREFIX = "stage:"
+
+# The driver's exit codes beside 0 and 1 (a leg or the workload raised; the error event says what).
+NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them
+
+# When this variable is "stdin" the driver ends, with LEASE_EXIT, as soon as its standard input closes:
+# whoever started it holds the other end, so that nothing runs on when the harness is killed.
+LEASE_ENV = "TFBENCH_LEASE"
+LEASE_EXIT = 143
+
 # Everything before "steady" is cold start, reported apart from the speed.
 IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
     "import",  # TensorFlow's import and device initialisation
@@ -52,6 +65,7 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "steps": (int,), "samples": (int,), "wait_ns": (int,),
     },
     # Durations of a window's single steps, nanoseconds, as the host thread saw them (not synchronised).
+    # Where one call runs several steps there is one entry a call: the mean of its steps.
     "steps": {"leg": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
     "metric": {"leg": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
     "warning": {"message": (str,)},
@@ -91,7 +105,8 @@ class Data:
             name for one that is made procedurally from the shape below.
         shape: one sample's shape, e.g. (32, 32, 3).
         classes: how many labels there are.
-        train, test: how many samples.
+        train, test: how many samples; train=0 when the workload makes its own (synthetic) samples, so
+            that nothing has to be fetched or mounted.
         dtype: NumPy's name of the stored type.
     """
 
@@ -114,11 +129,26 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One step on the way from as-written to tuned, run as the leg "rung:NAME".
+
+    Attributes:
+        name: lower case with hyphens.
+        params: all that differs from as-written (not from the rung before), keys as in Workload.tuned.
+        why: what this step adds, and why it should help.
+    """
+
+    name: str
+    params: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
 
     The harness reads this without running the file (it never imports TensorFlow), so that arguments must
-    be literals, or calls of Data, Published and Change made of literals.
+    be literals, or calls of Data, Published, Change and Rung made of literals.
 
     Attributes:
         name: the command line's name for it, lower case with hyphens.
@@ -129,11 +159,16 @@ class Workload:
         epochs: as published; what a projected training time is projected to.
         task: "train" or "infer".
         optimizer, loss: as published, in words; the code is in the file's `model` function.
-        tuned: parameters of the tuned leg, by name: batch_size, steps_per_execution, jit_compile,
-            mixed_precision ("mixed_float16", "mixed_bfloat16"), learning_rate and the workload's own.
+        tuned: parameters of the tuned leg, by name, over those of as-written. The driver knows
+            batch_size (on each device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's
+            default; "fp32", "fp16", "bf16") and feed ("fit": Keras fit; "resident": the data lies on the
+            device and several steps run in one call); all others are the workload's own.
             A key prefixed "cpu:" or "gpu:" holds on that kind of device only.
-        changes: what the tuned leg changes, beyond the parameters in `tuned`, and why.
-        params: the workload's own parameters and their published values.
+        changes: what the tuned leg changes, beyond the parameters in `tuned`, and why; one whose `what` is
+            a parameter's name says why that parameter changes.
+        params: parameters of as-written beside batch_size and epochs: the workload's own, with their
+            published values, and those of the list above where the published code set them.
+        ladder: the steps from as-written to tuned, in the order in which a report explains them.
         published: what articles measured.
         source: where the workload was published.
         suite: "default" runs without being named, "extra" when asked for.
@@ -153,6 +188,7 @@ class Workload:
     tuned: Mapping[str, Any] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    ladder: tuple[Rung, ...] = ()
     published: tuple[Published, ...] = ()
     source: str = ""
     suite: str = "default"
@@ -166,11 +202,11 @@ class Spec:
     Attributes:
         workload: the file's module name in this package, or "" when `file` is given.
         file: path inside the container of a workload file from outside the tree, else "".
-        legs: which legs to run, out of LEGS.
+        legs: which legs to run: of LEGS, "rung:NAME" and "stage:NAME".
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
-        params: overrides of the workload's parameters (batch_size, epochs, ... and its own).
+        params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every leg.
         window_s: least length of a measured window, seconds.
         windows: measured windows a leg; legs are interleaved window by window.
         warmup_s: most time to wait for the step time to settle, seconds.
