@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
+from harness.events import EventLog
 from harness.model import PlannedTrial, Stop
 from harness.plan import Profile
 from workloads.protocol import AS_WRITTEN
-
-from harness.events import EventLog
 
 
 class Stopping:

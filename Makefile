@@ -1,0 +1,90 @@
+# `make help` lists the targets. Everything is installed into this checkout: .venv, images/context, runs.
+PYTHON    ?= python3
+PROFILE   ?= quick
+ENGINE    ?= auto
+DEVICE    ?= auto
+WORKLOADS ?=
+OUT       ?= runs
+ARGS      ?=
+
+VENV      := .venv
+BIN       := $(VENV)/bin
+TFBENCH   := $(BIN)/tfbench
+comma     := ,
+empty     :=
+space     := $(empty) $(empty)
+words      = $(subst $(comma),$(space),$(1))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables of bench: PROFILE=smoke|quick|full ENGINE=auto|docker|local DEVICE=auto|cpu|gpu|..."
+	@echo "                    WORKLOADS=name,name OUT=folder ARGS='any option of tfbench bench'"
+
+# The environment is complete only when the stamp is there; an interrupted installation starts again.
+$(VENV)/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }
+	@echo "Installing what the harness needs into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed dev.lock
+	@echo "Installing what the tests need into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement dev.lock
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/installed ## install the harness into .venv
+
+.PHONY: bench
+bench: $(VENV)/installed ## run the benchmark and write the report (the main job)
+	@$(TFBENCH) bench --profile $(PROFILE) --engine $(ENGINE) --device $(DEVICE) --out $(OUT) \
+	  $(foreach name,$(call words,$(WORKLOADS)),--workload $(name)) $(ARGS)
+
+.PHONY: doctor
+doctor: $(VENV)/installed ## say what this host can and cannot do
+	@$(TFBENCH) doctor
+
+.PHONY: wheels
+wheels: $(VENV)/installed ## fetch and check the images' wheels; then docker-compose build works
+	@$(TFBENCH) images --fetch-only
+
+.PHONY: images
+images: $(VENV)/installed ## build the CPU and the CUDA image
+	@$(TFBENCH) images
+
+.PHONY: engine
+engine: ## install and start a Docker Engine, unless one answers
+	@images/engine.sh
+
+.PHONY: test
+test: lint ## run all tests; needs a Docker Engine (make engine)
+	@tests/browser.sh
+	@$(BIN)/pytest --numprocesses auto --dist worksteal
+
+.PHONY: quick
+quick: $(VENV)/installed-dev ## run the tests that need neither engine, TensorFlow nor browser
+	@$(BIN)/pytest --numprocesses auto --quiet -m "not docker and not tensorflow and not browser"
+
+.PHONY: lint
+lint: $(VENV)/installed-dev ## check format, style and types
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
+
+.PHONY: overhead
+overhead: $(VENV)/installed-dev ## measure what measuring costs; prints ratios
+	@$(BIN)/python -m benchmarks.overhead $(ARGS)
+
+.PHONY: lock
+lock: $(VENV)/installed-dev ## resolve the lock files again
+	@BIN=$(BIN) images/lock.sh
+
+.PHONY: clean
+clean: ## remove what was installed and built here; keeps runs/ and the cache
+	rm -rf $(VENV) images/context build .env *.egg-info .mypy_cache .ruff_cache .pytest_cache

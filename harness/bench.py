@@ -1,0 +1,206 @@
+"""`tfbench bench` without its command line: from options to a finished run folder.
+
+options -> entries, devices -> engine -> images, data -> manifest -> runner -> run folder
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cattrs
+
+from harness.catalog import Entry, built_in, external, select
+from harness.engines.gpu import select_gpus
+from harness.errors import GpuError, UsageError
+from harness.gpus import discover
+from harness.model import Gpu, ImageInfo, PlannedTrial
+from harness.plan import Profile, check_params, devices_named, legs_named, plan_trials, profile_named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asked for; see `tfbench bench --help` for each.
+
+    Attributes:
+        images: target ("cpu", "cuda") -> reference of an image of the user's own.
+        gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
+        interval_s: sampling period in seconds, 0 for none.
+        cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
+    """
+
+    profile: str = "quick"
+    engine: str = "auto"
+    device: str = "auto"
+    gpus: str = "0"
+    workloads: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    base: str | None = None
+    legs: str = ""
+    analysis: bool = True
+    params: Mapping[str, str] = field(default_factory=dict)
+    trials: int | None = None
+    out: Path = Path("runs")
+    data: str = "auto"
+    interval_s: float = 0.1
+    cpus: str = ""
+    cpu_quota: float | None = None
+    memory_bytes: int | None = None
+    stall_s: float | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Options held against the catalogue and the machine: what will be run."""
+
+    options: Options
+    profile: Profile
+    entries: tuple[Entry, ...]
+    gpus: tuple[Gpu, ...]
+    planned: tuple[PlannedTrial, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The image targets that the planned trials need."""
+        return tuple(dict.fromkeys("cuda" if trial.gpus else "cpu" for trial in self.planned))
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of a planned workload."""
+        return next(entry for entry in self.entries if entry.workload.name == name)
+
+
+def resolve(options: Options) -> Resolved:
+    """Hold the options against the catalogue and this machine's GPUs.
+
+    Raises:
+        UsageError: an unknown profile, workload, device, leg or parameter.
+        GpuError: a GPU was asked for by name and none can be used.
+    """
+    profile = _profile(options)
+    entries = _entries(options)
+    gpus = _gpus(options)
+    devices = devices_named(options.device, len(gpus))
+    planned = plan_trials(
+        tuple(entry.workload for entry in entries),
+        devices,
+        profile,
+        legs_named(options.legs, profile, options.analysis),
+        check_params(options.params, tuple(entry.workload for entry in entries)),
+    )
+    if not planned:
+        raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
+    return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
+
+
+def _gpus(options: Options) -> tuple[Gpu, ...]:
+    """Return the chosen cards; none when none is asked for, so that a CPU run needs no driver at all."""
+    if options.device == "cpu":
+        return ()
+    found, reason = discover()
+    if found:
+        return select_gpus(found, options.gpus)
+    if options.device != "auto":
+        raise GpuError(
+            f"Device {options.device!r} was asked for and no GPU can be used: {reason}.",
+            hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
+        )
+    return ()
+
+
+def _profile(options: Options) -> Profile:
+    profile = profile_named(options.profile)
+    changed: dict[str, Any] = asdict(profile)
+    if options.trials is not None:
+        if options.trials < 1:
+            raise UsageError(f"{options.trials} trials cannot be run.", hint="Give --trials 1 or more.")
+        changed |= {"trials": options.trials, "max_trials": options.trials}
+    if options.stall_s is not None:
+        changed["stall_s"] = options.stall_s
+    return Profile(**changed)
+
+
+def _entries(options: Options) -> tuple[Entry, ...]:
+    own = tuple(external(path) for path in options.files)
+    known = built_in()
+    taken = {entry.workload.name for entry in known}
+    for entry in own:
+        if entry.workload.name in taken:
+            raise UsageError(
+                f"{entry.path} declares {entry.workload.name!r}, which there is already.",
+                hint="Give the workload in your file another name.",
+            )
+        taken.add(entry.workload.name)
+    if own and not options.workloads:
+        return own
+    return tuple(dict.fromkeys((*select(known + own, options.workloads), *own)))
+
+
+def new_run_id(now: datetime.datetime) -> str:
+    """Return a run's folder name: it sorts by time and does not collide."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the checkout's commit, with "-dirty" when files differ from it; "" outside a repository."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def options_document(options: Options) -> dict[str, Any]:
+    """Return options as JSON-serialisable values, from which read_options makes them again."""
+    converter = cattrs.Converter()
+    converter.register_unstructure_hook(Path, str)
+    document: dict[str, Any] = converter.unstructure(options)
+    return document
+
+
+def read_options(document: Mapping[str, Any]) -> Options:
+    """Return the options that options_document was made of."""
+    converter = cattrs.Converter()
+    converter.register_structure_hook(Path, lambda value, _: Path(value))
+    return converter.structure(document, Options)
+
+
+def command_line(options: Options) -> str:
+    """Return the command that runs exactly this again: every option that is not the default, spelt out."""
+    words = ["tfbench", "bench", "--profile", options.profile, "--engine", options.engine]
+    words += ["--device", options.device]
+    for flag, values in (
+        ("--workload", options.workloads),
+        ("--workload-file", tuple(str(path) for path in options.files)),
+        ("--image", tuple(f"{target}={reference}" for target, reference in options.images.items())),
+        ("--param", tuple(f"{name}={value}" for name, value in options.params.items())),
+    ):
+        for value in values:
+            words += [flag, value]
+    default = Options()
+    for flag, name in (
+        ("--gpus", "gpus"),
+        ("--base", "base"),
+        ("--legs", "legs"),
+        ("--trials", "trials"),
+        ("--data", "data"),
+        ("--cpus", "cpus"),
+        ("--cpu-quota", "cpu_quota"),
+        ("--stall", "stall_s"),
+        ("--seed", "seed"),
+    ):
+        value = getattr(options, name)
+        if value != getattr(default, name):
+            words += [flag, str(value)]
+    if not options.analysis:
+        words.append("--no-analysis")
+    if options.interval_s != default.interval_s:
+        words += ["--rate", f"{1 / options.interval_s if options.interval_s else 0:g}"]
+    return shlex.join(words)

@@ -1,0 +1,58 @@
+"""The application that commands register with, and what several of them share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+import typer
+from rich.console import Console
+
+import harness
+from harness import __version__
+from harness.session import Places
+
+app = typer.Typer(
+    name="tfbench",
+    help="Benchmark TensorFlow on this machine's CPU and GPUs, in containers, with one offline report.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def places() -> Places:
+    """Return where things lie: the checkout, and $TFBENCH_CACHE or the user's cache folder."""
+    cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
+    return Places(checkout=Path(harness.__file__).resolve().parents[1], cache=Path(cache).resolve())
+
+
+def err() -> Console:
+    """Return the console for progress and messages: standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def out() -> Console:
+    """Return the console for results: standard output."""
+    return Console(highlight=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tfbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Benchmark TensorFlow on this machine's CPU and GPUs."""

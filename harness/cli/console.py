@@ -1,0 +1,148 @@
+"""What the terminal shows: bars where there is a terminal, lines where there is none, colour where wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
+
+from harness.errors import TfbenchError
+from harness.model import Analysis, Estimate, Summary
+from harness.progress import Task
+
+LABEL_WIDTH = 28
+
+
+class _BarTask:
+    def __init__(self, bars: RichProgress, task: TaskID) -> None:
+        self._bars = bars
+        self._task = task
+
+    def advance(self, amount: float) -> None:
+        self._bars.advance(self._task, amount)
+
+    def note(self, text: str) -> None:
+        self._bars.update(self._task, note=text)
+
+
+class _LineTask:
+    """A bar for logs: each note is a line with the time since the task began and the share done."""
+
+    def __init__(self, console: Console, label: str, total: float | None) -> None:
+        self._console = console
+        self._label = label
+        self._total = total
+        self._done = 0.0
+        self._begun = time.monotonic()
+
+    def advance(self, amount: float) -> None:
+        self._done += amount
+
+    def note(self, text: str) -> None:
+        share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
+        spent = time.monotonic() - self._begun
+        self._console.print(Text(f"{self._label}:{share} {spent:4.0f} s  {text}"), soft_wrap=True)
+
+
+class Terminal:
+    """A harness.progress.Progress on standard error."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+
+    @contextmanager
+    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+        """Show a bar while the block runs."""
+        if self._quiet or not self._console.is_terminal:
+            yield _LineTask(Console(quiet=True) if self._quiet else self._console, label, total)
+            return
+        count = (DownloadColumn(),) if unit == "B" else (MofNCompleteColumn(),) if total else ()
+        columns = (
+            SpinnerColumn(),
+            TextColumn(f"{{task.description:<{LABEL_WIDTH}}}"),
+            BarColumn(bar_width=24),
+            *count,
+            TimeElapsedColumn(),
+            *((TextColumn("left"), TimeRemainingColumn()) if total else ()),
+            TextColumn("[dim]{task.fields[note]}"),
+        )
+        with RichProgress(*columns, console=self._console, transient=True) as bars:
+            yield _BarTask(bars, bars.add_task(label, total=total, note=""))
+
+    def line(self, text: str) -> None:
+        """Print one line that stays."""
+        if not self._quiet:
+            self._console.print(Text(text), soft_wrap=True)
+
+
+def show_error(console: Console, error: TfbenchError) -> None:
+    """Print what happened and what to try."""
+    console.print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
+    console.print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)
+
+
+def show_summary(console: Console, analysis: Analysis) -> None:
+    """Print the headline and a table of every workload's speed on every device."""
+    if analysis.summaries:
+        console.print(_speeds(analysis.summaries))
+    console.print(Text(analysis.headline))
+    for fact in (one for one in analysis.quality if one.severity == "warning"):
+        console.print(Text.assemble(("Note: ", "yellow"), f"{fact.fact} {fact.remedy}"))
+
+
+def _speeds(summaries: Sequence[Summary]) -> Table:
+    table = Table(title="Steady-state speed, median and 95 % interval", title_justify="left")
+    for name in ("workload", "device", "leg"):
+        table.add_column(name, no_wrap=True)
+    for name in ("samples/s", "interval", "ms a step", "published training", "accuracy", "trials"):
+        table.add_column(name, justify="right")
+    previous = ""
+    for one in summaries:
+        if previous and previous != one.workload:
+            table.add_section()
+        previous = one.workload
+        training = "-"
+        if one.training_s is not None:
+            training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
+        table.add_row(
+            Text(one.workload),
+            Text(one.device),
+            Text(one.leg),
+            f"{one.throughput.median:,.0f}",
+            interval(one.throughput),
+            f"{one.step_time.median * 1e3:.3g}",
+            training,
+            "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
+            str(one.throughput.n),
+        )
+    return table
+
+
+def interval(estimate: Estimate) -> str:
+    """Return an interval in words, "-" where a single trial gives none."""
+    return "-" if estimate.n < 2 else f"{estimate.low:,.0f} to {estimate.high:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration that people read at a glance, e.g. "17 min 55 s"."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

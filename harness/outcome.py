@@ -1,0 +1,51 @@
+"""What became of a trial, in a word and a sentence: a pure judgement over what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.engines import ContainerSpec, Exit
+from harness.errors import EngineError
+from harness.events import EventLog
+from harness.model import Status
+from workloads.protocol import NO_GPU_EXIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a container was seen to end: `hung` says in words why the harness ended it, "" if it did not."""
+
+    exit: Exit
+    hung: str
+
+
+def judge(
+    ended: Ended | None, log: EventLog, cause: BaseException | None, container: ContainerSpec
+) -> tuple[Status, str]:
+    """Return a trial's status and a message for people that ends with what to try; "" when all went well.
+
+    `cause` is what cut the trial off: EngineError or KeyboardInterrupt, None when it ran to its end.
+    """
+    if isinstance(cause, EngineError):
+        return Status.ENGINE_LOST, f"The engine was lost or refused: {cause}"
+    if cause is not None or ended is None:
+        return Status.INTERRUPTED, "The run was stopped during this trial."
+    said = f"{log.error['type']}: {log.error['message']}" if log.error else ""
+    if ended.hung:
+        return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last; raise --stall to wait longer."
+    if ended.exit.out_of_memory:
+        limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
+        return (
+            Status.OUT_OF_MEMORY,
+            f"It was killed for reaching its memory limit{limit}. Raise --memory or lower batch_size.",
+        )
+    if ended.exit.code == NO_GPU_EXIT:
+        return Status.NO_GPU, f"{said} Run `tfbench doctor` to see which piece is missing."
+    if said:
+        return Status.FAILED, f"The workload raised {said} See log.txt for the traceback."
+    if ended.exit.code != 0:
+        return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last words."
+    if log.problem or not log.ended:
+        problem = log.problem or "its last event is missing"
+        return Status.BAD_EVENTS, f"Its events cannot be used: {problem}. See log.txt and out/events.jsonl."
+    return Status.OK, ""

@@ -1,0 +1,180 @@
+"""Run the planned trials one after another: start, sample, watch, persist."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from harness.engines import Container, ContainerSpec, Engine, Exit
+from harness.errors import EngineError, Interrupted
+from harness.events import EventLog, EventTail
+from harness.model import PlannedTrial, Status
+from harness.outcome import Ended, judge
+from harness.plan import Profile
+from harness.progress import Progress, Task
+from harness.stopping import Stopping
+from harness.store import RunFolder, TrialFolder, TrialRecord, read_outcome
+from harness.telemetry import Source, Target
+from harness.telemetry.sampler import Sampling, sample
+from workloads.protocol import Spec
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All that it takes to run one planned trial: `container.out` is filled in when it starts.
+
+    `gpus` maps the trial's device names ("gpu0") to the UUIDs by which NVML knows them.
+    """
+
+    planned: PlannedTrial
+    spec: Spec
+    container: ContainerSpec
+    gpus: Mapping[str, str]
+
+
+class Runner:
+    """Run jobs on an engine and keep every one in the run folder the moment it has ended.
+
+    Args:
+        sources: makes the telemetry sources of one trial; none when sampling is off.
+        interval_s: the sampler's period.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        folder: RunFolder,
+        profile: Profile,
+        sources: Callable[[], Sequence[Source]],
+        interval_s: float,
+        progress: Progress,
+    ) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._profile = profile
+        self._sources = sources
+        self._interval_s = interval_s
+        self._progress = progress
+
+    def run(self, jobs: Sequence[Job]) -> tuple[TrialRecord, ...]:
+        """Run the jobs in order, those the stopping rule wants; return the records of all that ran.
+
+        Raises:
+            EngineError: the engine was lost; the trial under way is recorded as such, the rest never ran.
+            Interrupted: the user wants to stop; the same.
+            StoreError: nothing can be written any more.
+        """
+        stopping = Stopping(self._profile)
+        finished = self._folder.finished()
+        records: list[TrialRecord] = []
+        planned_least = sum(job.planned.index < self._profile.trials for job in jobs)
+        with self._progress.task("Trials", planned_least) as bar:
+            for job in jobs:
+                if job.planned.id in finished:
+                    log = read_outcome(self._folder.trial(job.planned.id))
+                    stopping.took(job.planned, log, 0.0)
+                elif stopping.wants(job.planned):
+                    record, log = self._one(job, bar)
+                    records.append(record)
+                    stopping.took(job.planned, log, (record.ended_ns - record.started_ns) / 1e9)
+        self._folder.close(stopping.stops())
+        return tuple(records)
+
+    def _one(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
+        planned = job.planned
+        folder = self._folder.open_trial(planned, job.spec)
+        bar.note(f"{planned.workload} on {planned.device}, trial {planned.index + 1}")
+        started_ns = time.monotonic_ns()
+        container: Container | None = None
+        ended: Ended | None = None
+        sampling = Sampling()
+        cause: BaseException | None = None
+        try:
+            container = self._engine.start(replace(job.container, out=folder.out))
+            target = Target(pid=container.pid, gpus=job.gpus)
+            with sample(self._sources(), target, folder.telemetry, self._interval_s) as sampling:
+                ended = self._watch(container, folder, job, bar)
+        except (EngineError, KeyboardInterrupt) as error:
+            cause = error
+        finally:
+            log_text = self._clear_away(container)
+        log = read_outcome(folder)
+        status, message = judge(ended, log, cause, job.container)
+        record = TrialRecord(
+            id=planned.id,
+            workload=planned.workload,
+            device=planned.device,
+            index=planned.index,
+            status=status,
+            exit_code=ended.exit.code if ended else None,
+            message=message,
+            started_ns=started_ns,
+            ended_ns=time.monotonic_ns(),
+            gaps=sampling.gaps,
+            sampling=sampling.cost,
+        )
+        self._folder.close_trial(record, log_text)
+        if status is not Status.OK:
+            self._progress.line(f"{planned.id}: {status.value}. {message}")
+        if isinstance(cause, EngineError):
+            raise cause
+        if cause is not None:
+            raise Interrupted(
+                "Stopped before all trials were run.",
+                hint=f"Go on with: tfbench bench --resume {self._folder.path}",
+            ) from cause
+        return record, log
+
+    def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task) -> Ended:
+        """Wait for the container's end and end it when it hangs or takes too long."""
+        tail = EventTail(folder.events)
+        begun = heard = time.monotonic()
+        share = 1.0 / max(1, len(job.spec.legs) * job.spec.windows)
+        shown = 0.0
+        optional = job.planned.index >= self._profile.trials
+        while True:
+            exit_ = container.poll()
+            events = tail.read()
+            now = time.monotonic()
+            if events:
+                heard = now
+            if not optional:
+                step = min(_windows(events) * share, 1.0 - shown)
+                shown += step
+                bar.advance(step)
+            if exit_ is not None:
+                bar.advance(0.0 if optional else 1.0 - shown)
+                return Ended(exit=exit_, hung="")
+            if now - heard > self._profile.stall_s or now - begun > self._profile.limit_s:
+                silent = now - heard > self._profile.stall_s
+                container.kill()
+                bar.advance(0.0 if optional else 1.0 - shown)
+                hung = (
+                    f"No event for {self._profile.stall_s:g} s, so it was ended."
+                    if silent
+                    else f"Not done after {self._profile.limit_s:g} s, so it was ended."
+                )
+                return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
+            time.sleep(POLL_S)
+
+    def _clear_away(self, container: Container | None) -> str:
+        """Kill and remove the container and return its log, whatever state the engine is in."""
+        if container is None:
+            return ""
+        log = ""
+        with suppress(EngineError):
+            container.kill()
+        with suppress(EngineError):
+            log = container.log()
+        with suppress(EngineError):
+            container.remove()
+        return log
+
+
+def _windows(events: Iterable[Mapping[str, object]]) -> int:
+    return sum(event["kind"] == "window" for event in events)

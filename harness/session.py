@@ -1,0 +1,257 @@
+"""The side effects of `tfbench bench`, in order: engine, images, data, manifest, trials."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import psutil
+
+import workloads
+from harness import __version__
+from harness.bench import (
+    Options,
+    Resolved,
+    command_line,
+    commit_of,
+    new_run_id,
+    options_document,
+    read_options,
+    resolve,
+)
+from harness.catalog import Entry
+from harness.datasets import ensure_data
+from harness.engines import (
+    CUDA_CACHE_DIR,
+    DATA_DIR,
+    FILE_DIR,
+    OUT_DIR,
+    WORKLOADS_DIR,
+    ContainerSpec,
+    Engine,
+    GpuAccess,
+    Mount,
+)
+from harness.engines.connect import connect
+from harness.engines.gpu import check_driver, choose_access
+from harness.errors import StoreError
+from harness.exclusive import default_path, measuring
+from harness.host import host_facts, system_description
+from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial
+from harness.plan import spec_for
+from harness.progress import Progress
+from harness.provision import provide_images
+from harness.runner import Job, Runner
+from harness.store import RunFolder, TrialRecord, read_run
+from harness.telemetry import Source
+from harness.telemetry.sources import default_sources
+
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where things lie on this host: the checkout that holds images/, and the cache that survives."""
+
+    checkout: Path
+    cache: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run that is ready to start: everything is built, fetched and written but the trials."""
+
+    resolved: Resolved
+    engine: Engine
+    folder: RunFolder
+    manifest: Manifest
+    jobs: tuple[Job, ...]
+
+
+def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
+    """Reach the engine, make sure of images and data, and write the manifest.
+
+    Raises:
+        EngineError, GpuError, ImageError, DataError, StoreError: see there; nothing has run yet.
+    """
+    stage = _set_stage(resolved, places, progress)
+    manifest = _manifest(resolved, stage, places)
+    folder = RunFolder(resolved.options.out / manifest.run_id)
+    declared = tuple(entry.workload for entry in resolved.entries)
+    folder.create(manifest, declared, resolved.planned)
+    return _prepared(resolved, stage, folder, manifest, places)
+
+
+def resume(path: Path, places: Places, progress: Progress) -> Prepared:
+    """Make ready the trials of an interrupted run that have not finished, exactly as they were planned.
+
+    Raises:
+        StoreError: not a run, or what it ran in is no longer the same; mixed trials would not compare.
+        EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
+    """
+    manifest = read_run(path).manifest
+    options = read_options(manifest.parameters["options"])
+    resolved = resolve(options)
+    stage = _set_stage(resolved, places, progress)
+    then = {image.target: image.digest for image in manifest.images}
+    now = {target: image.digest for target, image in stage.images.items()}
+    here = [gpu.uuid for gpu in resolved.gpus]
+    if then != now or here != [gpu.uuid for gpu in manifest.gpus]:
+        stage.engine.close()
+        raise StoreError(
+            f"{path} ran with other images or GPUs than there are now.",
+            hint="Start a new run; trials of different images do not belong in one report.",
+        )
+    return _prepared(resolved, stage, RunFolder(path), manifest, places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """What trials need: the engine, how containers get each device's GPUs, images by target, data."""
+
+    engine: Engine
+    info: EngineInfo
+    access: Mapping[str, GpuAccess]
+    images: Mapping[str, ImageInfo]
+    data: Mapping[str, tuple[Path, DataInfo]]
+
+
+def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage:
+    options = resolved.options
+    on_gpus = [trial for trial in resolved.planned if trial.gpus]
+    if on_gpus:
+        check_driver(resolved.gpus)
+    engine, info = connect(options.engine, progress)
+    engine.remove_stale()
+    access = {
+        device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
+        for device, positions in {trial.device: trial.gpus for trial in on_gpus}.items()
+    }
+    images = provide_images(
+        engine, resolved.targets, options.images, options.base, places.checkout, places.cache, progress
+    )
+    data = {
+        entry.workload.name: ensure_data(
+            entry.workload.data, entry.workload.name, places.cache, options.data, options.seed, progress
+        )
+        for entry in resolved.entries
+    }
+    return _Stage(engine=engine, info=info, access=access, images=images, data=data)
+
+
+def _prepared(
+    resolved: Resolved, stage: _Stage, folder: RunFolder, manifest: Manifest, places: Places
+) -> Prepared:
+    jobs = tuple(_job(resolved, trial, manifest.run_id, stage, places) for trial in resolved.planned)
+    return Prepared(resolved=resolved, engine=stage.engine, folder=folder, manifest=manifest, jobs=jobs)
+
+
+def execute(prepared: Prepared, progress: Progress) -> tuple[TrialRecord, ...]:
+    """Run the trials; hold the machine's lock meanwhile.
+
+    Raises:
+        BusyError, EngineError, Interrupted, StoreError: every trial that had ended is in the run folder.
+    """
+    options = prepared.resolved.options
+    runner = Runner(
+        engine=prepared.engine,
+        folder=prepared.folder,
+        profile=prepared.resolved.profile,
+        sources=_sources if options.interval_s else tuple,
+        interval_s=options.interval_s,
+        progress=progress,
+    )
+    try:
+        with measuring(prepared.manifest.run_id, default_path()):
+            return runner.run(prepared.jobs)
+    finally:
+        prepared.engine.close()
+
+
+def _sources() -> Sequence[Source]:
+    return default_sources()
+
+
+def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
+    options = resolved.options
+    kinds = sorted({one.kind for one in stage.access.values()})
+    engine = replace(stage.info, gpu_access=",".join(kinds))
+    now = datetime.datetime.now(datetime.UTC)
+    software = {target: image.reference for target, image in stage.images.items()}
+    return Manifest(
+        run_id=new_run_id(now),
+        created=now.isoformat(timespec="seconds"),
+        tfbench_version=__version__,
+        commit=commit_of(places.checkout),
+        command=command_line(options),
+        engine=engine,
+        images=tuple(stage.images.values()),
+        data=tuple(info for _, info in stage.data.values()),
+        gpus=resolved.gpus,
+        system=system_description(resolved.gpus, engine, software),
+        host_facts=host_facts(),
+        parameters={
+            "options": options_document(options),
+            "profile": asdict(resolved.profile),
+            "memory_limit_bytes": _memory_limit(options),
+        },
+        seed=options.seed,
+    )
+
+
+def _memory_limit(options: Options) -> int:
+    return options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
+
+
+def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, places: Places) -> Job:
+    options = resolved.options
+    entry = resolved.entry(trial.workload)
+    image = stage.images["cuda" if trial.gpus else "cpu"]
+    data, _ = stage.data[trial.workload]
+    spec = spec_for(
+        trial,
+        resolved.profile,
+        module=entry.module,
+        file=f"{FILE_DIR}/{entry.path.name}" if entry.external else "",
+        data_dir=DATA_DIR,
+        seed=options.seed,
+    )
+    container = ContainerSpec(
+        image=image,
+        command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
+        environment=_environment(bool(trial.gpus)),
+        out=places.cache,
+        mounts=_mounts(entry, data, bool(trial.gpus), image, places),
+        trial_id=trial.id,
+        run_id=run_id,
+        cpus=options.cpus,
+        cpu_quota=options.cpu_quota,
+        memory_bytes=_memory_limit(options),
+        gpu=stage.access.get(trial.device),
+    )
+    gpus = {f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus}
+    return Job(planned=trial, spec=spec, container=container, gpus=gpus)
+
+
+def _environment(gpu: bool) -> Mapping[str, str]:
+    shared = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
+    if gpu:
+        return {**shared, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def _mounts(entry: Entry, data: Path, gpu: bool, image: ImageInfo, places: Places) -> tuple[Mount, ...]:
+    mounts = [
+        Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
+        Mount(container=DATA_DIR, host=data),
+    ]
+    if entry.external:
+        mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
+    if gpu:
+        # Machine code that the driver compiles from PTX is kept: on a new card that takes minutes.
+        cache = places.cache / "cuda" / image.digest.rpartition(":")[2][:16]
+        cache.mkdir(parents=True, exist_ok=True)
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
+    return tuple(mounts)
