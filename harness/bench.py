@@ -9,7 +9,7 @@ import datetime
 import secrets
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from harness.catalog import Entry, built_in, external, select
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
-from harness.model import Gpu, ImageInfo, PlannedTrial
+from harness.model import Gpu, PlannedTrial
 from harness.plan import Profile, check_params, devices_named, legs_named, plan_trials, profile_named
 
 

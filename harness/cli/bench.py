@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from harness.bench import Options, resolve
 from harness.cli.app import Json, Quiet, app, err, out, places
