@@ -126,7 +126,7 @@ def half_width(value: Estimate) -> float | None:
 
 
 def narrow_enough(values: Sequence[float], target: float) -> bool:
-    """Return whether the interval's half width is at most `target` of the median; one value is never enough."""
+    """Return whether the interval's half width is at most `target` of the median; never for one value."""
     found = estimate(values, "")
     width = half_width(found) if found else None
     return width is not None and width <= target

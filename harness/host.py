@@ -1,0 +1,175 @@
+"""What machine this is: MLPerf's system description, and facts that decide whether figures can be trusted."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.hostfiles import (
+    GIB,
+    caches,
+    disks,
+    memory_bytes,
+    memory_modules,
+    networks,
+    number,
+    os_release,
+    processors,
+    text,
+    virtualisation,
+)
+from harness.hostlimits import own_limits
+from harness.model import EngineInfo, Gpu, Scalar
+
+# The fields of MLPerf's system description, in its order.
+FIELDS = (
+    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
+    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count",
+    "host_processor_frequency", "host_processor_caches", "host_processor_interconnect",
+    "host_memory_capacity", "host_memory_configuration", "host_storage_type", "host_storage_capacity",
+    "host_networking", "host_networking_topology", "accelerators_per_node", "accelerator_model_name",
+    "accelerator_host_interconnect", "accelerator_frequency", "accelerator_on-chip_memories",
+    "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect",
+    "accelerator_interconnect_topology", "cooling", "hw_notes", "framework", "other_software_stack",
+    "operating_system", "sw_notes",
+)  # fmt: skip
+
+
+def system_description(
+    gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
+) -> dict[str, str]:
+    """Return MLPerf's fields; "" where a field cannot be found out from here.
+
+    Args:
+        software: what the workloads run in; "framework" goes to that field, all else to the stack.
+    """
+    cpu = processors(root)
+    memory = memory_bytes(root)
+    stores = tuple(disks(root))
+    hypervisor = virtualisation(root, cpu.flags)
+    stack = {"Python": platform.python_version(), engine.name: engine.version}
+    if gpus:
+        stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
+    stack |= {name: value for name, value in software.items() if name != "framework"}
+    known = {
+        "system_name": _system_name(root),
+        "number_of_nodes": "1",
+        "host_processors_per_node": _count(cpu.sockets),
+        "host_processor_model_name": cpu.model,
+        "host_processor_core_count": _count(cpu.cores),
+        "host_processor_vcpu_count": _count(cpu.threads),
+        "host_processor_frequency": f"{cpu.mhz} MHz" if cpu.mhz else "",
+        "host_processor_caches": caches(root),
+        "host_memory_capacity": _gib(memory),
+        "host_memory_configuration": memory_modules(root),
+        "host_storage_type": ", ".join(sorted({disk.kind for disk in stores})),
+        "host_storage_capacity": ", ".join(f"{disk.name} {_gib(disk.size_bytes)}" for disk in stores),
+        "host_networking": networks(root),
+        "hw_notes": f"virtual machine, {hypervisor}" if hypervisor else "",
+        "framework": software.get("framework", ""),
+        "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
+        "operating_system": " ".join(filter(None, (os_release(root), _kernel(root)))),
+    }
+    return {field: (known | _accelerators(gpus)).get(field, "") for field in FIELDS}
+
+
+def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
+    if not gpus:
+        return {"accelerators_per_node": "0"}
+    first = gpus[0]
+    pcie = f"PCIe {first.pcie_gen}.0 x{first.pcie_width}" if first.pcie_gen and first.pcie_width else ""
+    return {
+        "accelerators_per_node": str(len(gpus)),
+        "accelerator_model_name": ", ".join(dict.fromkeys(gpu.name for gpu in gpus)),
+        "accelerator_host_interconnect": pcie,
+        "accelerator_frequency": f"{first.clock_max_sm_mhz} MHz" if first.clock_max_sm_mhz else "",
+        "accelerator_memory_capacity": _gib(first.memory_bytes),
+    }
+
+
+def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scalar]:
+    """Return what is known of the host's state; a fact that cannot be found out is absent.
+
+    Args:
+        folder: whose disk's free space counts, where runs are written.
+    """
+    cpu = processors(root)
+    limits = own_limits(root)
+    cores = root / "sys/devices/system/cpu"
+    load = text(root / "proc/loadavg").split()
+    thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    libc, libc_version = platform.libc_ver()
+    found: dict[str, Scalar | None] = {
+        "kernel": _kernel(root) or None,
+        "boot_id": text(root / "proc/sys/kernel/random/boot_id") or None,
+        "python": platform.python_version(),
+        "libc": f"{libc} {libc_version}".strip() or None,
+        "cpus": cpu.threads or None,
+        "cpu_governor": text(cores / "cpu0/cpufreq/scaling_governor") or None,
+        "cpu_driver": text(cores / "cpu0/cpufreq/scaling_driver") or None,
+        "turbo": _turbo(cores),
+        "smt": _flag(cores / "smt/active"),
+        "mitigations": _mitigations(cores / "vulnerabilities"),
+        "transparent_hugepages": thp[1] if thp else None,
+        "numa_nodes": len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
+        "hypervisor": virtualisation(root, cpu.flags) or None,
+        "clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+        or None,
+        "memory_bytes": memory_bytes(root),
+        "cgroup_version": limits.version,
+        "own_cpu_limit_cpus": limits.cpus,
+        "own_memory_limit_bytes": limits.memory_bytes,
+        "free_disk_bytes": shutil.disk_usage(folder).free,
+        "load_1min": float(load[0]) if load else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _system_name(root: Path) -> str:
+    dmi = root / "sys/class/dmi/id"
+    name = " ".join(dict.fromkeys(text(dmi / part) for part in ("sys_vendor", "product_name"))).strip()
+    return name or text(root / "sys/firmware/devicetree/base/model")
+
+
+def _kernel(root: Path) -> str:
+    return text(root / "proc/sys/kernel/osrelease")
+
+
+def _flag(path: Path) -> bool | None:
+    value = number(path)
+    return None if value is None else bool(value)
+
+
+def _turbo(cores: Path) -> bool | None:
+    boost = _flag(cores / "cpufreq/boost")
+    if boost is not None:
+        return boost
+    disabled = _flag(cores / "intel_pstate/no_turbo")
+    return None if disabled is None else not disabled
+
+
+def _mitigations(folder: Path) -> str | None:
+    """Sum up the kernel's word on each known flaw: mitigations cost speed, and two hosts may differ."""
+    words = [text(path) for path in sorted(folder.glob("*"))]
+    if not words:
+        return None
+    counts = {
+        label: sum(word.startswith(prefix) for word in words)
+        for label, prefix in (
+            ("mitigated", "Mitigation"),
+            ("vulnerable", "Vulnerable"),
+            ("not affected", "Not"),
+        )
+    }
+    return ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+
+
+def _count(value: int) -> str:
+    return str(value) if value else ""
+
+
+def _gib(size_bytes: int | None) -> str:
+    return f"{size_bytes / GIB:.1f} GiB" if size_bytes else ""

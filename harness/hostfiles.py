@@ -1,0 +1,182 @@
+"""What the kernel's files say about this machine; every reader gives an empty value where a file is missing.
+
+All take `root`, so that a made-up tree can stand in for /.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GIB = 1 << 30
+_DMI_VIRTUAL = {
+    "qemu": "KVM (QEMU)",
+    "kvm": "KVM",
+    "amazon ec2": "KVM (Amazon EC2)",
+    "google": "KVM (Google Compute Engine)",
+    "microsoft corporation": "Hyper-V",
+    "vmware": "VMware",
+    "innotek": "VirtualBox",
+    "xen": "Xen",
+    "openstack": "KVM (OpenStack)",
+}
+_MEMORY_TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x22: "DDR5", 0x1E: "LPDDR4", 0x23: "LPDDR5", 0x20: "HBM"}
+
+
+def text(path: Path) -> str:
+    """Return a file's stripped content, "" when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
+    except OSError:
+        return ""
+
+
+def number(path: Path) -> int | None:
+    """Return a file's content as a whole number, None when it is none."""
+    content = text(path)
+    return int(content) if re.fullmatch(r"-?\d+", content) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processors:
+    """The host's processors: `cores` and `threads` over all sockets, 0 where unknown; `mhz` nominal."""
+
+    model: str
+    sockets: int
+    cores: int
+    threads: int
+    mhz: int | None
+    flags: frozenset[str]
+
+
+def processors(root: Path) -> Processors:
+    """Read /proc/cpuinfo, and the topology from /sys, which is right where virtual machines hide cores."""
+    entries = [
+        dict(re.findall(r"^([^\t:]+?)\s*:[ \t]*(.*)$", block, re.MULTILINE))
+        for block in text(root / "proc/cpuinfo").split("\n\n")
+    ]
+    entries = [entry for entry in entries if "processor" in entry or "model name" in entry]
+    first = entries[0] if entries else {}
+    topology = {
+        (text(folder / "physical_package_id"), text(folder / "core_id"))
+        for folder in root.glob("sys/devices/system/cpu/cpu[0-9]*/topology")
+    }
+    if not topology:
+        topology = {(entry.get("physical id", ""), entry.get("core id", "")) for entry in entries}
+    return Processors(
+        model=first.get("model name") or text(root / "sys/firmware/devicetree/base/model"),
+        sockets=len({package for package, _ in topology}),
+        cores=len(topology),
+        threads=len(entries),
+        mhz=_nominal_mhz(root, first),
+        flags=frozenset((first.get("flags") or first.get("Features") or "").split()),
+    )
+
+
+def _nominal_mhz(root: Path, entry: dict[str, str]) -> int | None:
+    cpufreq = root / "sys/devices/system/cpu/cpu0/cpufreq"
+    for name in ("base_frequency", "cpuinfo_max_freq"):
+        khz = number(cpufreq / name)
+        if khz:
+            return round(khz / 1000)
+    named = re.search(r"@ ([\d.]+)GHz", entry.get("model name", ""))
+    if named:
+        return round(float(named[1]) * 1000)
+    current = entry.get("cpu MHz", "")
+    return round(float(current)) if re.fullmatch(r"[\d.]+", current) else None
+
+
+def caches(root: Path) -> str:
+    """Describe the first processor's caches, e.g. "L1d 48K, L1i 32K, L2 2048K, L3 107520K"."""
+    found = []
+    for folder in sorted(root.glob("sys/devices/system/cpu/cpu0/cache/index*")):
+        kind = {"Data": "d", "Instruction": "i"}.get(text(folder / "type"), "")
+        if size := text(folder / "size"):
+            found.append(f"L{text(folder / 'level')}{kind} {size}")
+    return ", ".join(found)
+
+
+def memory_bytes(root: Path) -> int | None:
+    """Return MemTotal, which is what the kernel has after its own reservations."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", text(root / "proc/meminfo"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+def memory_modules(root: Path) -> str:
+    """Describe the memory modules, e.g. "16x 64 GiB DDR5 4800 MT/s"; "" without the right to read DMI."""
+    modules: Counter[str] = Counter()
+    for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            continue
+        if len(raw) < 0x17:
+            continue
+        (size,), kind, (speed,) = (
+            struct.unpack_from("<H", raw, 0x0C),
+            raw[0x12],
+            struct.unpack_from("<H", raw, 0x15),
+        )
+        if size == 0x7FFF and len(raw) >= 0x20:
+            size = struct.unpack_from("<I", raw, 0x1C)[0]
+        if 0 < size != 0xFFFF:
+            modules[f"{size / 1024:g} GiB {_MEMORY_TYPES.get(kind, '')} {speed} MT/s"] += 1
+    return ", ".join(f"{count}x {' '.join(name.split())}" for name, count in sorted(modules.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A whole disk, not a partition or a mapping."""
+
+    name: str
+    kind: str
+    size_bytes: int
+
+
+def disks(root: Path) -> Iterator[Disk]:
+    """Yield the whole disks that the kernel knows, in the order of their names."""
+    for folder in sorted(root.glob("sys/block/*")):
+        sectors = number(folder / "size")
+        if not sectors or folder.name.startswith(("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")):
+            continue
+        rotates = text(folder / "queue/rotational") == "1"
+        kind = "hard disk" if rotates else "SSD"
+        if folder.name.startswith("nvme"):
+            kind = "NVMe SSD"
+        elif folder.name.startswith(("vd", "xvd")):
+            kind = "virtual disk"
+        yield Disk(name=folder.name, kind=kind, size_bytes=sectors * 512)
+
+
+def networks(root: Path) -> str:
+    """Describe the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
+    found: Counter[str] = Counter()
+    for folder in root.glob("sys/class/net/*"):
+        if (folder / "device").exists():
+            speed = number(folder / "speed")
+            found[f"{speed / 1000:g} Gb/s" if speed and speed > 0 else "of unknown speed"] += 1
+    return ", ".join(f"{count}x {speed}" for speed, count in sorted(found.items()))
+
+
+def virtualisation(root: Path, flags: frozenset[str]) -> str:
+    """Name the hypervisor that this machine runs under; "" when nothing shows one."""
+    dmi = root / "sys/class/dmi/id"
+    maker = " ".join(text(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
+    xen = text(root / "sys/hypervisor/type")
+    if "hypervisor" not in flags and not xen:
+        return ""
+    named = next((name for key, name in _DMI_VIRTUAL.items() if key in maker), "")
+    return named or xen.capitalize() or "a hypervisor of unknown kind"
+
+
+def os_release(root: Path) -> str:
+    """Return the distribution's own name for itself."""
+    for path in (root / "etc/os-release", root / "usr/lib/os-release"):
+        found = re.search(r'^PRETTY_NAME="?(.*?)"?$', text(path), re.MULTILINE)
+        if found:
+            return found[1]
+    return ""
