@@ -1,0 +1,39 @@
+"""`tfbench doctor`: what this host can and cannot do, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.app import Json, app, err, out, places
+from harness.cli.console import Terminal
+from harness.doctor import Check, State, examine
+
+_STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this host can and cannot do; with a GPU, prove it in a container. Exit code 1 on a fail."""
+    checks = examine(places(), os.environ, Terminal(err()))
+    if as_json:
+        out().print_json(json.dumps([asdict(check) for check in checks]))
+    else:
+        out().print(_table(checks))
+    if any(check.state is State.FAIL for check in checks):
+        raise typer.Exit(1)
+
+
+def _table(checks: tuple[Check, ...]) -> Table:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        text = Text(check.fact)
+        if check.remedy:
+            text.append(f"\n{check.remedy}", style="dim" if check.state is State.OK else "")
+        table.add_row(Text(check.state.value, style=_STYLE[check.state]), Text(check.name), text)
+    return table

@@ -1,0 +1,57 @@
+"""`tfbench images`: build the images, or only fetch what they are made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from harness.cli.app import Json, Quiet, app, err, out, places
+from harness.cli.console import Terminal
+from harness.engines.docker import DockerEngine
+from harness.errors import EngineError, UsageError
+from harness.images import ImageBuilder
+
+
+@app.command()
+def images(
+    target: Annotated[list[str] | None, typer.Argument(help="cpu, cuda; default: both.")] = None,
+    fetch_only: Annotated[
+        bool,
+        typer.Option(
+            "--fetch-only", help="Lay out build contexts for docker-compose build; no engine needed."
+        ),
+    ] = False,
+    base: Annotated[str | None, typer.Option(help="Base image to build on.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch and check the wheels on this host, then build the images without any network."""
+    progress = Terminal(err(), quiet=quiet)
+    engine = DockerEngine(os.environ)
+    try:
+        engine.connect()
+        client = engine.client
+    except EngineError:
+        if not fetch_only:
+            raise
+        client = None
+    builder = ImageBuilder(places().checkout, places().cache, client, progress)
+    wanted = tuple(target or builder.targets())
+    for one in wanted:
+        if one not in builder.targets():
+            known = ", ".join(builder.targets())
+            raise UsageError(f"There is no image target {one!r}.", hint=f"Choose from: {known}.")
+    if fetch_only:
+        for one in wanted:
+            out().print(f"{one}: {builder.fetch(one, base)}", soft_wrap=True)
+        return
+    built = [builder.ensure(one, base) for one in wanted]
+    if as_json:
+        out().print_json(json.dumps([asdict(image) for image in built]))
+        return
+    for image in built:
+        out().print(f"{image.target}: {image.reference}  {image.digest}", soft_wrap=True)

@@ -1,0 +1,210 @@
+"""What this host can and cannot do, as typed values: each a fact, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from harness.engines.docker import DockerEngine
+from harness.engines.gpu import check_driver, choose_access
+from harness.errors import TfbenchError
+from harness.exclusive import default_path, measuring
+from harness.gpus import discover
+from harness.images import ImageBuilder
+from harness.model import EngineInfo, Gpu
+from harness.probe import prove_gpu
+from harness.progress import Progress, Silent
+from harness.session import Places
+from harness.telemetry import Target
+from harness.telemetry.sources import default_sources
+
+GIB = 2**30
+# Wheels, build context and image of the CUDA target together, as measured; the CPU target takes 3 GiB.
+CUDA_DISK_GIB = 15
+CPU_DISK_GIB = 3
+
+
+class State(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing looked at: `remedy` is "" where nothing needs doing."""
+
+    name: str
+    state: State
+    fact: str
+    remedy: str = ""
+
+
+def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> tuple[Check, ...]:
+    """Look at everything that a run depends on; each check stands for itself and none raises."""
+    engine = DockerEngine(environ)
+    engine_check, info = _engine(engine)
+    found, reason = discover()
+    checks = [_python(), _processors(), _memory(), _disk(places), engine_check]
+    checks.append(_images(engine, info, places))
+    checks += _gpus(found, reason, engine, info, places, progress)
+    checks += _telemetry(found)
+    checks.append(_exclusive())
+    return tuple(checks)
+
+
+def _python() -> Check:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    local = sys.version_info[:2] <= (3, 13)
+    return Check(
+        name="Python",
+        state=State.OK if local else State.NOTE,
+        fact=f"{version} runs the harness",
+        remedy="" if local else "The local engine needs Python 3.11 to 3.13: make PYTHON=python3.13 bench",
+    )
+
+
+def _processors() -> Check:
+    usable = len(os.sched_getaffinity(0))
+    governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    slow = governor not in ("", "performance")
+    return Check(
+        name="Processors",
+        state=State.NOTE if slow else State.OK,
+        fact=f"{usable} usable, load {os.getloadavg()[0]:.1f}"
+        + (f", governor {governor}" if governor else ""),
+        remedy="For steady figures: cpupower frequency-set -g performance" if slow else "",
+    )
+
+
+def _memory() -> Check:
+    memory = psutil.virtual_memory()
+    short = memory.available < 4 * GIB
+    return Check(
+        name="Memory",
+        state=State.NOTE if short else State.OK,
+        fact=f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB available",
+        remedy="The published MLPs need about 4 GiB; end other programs." if short else "",
+    )
+
+
+def _disk(places: Places) -> Check:
+    folder = places.cache
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free / GIB
+    needed = f"The CPU image needs about {CPU_DISK_GIB} GiB with its wheels, the CUDA image {CUDA_DISK_GIB}."
+    state = State.FAIL if free < CPU_DISK_GIB else State.NOTE if free < CUDA_DISK_GIB else State.OK
+    remedy = "" if state is State.OK else f"{needed} Free some, or set TFBENCH_CACHE to a folder elsewhere."
+    return Check(name="Disk", state=state, fact=f"{free:.0f} GiB free under {places.cache}", remedy=remedy)
+
+
+def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
+    try:
+        info = engine.connect()
+    except TfbenchError as error:
+        fact = f"none answers, so nothing would be isolated: {error.message}"
+        return Check(name="Engine", state=State.NOTE, fact=fact, remedy=error.hint), None
+    where = "another machine" if info.remote else f"cgroup v{info.cgroup_version}"
+    fact = f"{info.name} {info.version}, {where}" + (", rootless" if info.rootless else "")
+    remedy = "Telemetry of another machine's processors cannot be read from here." if info.remote else ""
+    return Check(name="Engine", state=State.NOTE if info.remote else State.OK, fact=fact, remedy=remedy), info
+
+
+def _images(engine: DockerEngine, info: EngineInfo | None, places: Places) -> Check:
+    if info is None:
+        return Check(name="Images", state=State.NOTE, fact="unknown without an engine")
+    try:
+        builder = ImageBuilder(places.checkout, places.cache, engine.client, Silent())
+        have = {target: builder.existing(target) for target in builder.targets()}
+    except TfbenchError as error:
+        return Check(name="Images", state=State.FAIL, fact=error.message, remedy=error.hint)
+    facts = [f"{target}: {image.reference if image else 'not built yet'}" for target, image in have.items()]
+    remedy = "" if all(have.values()) else "The first `make bench` builds what it needs; or: make images"
+    return Check(name="Images", state=State.OK, fact="; ".join(facts), remedy=remedy)
+
+
+def _gpus(
+    found: Sequence[Gpu],
+    reason: str,
+    engine: DockerEngine,
+    info: EngineInfo | None,
+    places: Places,
+    progress: Progress,
+) -> list[Check]:
+    if not found:
+        return [Check(name="GPU", state=State.NOTE, fact=f"none: {reason}", remedy="CPU runs need none.")]
+    checks = [
+        Check(
+            name=f"GPU {gpu.index}",
+            state=State.OK,
+            fact=f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}",
+        )
+        for gpu in found
+    ]
+    checks.append(_checked("Driver", lambda: _driver(found)))
+    if info is not None:
+        checks.append(_checked("GPU access", lambda: _access(found, engine, info, places, progress)))
+    return checks
+
+
+def _driver(found: Sequence[Gpu]) -> str:
+    check_driver(found)
+    return "new enough for the CUDA 12 image"
+
+
+def _access(
+    found: Sequence[Gpu], engine: DockerEngine, info: EngineInfo, places: Places, progress: Progress
+) -> str:
+    access = choose_access(info, found[:1])
+    image = ImageBuilder(places.checkout, places.cache, engine.client, progress).ensure("cuda")
+    proof = prove_gpu(engine, image, access, places.cache)
+    return f"by {access.kind}; proved in the CUDA image: {proof}"
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, state=State.OK, fact=look())
+    except TfbenchError as error:
+        return Check(name=name, state=State.FAIL, fact=error.message, remedy=error.hint)
+
+
+def _telemetry(found: Sequence[Gpu]) -> list[Check]:
+    gaps: dict[str, dict[str, str]] = {}
+    names = []
+    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in found})
+    for source in default_sources():
+        source.start(target, lambda s, d, m, why: gaps.setdefault(s, {}).setdefault(why, m))
+        list(source.read())
+        source.stop()
+        names.append(source.name)
+    checks = []
+    for name in dict.fromkeys(names):
+        missing = gaps.get(name, {})
+        fact = "readable" if not missing else "; ".join(f"{metric}: {why}" for why, metric in missing.items())
+        checks.append(Check(name=f"Telemetry {name}", state=State.NOTE if missing else State.OK, fact=fact))
+    return checks
+
+
+def _exclusive() -> Check:
+    try:
+        with measuring("doctor", default_path()):
+            return Check(name="Other runs", state=State.OK, fact="none is measuring here now")
+    except TfbenchError as error:
+        return Check(name="Other runs", state=State.NOTE, fact=error.message, remedy=error.hint)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
