@@ -1,4 +1,7 @@
-"""Telemetry sources: each reads one thing from the host, and says so when it can't."""
+"""Telemetry sources: each reads one thing from the host, and says so when it can't.
+
+Adding one is a file with a class that follows Source, a line in sources.py, and its metrics in metrics.py.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,20 @@ class Target:
     gpus: Mapping[str, str]
 
 
-# (source, device, metric or "*", reason): called at most once for each metric that turns unreadable.
+# (source, device, metric, reason); "*" for all metrics of a device, or all devices of a source. A source may
+# call it on every failing read: the sampler keeps one gap open until the metric is in a sample again.
 GapSink = Callable[[str, str, str, str], None]
 
 
 class Source(Protocol):
     """Reads one kind of telemetry. A source that is not there reports a gap; it never raises.
 
-    Constructors only assign; `start` does the I/O.
+    Constructors only assign; `start` does the I/O. `start`, `read` and `stop` are called in one thread.
     """
 
     @property
     def name(self) -> str:
-        """The source's name, and the first part of its file's name: "host", "cgroup", "nvml"."""
+        """The source's name, without a hyphen: it is the first part of its files' names."""
         ...
 
     @property
@@ -47,7 +51,7 @@ class Source(Protocol):
         ...
 
     def read(self) -> Iterable[Sample]:
-        """Take one reading of each device; what cannot be read is left out and reported once as a gap."""
+        """Take one reading of each device; what cannot be read is left out and reported as a gap."""
         ...
 
     def stop(self) -> None:

@@ -1,0 +1,85 @@
+"""The source "cpufreq": processor clocks and thermal throttling, which take one file a processor to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from harness.model import Sample
+from harness.telemetry import GapSink, Target
+from harness.telemetry.procfile import ProcFile
+
+_CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
+_THROTTLE = "cpu_throttle_events"
+
+
+class FrequencySource:
+    """Clocks of all logical processors, once a second.
+
+    Args:
+        root: where sys is, for tests.
+        clocks: gives every processor's clock in MHz; psutil knows where each kernel keeps it.
+        now_ns: the clock.
+    """
+
+    name = "cpufreq"
+    interval_s: float | None = 1.0
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        clocks: Callable[[], Sequence[float]] = lambda: [
+            each.current for each in psutil.cpu_freq(percpu=True)
+        ],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._root = root
+        self._clocks = clocks
+        self._now_ns = now_ns
+        self._throttle: list[ProcFile] = []
+        self._gap: GapSink | None = None
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """See what this machine shows; virtual machines often hide both."""
+        self._gap = gap
+        paths = sorted(
+            (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
+        )
+        for path in paths:
+            file = ProcFile(path)
+            try:
+                file.open()
+            except OSError:
+                continue
+            self._throttle.append(file)
+        if not self._throttle:
+            gap(self.name, "host", _THROTTLE, "This machine does not count thermal throttling of its cores.")
+        return {"host": (*_CLOCKS, *((_THROTTLE,) if self._throttle else ()))}
+
+    def read(self) -> Iterable[Sample]:
+        """Read all clocks."""
+        now_ns = self._now_ns()
+        values: dict[str, float] = {}
+        try:
+            clocks = [clock for clock in self._clocks() if clock > 0]
+        except (OSError, NotImplementedError, AttributeError):
+            clocks = []
+        if clocks:
+            found = (sum(clocks) / len(clocks), min(clocks), max(clocks))
+            values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in found), strict=True))
+        elif self._gap:
+            for metric in _CLOCKS:
+                self._gap(self.name, "host", metric, "This machine does not show its processors' clocks.")
+        if self._throttle:
+            values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
+        if values:
+            yield Sample(t_ns=now_ns, source=self.name, device="host", values=values)
+
+    def stop(self) -> None:
+        """Close the files."""
+        for file in self._throttle:
+            file.close()
+        self._throttle = []
