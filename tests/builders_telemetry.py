@@ -12,6 +12,7 @@ from harness.model import Series, Window
 
 SECOND_NS = 1_000_000_000
 IDLE_W = 76.0
+CPUS = 16
 
 Floats = NDArray[np.float64]
 
@@ -38,10 +39,15 @@ def telemetry(
     t_ns = t_ns + random.integers(0, 500_000, len(t_ns))
     leg_of_tick = _legs(t_ns, windows)
     busy = np.array([leg != "" for leg in leg_of_tick])
-    series = [_host(random, t_ns, busy), _cgroup(random, t_ns, busy)]
+    series = [
+        _host(random, t_ns, busy),
+        _cores(random, t_ns, busy),
+        _cpufreq(random, t_ns),
+        _cgroup(random, t_ns, busy),
+    ]
     for name in device.split("+"):
         if name != "cpu":
-            series.append(_nvml(random, name, t_ns, leg_of_tick, loads))
+            series += _nvml(random, name, t_ns, leg_of_tick, loads)
     return tuple(series)
 
 
@@ -63,10 +69,10 @@ def _noisy(random: np.random.Generator, values: Floats, sigma: float, low: float
 def _host(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np.bool_]) -> Series:
     n = len(t_ns)
     columns = {
-        "cpu_util_pct": _noisy(random, np.where(busy, 82.0, 9.0), 3.0, 0, 100),
+        "cpu_util_pct": _noisy(random, np.where(busy, 79.0, 9.0), 1.0, 0, 100),
         "cpu_steal_pct": np.zeros(n),
         "cpu_iowait_pct": _noisy(random, np.full(n, 0.2), 0.1, 0, 100),
-        "cpu_freq_mhz": _noisy(random, np.full(n, 3700.0), 15.0, 800, 4000),
+        "load1": _noisy(random, np.full(n, 9.0), 0.2, 0, 100),
         "mem_used_bytes": _noisy(random, np.where(busy, 9.1e9, 7.5e9), 2e7, 0, 1.3e11),
         "disk_read_bytes_per_s": _noisy(random, np.full(n, 2e4), 1e4, 0, 1e10),
         "net_recv_bytes_per_s": _noisy(random, np.full(n, 900.0), 300.0, 0, 1e10),
@@ -74,13 +80,35 @@ def _host(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np
     return Series(source="host", device="host", t_ns=t_ns, columns=columns)
 
 
+def _cores(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np.bool_]) -> Series:
+    columns = {
+        f"core{core}_util_pct": _noisy(random, np.where(busy, 79.0, 9.0), 6.0, 0, 100) for core in range(CPUS)
+    }
+    return Series(source="host", device="cores", t_ns=t_ns, columns=columns)
+
+
+def _cpufreq(random: np.random.Generator, t_ns: NDArray[np.int64]) -> Series:
+    columns = {
+        "cpu_freq_mhz": _noisy(random, np.full(len(t_ns), 3700.0), 15.0, 800, 4000),
+        "cpu_throttle_events": np.zeros(len(t_ns)),
+    }
+    return Series(source="cpufreq", device="host", t_ns=t_ns, columns=columns)
+
+
 def _cgroup(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np.bool_]) -> Series:
     columns = {
-        "cpu_util_pct": _noisy(random, np.where(busy, 1240.0, 100.0), 30.0, 0, 1600),
-        "cpu_throttled_pct": np.zeros(len(t_ns)),
+        "cpu_usage_s": _counter(t_ns, _noisy(random, np.where(busy, 12.4, 1.0), 0.2, 0, CPUS)),
+        "cpu_periods": np.zeros(len(t_ns)),
+        "cpu_throttled_periods": np.zeros(len(t_ns)),
+        "cpu_throttled_s": np.zeros(len(t_ns)),
         "mem_used_bytes": _noisy(random, np.where(busy, 1.9e9, 0.6e9), 1e7, 0, 1.3e11),
     }
     return Series(source="cgroup", device="container", t_ns=t_ns, columns=columns)
+
+
+def _counter(t_ns: NDArray[np.int64], rate: Floats, start: float = 0.0) -> Floats:
+    """Integrate a rate, so that a counter and the gauge beside it agree."""
+    return np.asarray(start + np.cumsum(rate * np.diff(t_ns, prepend=t_ns[:1]) / SECOND_NS))
 
 
 def _nvml(
@@ -89,24 +117,58 @@ def _nvml(
     t_ns: NDArray[np.int64],
     leg_of_tick: list[str],
     loads: Mapping[str, GpuLoad | None],
-) -> Series:
+) -> tuple[Series, Series, Series]:
     idle = GpuLoad(util=0.0, power_w=IDLE_W)
+    n = len(t_ns)
     at = [loads.get(leg) or idle for leg in leg_of_tick]
     util = np.array([load.util for load in at])
     power = _noisy(random, np.array([load.power_w for load in at]), 2.0, 40, 700)
-    # The counter integrates the power it shows, so that both ways to energy agree.
-    seconds = np.diff(t_ns, prepend=t_ns[:1]) / SECOND_NS
     columns = {
         "gpu_util_pct": np.round(_noisy(random, util, 0.6, 0, 100)),
         "mem_util_pct": np.round(_noisy(random, util * 0.4, 0.6, 0, 100)),
-        "mem_used_bytes": np.full(len(t_ns), 1.46e11),
-        "power_w": power,
-        "energy_j": 51_234.0 + np.cumsum(power * seconds),
+        "mem_used_bytes": np.full(n, 1.46e11),
+        "power_instant_w": power,
+        "power_average_w": np.convolve(power, np.full(10, 0.1), "same"),
+        "power_usage_w": power,
+        "power_limit_w": np.full(n, 700.0),
+        "energy_j": _counter(t_ns, power, 51_234.0),
         "temperature_c": np.round(31.0 + power / 25.0),
+        "mem_temperature_c": np.round(36.0 + power / 25.0),
         "sm_clock_mhz": np.where(util > 0, 1980.0, 345.0),
-        "mem_clock_mhz": np.full(len(t_ns), 3201.0),
+        "mem_clock_mhz": np.full(n, 3201.0),
+        "performance_state": np.zeros(n),
+        "power_capped_s": np.zeros(n),
+        "thermal_capped_s": np.zeros(n),
         "throttle_reasons": np.where(util > 0, 0.0, 1.0),
-        "sm_active_pct": _noisy(random, util * 0.9, 0.6, 0, 100),
-        "tensor_active_pct": _noisy(random, util * 0.3, 0.4, 0, 100),
+        "throttle_idle": np.where(util > 0, 0.0, 1.0),
+        "throttle_sw_power_cap": np.zeros(n),
+        "throttle_hw_slowdown": np.zeros(n),
+        "throttle_sw_thermal": np.zeros(n),
+        "throttle_hw_thermal": np.zeros(n),
+        "pcie_send_bytes": _counter(t_ns, util * 1e6),
+        "pcie_receive_bytes": _counter(t_ns, util * 4e6),
     }
-    return Series(source="nvml", device=name, t_ns=t_ns, columns=columns)
+    gpm = {
+        "graphics_util_pct": _noisy(random, util, 0.4, 0, 100),
+        "sm_util_pct": _noisy(random, util * 0.9, 0.6, 0, 100),
+        "sm_occupancy_pct": _noisy(random, util * 0.4, 0.6, 0, 100),
+        "tensor_util_pct": _noisy(random, util * 0.3, 0.4, 0, 100),
+        "hmma_util_pct": np.zeros(n),
+        "dram_util_pct": _noisy(random, util * 0.45, 0.4, 0, 100),
+        "fp32_util_pct": _noisy(random, util * 0.1, 0.4, 0, 100),
+    }
+    slow_t = t_ns[::10]
+    slow = {
+        "pcie_link_gen": np.full(len(slow_t), 5.0),
+        "pcie_link_width": np.full(len(slow_t), 16.0),
+        "ecc_corrected": np.zeros(len(slow_t)),
+        "ecc_uncorrected": np.zeros(len(slow_t)),
+        "xid_errors": np.zeros(len(slow_t)),
+        "foreign_processes": np.zeros(len(slow_t)),
+        "foreign_mem_bytes": np.zeros(len(slow_t)),
+    }
+    return (
+        Series(source="nvml", device=name, t_ns=t_ns, columns=columns),
+        Series(source="gpm", device=name, t_ns=t_ns, columns=gpm),
+        Series(source="nvml_slow", device=name, t_ns=slow_t, columns=slow),
+    )
