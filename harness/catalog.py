@@ -7,6 +7,7 @@ the host at all. So `workload = Workload(...)` holds literals only and is evalua
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any
 
 import workloads
 from harness.errors import UsageError
-from workloads.protocol import Change, Data, Published, Workload
+from workloads.protocol import Change, Data, Published, Rung, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
-_DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Change)}
+_DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Change, Rung)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +125,36 @@ def _value(node: ast.expr) -> Any:
 def _problem(workload: Workload) -> str:
     checks: Mapping[str, bool] = {
         "name must be lower case letters, digits and hyphens": isinstance(workload.name, str)
-        and workload.name.replace("-", "a").isalnum()
-        and workload.name == workload.name.lower(),
-        "batch_size must be a whole number above 0": isinstance(workload.batch_size, int)
-        and workload.batch_size > 0,
-        "epochs must be a whole number above 0": isinstance(workload.epochs, int) and workload.epochs > 0,
+        and re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name) is not None,
+        "batch_size must be a whole number above 0": _whole(workload.batch_size, least=1),
+        "epochs must be a whole number above 0": _whole(workload.epochs, least=1),
         'task must be "train" or "infer"': workload.task in ("train", "infer"),
         'suite must be "default" or "extra"': workload.suite in ("default", "extra"),
-        "data.train and data.test must be above 0": min(workload.data.train, workload.data.test) > 0,
+        "data must be Data(...)": isinstance(workload.data, Data),
+        "tuned and params must be dictionaries": isinstance(workload.tuned, dict)
+        and isinstance(workload.params, dict),
+        "published must hold Published(...)": _all_are(workload.published, Published),
+        "changes must hold Change(...)": _all_are(workload.changes, Change),
+        "ladder must hold Rung(...)": _all_are(workload.ladder, Rung),
+    }
+    wrong = [text for text, holds in checks.items() if not holds]
+    return "; ".join(wrong) or _data_problem(workload.data)
+
+
+def _data_problem(data: Data) -> str:
+    checks: Mapping[str, bool] = {
+        "data.shape must be whole numbers above 0": isinstance(data.shape, tuple)
+        and all(_whole(side, least=1) for side in data.shape),
+        "data.classes must be a whole number above 0": _whole(data.classes, least=1),
+        "data.train and data.test must be whole numbers, test above 0 unless train is 0": _whole(data.train)
+        and _whole(data.test, least=min(1, data.train)),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
+
+
+def _whole(value: object, *, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _all_are(values: object, kind: type) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
