@@ -120,6 +120,9 @@ class BuildContexts:
         try:
             folder = declaration.context / "wheels"
             folder.mkdir(parents=True, exist_ok=True)
+            # docker-compose 1.29 refuses the whole file while one service's folder is missing.
+            for other in self.targets():
+                self.declaration(other, base).context.mkdir(parents=True, exist_ok=True)
             # Copies, not links: a context must not change when somebody edits the originals.
             shutil.copyfile(self._images / "Dockerfile", declaration.context / declaration.dockerfile)
             shutil.copyfile(lock, declaration.context / "requirements.lock")

@@ -1,0 +1,153 @@
+"""The local engine's Python environment, made of the same locks and wheels as the images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from harness.cachelock import filling
+from harness.contexts import BuildContexts
+from harness.errors import ImageError
+from harness.locks import read_lock, requirements_text
+from harness.model import ImageInfo
+from harness.pip import DISK_HINT, install
+from harness.progress import Progress
+from harness.wheels import cached_wheels, fetch_wheels, link_or_copy
+
+# TensorFlow's wheels in the locks; newest first.
+SUPPORTED = ("3.13", "3.12", "3.11")
+
+
+class LocalEnvironment:
+    """Virtual environments under `<cache>/environments/`, one for each lock and interpreter.
+
+    Args:
+        checkout: the folder that holds docker-compose.yml and images/.
+        cache: root of the cache.
+        progress: where bars and remarks go.
+    """
+
+    def __init__(self, checkout: Path, cache: Path, progress: Progress) -> None:
+        self._contexts = BuildContexts(checkout, cache, progress)
+        self._cache = cache
+        self._progress = progress
+
+    def ensure(self, target: str = "cpu") -> ImageInfo:
+        """Return `target`'s environment, made if there is none; `reference` is the path of its Python.
+
+        Raises:
+            ImageError: this host has no fitting Python, or wheels cannot be had or installed.
+        """
+        lock_sha256 = self._contexts.lock_sha256(target)
+        interpreter, version = _interpreter()
+        key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
+        folder = self._cache / "environments" / key[:16]
+        python = folder / "bin" / "python"
+        # A link to an interpreter that the host has since removed does not exist either.
+        if not python.exists():
+            try:
+                with filling(self._cache / "images.lock", self._progress):
+                    if not python.exists():
+                        self._make(target, interpreter, version, folder)
+            except OSError as error:
+                raise ImageError(
+                    f"The environment {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
+                ) from error
+        return ImageInfo(
+            target=target,
+            reference=str(python),
+            digest=f"sha256:{key}",
+            base=f"{interpreter} ({version})",
+            lock_sha256=lock_sha256,
+            note="virtual environment on the host: nothing is isolated",
+        )
+
+    def _make(self, target: str, interpreter: Path, version: str, folder: Path) -> None:
+        _check_host()
+        minor = _minor(version)
+        lock = self._contexts.lock(target)
+        fetch_wheels(lock, self._cache, minor, self._progress)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
+            # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds
+            # its home by its own path.
+            made = Path(work) / "environment"
+            wheels = Path(work) / "wheels"
+            wheels.mkdir()
+            for wheel in cached_wheels(lock, self._cache, minor).values():
+                link_or_copy(wheel, wheels / wheel.name)
+            requirements = Path(work) / "requirements.txt"
+            requirements.write_text(requirements_text(read_lock(lock)), encoding="utf-8")
+            with self._progress.task(f"local environment, Python {version}", None) as spinner:
+                spinner.note("creating")
+                _create(interpreter, made)
+                spinner.note("installing wheels")
+                install(made / "bin" / "python", requirements, wheels, Path(work), threading.Event())
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
+
+
+def library_variables(python: Path) -> dict[str, str]:
+    """Return the environment variables with which TensorFlow finds the CUDA wheels beside `python`.
+
+    TensorFlow's wheel does not find the libraries of its own CUDA wheels: it would register no GPU and
+    train on the CPU without a word. XLA looks for ptxas and libdevice under its own data directory. The
+    CUDA image does the same with ldconfig (images/Dockerfile). Empty where there are no CUDA wheels.
+    """
+    libraries = sorted(python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib"))
+    if not libraries:
+        return {}
+    compiler = libraries[0].parent.parent / "cuda_nvcc"
+    inherited = [path for path in (os.environ.get("LD_LIBRARY_PATH"),) if path]
+    return {
+        "LD_LIBRARY_PATH": os.pathsep.join([*map(str, libraries), *inherited]),
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={compiler}",
+        "PATH": os.pathsep.join([str(compiler / "bin"), os.environ.get("PATH", os.defpath)]),
+    }
+
+
+def _interpreter() -> tuple[Path, str]:
+    """Return the Python to base environments on, and its full version: this one if TensorFlow supports it."""
+    version = platform.python_version()
+    if _minor(version) in SUPPORTED:
+        # The base installation, so that every virtual environment of it gets the same one here.
+        return Path(sys.base_prefix) / "bin" / f"python{_minor(version)}", version
+    for minor in SUPPORTED:
+        if found := shutil.which(f"python{minor}"):
+            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+            if said.returncode == 0:
+                return Path(found), said.stdout.split()[-1]
+    raise ImageError(
+        f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is "
+        f"{version}, and there is no other on PATH.",
+        hint="Install one of them, or start a container engine (`make engine`), which brings its own.",
+    )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _create(interpreter: Path, folder: Path) -> None:
+    command = [str(interpreter), "-m", "venv", "--without-pip", str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise ImageError(
+            f"No virtual environment could be made: {(made.stderr or made.stdout).strip()[-300:]}",
+            hint="On Debian and Ubuntu install python3-venv.",
+        )
+
+
+def _check_host() -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise ImageError(
+            f"This host is {platform.system()} on {platform.machine()}; the locks are for x86_64 Linux only.",
+            hint="Use an x86_64 Linux host, or a container engine with an image of your own.",
+        )
