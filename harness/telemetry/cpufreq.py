@@ -21,7 +21,7 @@ class FrequencySource:
 
     Args:
         root: where sys is, for tests.
-        clocks: gives every processor's clock in MHz; psutil knows where each kernel keeps it.
+        clocks: gives every processor's clock in MHz; by default psutil, which knows where kernels keep it.
         now_ns: the clock.
     """
 
@@ -31,13 +31,11 @@ class FrequencySource:
     def __init__(
         self,
         root: Path = Path("/"),
-        clocks: Callable[[], Sequence[float]] = lambda: [
-            each.current for each in psutil.cpu_freq(percpu=True)
-        ],
+        clocks: Callable[[], Sequence[float]] | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._root = root
-        self._clocks = clocks
+        self._clocks = clocks or _clocks_mhz
         self._now_ns = now_ns
         self._throttle: list[ProcFile] = []
         self._gap: GapSink | None = None
@@ -83,3 +81,7 @@ class FrequencySource:
         for file in self._throttle:
             file.close()
         self._throttle = []
+
+
+def _clocks_mhz() -> Sequence[float]:
+    return [each.current for each in psutil.cpu_freq(percpu=True)]

@@ -1,0 +1,71 @@
+"""NVML's errors, sorted by what they mean for a reading, and in words for people."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pynvml
+
+_HINTS = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not on this host: no NVIDIA driver is installed.",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "The NVIDIA kernel driver is not loaded: try nvidia-smi, or reboot.",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        "The NVIDIA library and kernel driver are of different versions: the driver was updated; reboot."
+    ),
+    pynvml.NVML_ERROR_GPU_IS_LOST: "The GPU is lost: it has fallen off the bus; reset it or reboot.",
+    pynvml.NVML_ERROR_RESET_REQUIRED: "The GPU must be reset before it can be used again.",
+    pynvml.NVML_ERROR_NO_PERMISSION: "NVML denies this to users without privileges.",
+    pynvml.NVML_ERROR_UNINITIALIZED: "NVML is not initialised: the driver was reset.",
+    pynvml.NVML_ERROR_NOT_FOUND: "NVML does not find this GPU any more.",
+    pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
+}
+
+
+class Meaning(Enum):
+    """What a failed call says: about this metric for good, about the whole card, or only about this moment."""
+
+    METRIC = "metric"
+    DEVICE = "device"
+    MOMENT = "moment"
+
+
+_METRIC = frozenset(
+    (
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        pynvml.NVML_ERROR_INVALID_ARGUMENT,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        pynvml.NVML_ERROR_DEPRECATED,
+        pynvml.NVML_ERROR_NO_PERMISSION,
+    )
+)
+_DEVICE = frozenset(
+    (
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_GPU_NOT_FOUND,
+        pynvml.NVML_ERROR_NOT_FOUND,
+    )
+)
+
+
+def meaning(code: int) -> Meaning:
+    """Sort NVML's return code `code`."""
+    if code in _METRIC:
+        return Meaning.METRIC
+    return Meaning.DEVICE if code in _DEVICE else Meaning.MOMENT
+
+
+def explain(code: int, uuid: str = "") -> str:
+    """Say in a sentence what `code` means, on a MIG instance when `uuid` is one's."""
+    if uuid.startswith("MIG-") and meaning(code) is Meaning.METRIC:
+        return "Not available on a MIG instance: NVML gives it for the whole card, if at all."
+    if code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+        return "This card does not support it."
+    if meaning(code) is Meaning.METRIC and code not in _HINTS:
+        return "The installed driver does not offer it."
+    return _HINTS.get(code) or f"NVML reports an error: {pynvml.NVMLError(code)}."
