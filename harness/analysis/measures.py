@@ -1,0 +1,90 @@
+"""From a run's trials to one value a trial: steady windows' samples over their time, leg by leg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from harness.analysis.align import SECOND_NS
+from harness.model import Run, Status, Trial, Window
+from workloads.protocol import LEGS
+
+
+class Key(NamedTuple):
+    """What a figure is about."""
+
+    workload: str
+    device: str
+    leg: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One leg of one trial that went well.
+
+    Attributes:
+        throughput: samples/s; step_s: seconds a step; batch: samples a step.
+        wait_share: of the windows in which waiting could be seen, None when in none.
+    """
+
+    trial: Trial
+    leg: str
+    throughput: float
+    step_s: float
+    batch: int
+    wait_share: float | None
+
+
+Measures = Mapping[Key, tuple[Measure, ...]]
+
+
+def measures(run: Run) -> Measures:
+    """Return the measures of all trials that went well, in the order of workloads, devices and legs."""
+    found: dict[Key, list[Measure]] = {}
+    for trial in run.trials:
+        if trial.status is Status.OK:
+            for leg in dict.fromkeys(window.leg for window in trial.windows):
+                measure = _measure(trial, leg)
+                if measure is not None:
+                    found.setdefault(Key(trial.workload, trial.device, leg), []).append(measure)
+    names = _ranks(workload.name for workload in run.workloads)
+    devices = _ranks((*(one.device for one in run.planned), *(one.device for one in run.trials)))
+    legs = _ranks((*LEGS, *(key.leg for key in found)))
+    ordered = sorted(
+        found,
+        key=lambda key: (names.get(key.workload, len(names)), devices[key.device], legs[key.leg]),
+    )
+    return {key: tuple(sorted(found[key], key=lambda one: one.trial.index)) for key in ordered}
+
+
+def by_index(values: Iterable[Measure]) -> dict[int, float]:
+    """Return trial index -> throughput."""
+    return {one.trial.index: one.throughput for one in values}
+
+
+def _ranks(names: Iterable[str]) -> dict[str, int]:
+    return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
+
+
+def _measure(trial: Trial, leg: str) -> Measure | None:
+    windows = [window for window in trial.windows if window.leg == leg]
+    time_ns = sum(window.end_ns - window.start_ns for window in windows)
+    steps = sum(window.steps for window in windows)
+    samples = sum(window.samples for window in windows)
+    if time_ns <= 0 or steps <= 0 or samples <= 0:
+        return None
+    return Measure(
+        trial=trial,
+        leg=leg,
+        throughput=samples * SECOND_NS / time_ns,
+        step_s=time_ns / SECOND_NS / steps,
+        batch=round(samples / steps),
+        wait_share=_wait_share(windows),
+    )
+
+
+def _wait_share(windows: Iterable[Window]) -> float | None:
+    seen = [window for window in windows if window.wait_ns >= 0]
+    time_ns = sum(window.end_ns - window.start_ns for window in seen)
+    return min(1.0, sum(window.wait_ns for window in seen) / time_ns) if time_ns > 0 else None

@@ -1,0 +1,140 @@
+"""From measures to summaries: medians over trials, with everything that is not steady state kept apart."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.analysis.align import steady_means
+from harness.analysis.energy import energy_per_sample
+from harness.analysis.learning import required_accuracy
+from harness.analysis.measures import Key, Measure, Measures
+from harness.analysis.stats import estimate
+from harness.model import Estimate, Run, Summary
+from workloads.protocol import AS_WRITTEN, EVALUATE, STEADY, TUNED, Change, Workload
+
+QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
+# What the driver names the time of a training that it ran to the end.
+TRAINING_TIME = "training_s"
+ACCURACY = "accuracy"
+
+
+def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
+    """Return one summary for each workload, device and leg that has at least one finished trial."""
+    declared = {workload.name: workload for workload in run.workloads}
+    trials = {one.trial.id: one.trial for group in found.values() for one in group}
+    means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
+    return tuple(
+        _summary(run, key, group, declared.get(key.workload), [means[one.trial.id] for one in group])
+        for key, group in found.items()
+    )
+
+
+def _summary(
+    run: Run,
+    key: Key,
+    group: Sequence[Measure],
+    workload: Workload | None,
+    means: Sequence[Mapping[str, Mapping[str, float]]],
+) -> Summary:
+    throughput = estimate([one.throughput for one in group], "samples/s")
+    step_time = estimate([one.step_s for one in group], "s")
+    assert throughput is not None and step_time is not None  # a group has at least one measure
+    waits = [one.wait_share for one in group if one.wait_share is not None]
+    training, projected = _training(key.leg, group, workload)
+    energy, energy_source = _energy(group)
+    accuracy = _median(_metric_values(group, ACCURACY))
+    needed = required_accuracy(run, workload)
+    return Summary(
+        workload=key.workload,
+        device=key.device,
+        leg=key.leg,
+        throughput=throughput,
+        step_time=step_time,
+        batch_size=group[0].batch,
+        step_quantiles=_quantiles(group),
+        wait_share=_median(waits),
+        training_s=training,
+        training_projected=projected,
+        cold_start=_cold_start(group),
+        telemetry=_medians([by_leg.get(key.leg, {}) for by_leg in means]),
+        energy_j_per_sample=energy,
+        energy_source=energy_source,
+        accuracy=accuracy,
+        accuracy_ok=None if accuracy is None or needed is None else accuracy >= needed,
+        changes=_changes(group),
+        trial_ids=tuple(one.trial.id for one in group),
+    )
+
+
+def _training(leg: str, group: Sequence[Measure], workload: Workload | None) -> tuple[Estimate | None, bool]:
+    """Return the time for the published epochs without cold start, measured if any trial ran them all."""
+    measured = _metric_values(group, TRAINING_TIME)
+    if measured:
+        return estimate(measured, "s"), False
+    if (
+        workload is None
+        or workload.task != "train"
+        or workload.data.train <= 0
+        or leg not in (AS_WRITTEN, TUNED)
+    ):
+        return None, False
+    projected = [math.ceil(workload.data.train / one.batch) * one.step_s * workload.epochs for one in group]
+    return estimate(projected, "s"), True
+
+
+def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
+    return [
+        metric.value for one in group for metric in one.trial.metrics
+        if metric.leg == one.leg and metric.name == name
+    ]  # fmt: skip
+
+
+def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
+    parts = [times.step_ns for one in group for times in one.trial.steps if times.leg == one.leg]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return {}
+    values = np.percentile(np.concatenate(parts), [share for _, share in QUANTILES]) / 1e9
+    return {name: float(value) for (name, _), value in zip(QUANTILES, values, strict=True)}
+
+
+def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    for one in group:
+        sums: Counter[str] = Counter()
+        for phase in sorted(one.trial.phases, key=lambda phase: phase.start_ns):
+            if phase.leg in ("", one.leg) and phase.name not in (STEADY, EVALUATE):
+                sums[phase.name] += phase.end_ns - phase.start_ns
+        for name, length_ns in sums.items():
+            seconds[name].append(length_ns / 1e9)
+    return tuple((name, float(np.median(values))) for name, values in seconds.items())
+
+
+def _energy(group: Sequence[Measure]) -> tuple[Estimate | None, str]:
+    """Summarise the energy of the trials that have the source most of them have: sources are not mixed."""
+    found = [value for one in group if (value := energy_per_sample(one.trial, one.leg)) is not None]
+    if not found:
+        return None, ""
+    source = Counter(source for _, source in found).most_common(1)[0][0]
+    return estimate([joules for joules, its_source in found if its_source == source], "J/sample"), source
+
+
+def _medians(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for values in trials for name in values)
+    return {name: float(np.median([values[name] for values in trials if name in values])) for name in names}
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None
+
+
+def _changes(group: Sequence[Measure]) -> tuple[Change, ...]:
+    for one in group:
+        for info in one.trial.legs:
+            if info.leg == one.leg:
+                return info.changes
+    return ()
