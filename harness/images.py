@@ -21,7 +21,7 @@ from harness.cachelock import filling
 from harness.contexts import Base, BuildContexts
 from harness.errors import EngineError, ImageError
 from harness.model import ImageInfo
-from harness.progress import Progress
+from harness.progress import Progress, Silent
 
 
 class ImageBuilder:
@@ -148,7 +148,9 @@ class ImageBuilder:
             ) from error
 
 
-def user_image(client: docker.DockerClient, target: str, reference: str, progress: Progress) -> ImageInfo:
+def user_image(
+    client: docker.DockerClient, target: str, reference: str, progress: Progress | None = None
+) -> ImageInfo:
     """Return an image of the user's own for `target`, pulled if it is not here.
 
     It needs nothing but Python and TensorFlow.
@@ -161,7 +163,7 @@ def user_image(client: docker.DockerClient, target: str, reference: str, progres
         return ImageInfo(
             target=target,
             reference=reference,
-            digest=pull_missing(client, reference, progress),
+            digest=pull_missing(client, reference, progress or Silent()),
             base="",
             lock_sha256="",
             note="image of the user's own; not built from this repository's locks",
