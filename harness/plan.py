@@ -8,17 +8,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model import PlannedTrial
-from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Spec, Workload
-
-# Parameters that every workload takes; its own come on top.
-COMMON_PARAMS: Mapping[str, type] = {
-    "batch_size": int,
-    "epochs": int,
-    "learning_rate": float,
-    "steps_per_execution": int,
-    "jit_compile": bool,
-    "mixed_precision": str,
-}
+from harness.params import params_for
+from workloads.protocol import AS_WRITTEN, LEGS, RUNG_PREFIX, STAGE_PREFIX, TUNED, Spec, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +102,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
                     hint="Run `tfbench doctor` to see why, or choose --device cpu.",
                 )
             found += groups[word]
-        elif all(part in singles for part in word.split("+")):
+        elif set(parts := word.split("+")) <= set(singles) and len(set(parts)) == len(parts):
             found.append(word)
         else:
             raise UsageError(
@@ -119,39 +110,6 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
                 hint=f"Choose from: {', '.join([*groups, *singles])}; join GPUs with '+'.",
             )
     return tuple(dict.fromkeys(found))
-
-
-def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
-    """Turn `name=value` texts into values of the type that the parameter has.
-
-    Raises:
-        UsageError: no chosen workload has the parameter, or the value does not fit.
-    """
-    types: dict[str, type] = dict(COMMON_PARAMS)
-    for workload in workloads:
-        types |= {name: type(value) for name, value in workload.params.items()}
-    values: dict[str, Any] = {}
-    for name, text in params.items():
-        if name not in types:
-            raise UsageError(
-                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(types))}."
-            )
-        values[name] = _parse(name, text, types[name])
-    return values
-
-
-def _parse(name: str, text: str, kind: type) -> Any:
-    try:
-        if kind is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        value = kind(text)
-    except (KeyError, ValueError) as error:
-        raise UsageError(
-            f"{name}={text} is not valid.", hint=f"Give {name} a value of type {kind.__name__}."
-        ) from error
-    if kind in (int, float) and value <= 0:
-        raise UsageError(f"{name}={text} is not valid.", hint=f"Give {name} a value above 0.")
-    return value
 
 
 def plan_trials(
@@ -168,28 +126,40 @@ def plan_trials(
             workload=workload.name,
             device=device,
             index=index,
-            legs=legs,
-            params={k: v for k, v in params.items() if k in COMMON_PARAMS or k in workload.params},
+            legs=own,
+            params=params_for(workload, params),
         )
         for index in range(profile.max_trials)
         for workload in workloads
         for device in devices
+        if (own := tuple(leg for leg in legs if _has(workload, leg)))
     )
 
 
-def legs_named(wanted: str, profile: Profile, analysis: bool) -> tuple[str, ...]:
+def legs_named(
+    wanted: str, profile: Profile, analysis: bool, workloads: Sequence[Workload]
+) -> tuple[str, ...]:
     """Resolve a comma-separated list of legs; "" is the profile's own, or the two of speed without analysis.
 
     Raises:
-        UsageError: a word that is no leg.
+        UsageError: a word that is no leg of any of the workloads.
     """
-    if not wanted:
+    legs = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
+    if not legs:
         return profile.legs if analysis else (AS_WRITTEN, TUNED)
-    legs = tuple(part.strip() for part in wanted.split(",") if part.strip())
     for leg in legs:
-        if leg not in LEGS and not leg.startswith("rung:"):
-            raise UsageError(f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join(LEGS)}.")
+        if not any(_has(workload, leg) for workload in workloads):
+            rungs = dict.fromkeys(f"{RUNG_PREFIX}{rung.name}" for one in workloads for rung in one.ladder)
+            raise UsageError(
+                f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join((*LEGS, *rungs))}, stage:NAME."
+            )
     return legs
+
+
+def _has(workload: Workload, leg: str) -> bool:
+    """Tell whether `leg` is one of the workload's; its stages are known to its code alone, so all may be."""
+    rungs = {f"{RUNG_PREFIX}{rung.name}" for rung in workload.ladder}
+    return leg in LEGS or leg in rungs or (leg.startswith(STAGE_PREFIX) and leg != STAGE_PREFIX)
 
 
 def spec_for(

@@ -1,0 +1,91 @@
+"""Parameters that users set with --param: which there are, of what type, and who has them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from workloads.protocol import Workload
+
+_BOOLS: Mapping[str, bool] = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter's type; `choices` are its values where they are few, `positive` numbers are above 0."""
+
+    kind: type
+    choices: tuple[str, ...] = ()
+    positive: bool = False
+
+
+# What the driver knows, so that every workload takes them; a workload's own come on top.
+COMMON: Mapping[str, Parameter] = {
+    "batch_size": Parameter(kind=int, positive=True),
+    "epochs": Parameter(kind=int, positive=True),
+    "steps_per_execution": Parameter(kind=int, positive=True),
+    "jit_compile": Parameter(kind=bool),
+    "precision": Parameter(kind=str, choices=("tf32", "fp32", "fp16", "bf16")),
+    "prefetch_to_device": Parameter(kind=bool),
+    "feed": Parameter(kind=str, choices=("fit", "resident")),
+}
+
+
+def parameters(workload: Workload) -> Mapping[str, Parameter]:
+    """Return all that `workload` takes; the prefixes "cpu:" and "gpu:" are no part of a name."""
+    own = {name.rpartition(":")[2]: Parameter(kind=type(value)) for name, value in workload.params.items()}
+    return {**own, **COMMON}
+
+
+def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
+    """Turn `name=value` texts into values of the type that the parameter has.
+
+    Raises:
+        UsageError: no chosen workload has the parameter, or the value does not fit.
+    """
+    known = {name: one for workload in workloads for name, one in parameters(workload).items()}
+    for name in params:
+        if name not in known:
+            raise UsageError(
+                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(known))}."
+            )
+    return {name: _parse(name, text, known[name]) for name, text in params.items()}
+
+
+def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return those of `params` that `workload` has."""
+    own = parameters(workload)
+    return {name: value for name, value in params.items() if name in own}
+
+
+def _parse(name: str, text: str, parameter: Parameter) -> Any:
+    wanted = f"Give {name} a value of type {parameter.kind.__name__}."
+    value: Any
+    if parameter.choices:
+        value = text if text in parameter.choices else None
+        wanted = f"Choose from: {', '.join(parameter.choices)}."
+    elif parameter.kind is bool:
+        value = _BOOLS.get(text.lower())
+        wanted = f"Write {name}=true or {name}=false."
+    elif parameter.kind in (int, float):
+        value = _number(text, parameter.kind)
+        if value is not None and parameter.positive and value <= 0:
+            value, wanted = None, f"Give {name} a value above 0."
+    elif parameter.kind is str:
+        value = text
+    else:
+        value, wanted = None, f"{name} is not a single value; change it in a workload file of your own."
+    if value is None:
+        raise UsageError(f"{name}={text} is not valid.", hint=wanted)
+    return value
+
+
+def _number(text: str, kind: type) -> float | None:
+    try:
+        value: float = kind(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
