@@ -21,7 +21,8 @@ from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
 from harness.model import Gpu, PlannedTrial
-from harness.plan import Profile, check_params, devices_named, legs_named, plan_trials, profile_named
+from harness.params import check_params
+from harness.plan import Profile, devices_named, legs_named, plan_trials, profile_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +89,13 @@ def resolve(options: Options) -> Resolved:
     entries = _entries(options)
     gpus = _gpus(options)
     devices = devices_named(options.device, len(gpus))
+    workloads = tuple(entry.workload for entry in entries)
     planned = plan_trials(
-        tuple(entry.workload for entry in entries),
+        workloads,
         devices,
         profile,
-        legs_named(options.legs, profile, options.analysis),
-        check_params(options.params, tuple(entry.workload for entry in entries)),
+        legs_named(options.legs, profile, options.analysis, workloads),
+        check_params(options.params, workloads),
     )
     if not planned:
         raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
@@ -199,6 +201,8 @@ def command_line(options: Options) -> str:
         value = getattr(options, name)
         if value != getattr(default, name):
             words += [flag, str(value)]
+    if options.memory_bytes is not None:
+        words += ["--memory", f"{options.memory_bytes / 2**30!r}"]
     if not options.analysis:
         words.append("--no-analysis")
     if options.interval_s != default.interval_s:
