@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.errors import BusyError
+from harness.errors import BusyError, StoreError
 
 
 def default_path() -> Path:
@@ -23,8 +23,15 @@ def measuring(run_id: str, path: Path) -> Iterator[None]:
 
     Raises:
         BusyError: another run holds it; the message names its process and run.
+        StoreError: the lock file cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        descriptor = _open(path)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot open the lock file {path}: {error.strerror}.",
+            hint="Remove it, or set TMPDIR to a folder that you can write to.",
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,3 +46,17 @@ def measuring(run_id: str, path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Open the lock file for every user's use: it is writable by all, whatever the umask of who made it.
+
+    O_CREAT and an existing file of another user do not go together in a sticky folder such as /tmp
+    (fs.protected_regular), so that an existing file is opened without it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    os.fchmod(descriptor, 0o666)
+    return descriptor
