@@ -10,6 +10,8 @@ from harness.events import EventLog
 from harness.model import Status
 from workloads.protocol import NO_GPU_EXIT
 
+LONGEST = 300  # TensorFlow's own errors run to hundreds of lines; log.txt has them whole
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -30,7 +32,7 @@ def judge(
         return Status.ENGINE_LOST, f"The engine was lost or refused: {cause}"
     if cause is not None or ended is None:
         return Status.INTERRUPTED, "The run was stopped during this trial."
-    said = f"{log.error['type']}: {log.error['message']}" if log.error else ""
+    said = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
     if ended.hung:
         return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last; raise --stall to wait longer."
     if ended.exit.out_of_memory:
@@ -40,12 +42,19 @@ def judge(
             f"It was killed for reaching its memory limit{limit}. Raise --memory or lower batch_size.",
         )
     if ended.exit.code == NO_GPU_EXIT:
-        return Status.NO_GPU, f"{said} Run `tfbench doctor` to see which piece is missing."
+        found = said or "TensorFlow did not find the GPU."
+        return Status.NO_GPU, f"{found} Run `tfbench doctor` to see which piece is missing."
     if said:
         return Status.FAILED, f"The workload raised {said} See log.txt for the traceback."
     if ended.exit.code != 0:
         return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last words."
     if log.problem or not log.ended:
-        problem = log.problem or "its last event is missing"
-        return Status.BAD_EVENTS, f"Its events cannot be used: {problem}. See log.txt and out/events.jsonl."
+        problem = _sentence(log.problem or "its last event is missing")
+        return Status.BAD_EVENTS, f"Its events cannot be used: {problem} See log.txt and out/events.jsonl."
     return Status.OK, ""
+
+
+def _sentence(text: str) -> str:
+    line = next(iter(text.strip().splitlines()), "").strip()
+    short = line if len(line) <= LONGEST else line[:LONGEST].rstrip() + "..."
+    return short if short.endswith((".", "!", "?")) else f"{short}."

@@ -10,6 +10,11 @@ from harness.model import PlannedTrial, Stop
 from harness.plan import Profile
 from workloads.protocol import AS_WRITTEN
 
+NO_SUCCESS = "no trial has succeeded"
+NARROW = "interval narrow enough"
+BUDGET_SPENT = "time budget spent"
+EXHAUSTED = "all planned trials were run"
+
 
 class Stopping:
     """Decide for each workload and device whether another trial is worth its time.
@@ -32,11 +37,11 @@ class Stopping:
         pair = (trial.workload, trial.device)
         values = self._values[pair]
         if not values:
-            self._reasons[pair] = "no trial has succeeded"
+            self._reasons[pair] = NO_SUCCESS
         elif narrow_enough(values, self._profile.target_interval):
-            self._reasons[pair] = "interval narrow enough"
+            self._reasons[pair] = NARROW
         elif self._spent_s + self._last_s.get(pair, 0.0) > self._profile.budget_s:
-            self._reasons[pair] = "time budget spent"
+            self._reasons[pair] = BUDGET_SPENT
         return pair not in self._reasons
 
     def took(self, trial: PlannedTrial, log: EventLog, seconds: float) -> None:
@@ -56,8 +61,8 @@ class Stopping:
             Stop(
                 workload=workload,
                 device=device,
-                trials=len(values),
-                reason=self._reasons.get((workload, device), "all planned trials were run"),
+                trials=len(values := self._values[workload, device]),
+                reason=self._reasons.get((workload, device)) or (EXHAUSTED if values else NO_SUCCESS),
             )
-            for (workload, device), values in self._values.items()
+            for workload, device in self._last_s
         )
