@@ -193,6 +193,9 @@ class Gpu:
     clock_max_sm_mhz: int | None = None
     clock_max_mem_mhz: int | None = None
     vbios: str | None = None
+    minor_number: int | None = None  # of /dev/nvidia<minor>
+    gpu_instance_id: int | None = None  # of a MIG instance, as is the next
+    compute_instance_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +208,9 @@ class EngineInfo:
     rootless: bool | None = None
     cgroup_version: int | None = None
     remote: bool = False
-    gpu_access: str = ""  # "toolkit", "cdi", "devices" or ""
+    gpu_access: str = ""  # "toolkit", "cdi", "devices", "host" (not isolated) or ""
+    runtimes: tuple[str, ...] = ()  # OCI runtimes that the engine knows
+    cdi_folders: tuple[str, ...] = ()  # where it reads CDI specifications, if it does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,15 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAccess:
-    """How a container gets its GPUs: `kind` is "toolkit", "cdi" or "devices"; the rest is what that needs."""
+    """How a container gets its GPUs.
+
+    Attributes:
+        kind: "toolkit", "cdi", "devices", or "host" for a process that is not isolated.
+        uuids: what CUDA and NVML call the cards or MIG instances, in the trial's order.
+        device_nodes: paths under /dev for "devices", qualified CDI names for "cdi".
+        mounts: the driver's libraries, for "devices".
+        environment: what the container needs in it.
+    """
 
     kind: str
     uuids: tuple[str, ...]

@@ -1,0 +1,62 @@
+"""The one boundary at which the docker package's errors become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from harness.errors import EngineError
+
+LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
+
+
+@contextmanager
+def engine_call(doing: str) -> Iterator[None]:
+    """Turn whatever a call of the engine raises into EngineError; `doing` completes "could not ...".
+
+    Raises:
+        EngineError: the engine refused, with its own words, or is gone.
+    """
+    try:
+        yield
+    except APIError as error:
+        raise EngineError(
+            f"The container engine could not {doing}: {error.explanation or error}",
+            hint="Look at its log (journalctl -u docker), or try `tfbench doctor`.",
+        ) from error
+    except LOST as error:
+        raise EngineError(
+            f"The container engine stopped answering; could not {doing}: {error}",
+            hint="Start it again (`make engine`), then take the run up with --resume.",
+        ) from error
+
+
+def remove_container(client: docker.DockerClient, identity: str) -> None:
+    """Kill and remove a container; no error if it is gone or being removed.
+
+    Raises:
+        EngineError: the engine refuses or is gone.
+    """
+    with engine_call(f"remove container {identity[:12]}"), suppress(NotFound):
+        try:
+            client.api.remove_container(identity, force=True, v=True)
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            # Somebody else's removal is under way.
+            client.api.wait(identity, condition="removed")
+
+
+def hang_up(stream: Any) -> None:
+    """Close an attached stream for good: the docker package keeps further references to its socket."""
+    with suppress(*LOST):
+        if hasattr(stream, "_sock"):
+            stream._sock.close()
+        stream.close()

@@ -1,0 +1,175 @@
+"""One container of a Docker-compatible engine, watched without asking the engine again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+from requests.exceptions import ReadTimeout
+
+from harness.engines import Exit
+from harness.engines.calls import LOST, engine_call, hang_up, remove_container
+from harness.engines.memory_events import oom_file, oom_kills
+from harness.engines.ownership import Lent
+from harness.engines.staging import StagedOut
+
+LOG_BYTES = 64 * 1024
+# The kernel ends a killed process at once, save one stuck in a driver.
+KILLED_S = 10.0
+_NOT_RUNNING = 409
+
+
+class DockerContainer:
+    """A started trial.
+
+    Args:
+        client: the engine.
+        identity: the container's id.
+        lease: the attached standard input; the container ends when it closes, so it is held until removal.
+        lent: folders to take back at the end.
+        staged: where events are brought from, when the engine is remote.
+        removed: called once the container is gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: docker.DockerClient,
+        identity: str,
+        lease: Any,
+        lent: Lent,
+        staged: StagedOut | None,
+        removed: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._lease = lease
+        self._lent = lent
+        self._staged = staged
+        self._removed = removed
+        self._pid: int | None = None
+        self._oom_file: Path | None = None
+        self._oom_kills = 0
+        self._exit: Exit | None = None
+        self._status: int | None = None
+        self._lost: BaseException | None = None
+        self._ended = threading.Event()
+
+    @property
+    def id(self) -> str:
+        """The engine's name for it."""
+        return self._identity
+
+    @property
+    def pid(self) -> int | None:
+        """Process id on this host of the container's first process; None when it is on another host."""
+        return self._pid
+
+    def watch(self) -> None:
+        """Begin to wait for the end; to be called once, after the start.
+
+        Raises:
+            EngineError: the engine is gone.
+        """
+        if self._staged is None:
+            with engine_call("say which process the container is"):
+                self._pid = self._state()["Pid"] or None
+            self._oom_file = oom_file(self._pid) if self._pid else None
+        threading.Thread(target=self._wait, name=f"wait-{self._identity[:12]}", daemon=True).start()
+
+    def poll(self) -> Exit | None:
+        """Return how it ended, or None while it runs; also brings a remote engine's events up to date.
+
+        Raises:
+            EngineError: the engine is gone.
+        """
+        if self._exit is not None:
+            return self._exit
+        if self._oom_file is not None:
+            self._oom_kills = max(self._oom_kills, oom_kills(self._oom_file))
+        if not self._ended.is_set():
+            if self._staged is not None:
+                self._staged.pull_if_due(self._client, self._identity)
+            return None
+        with engine_call("say how the container ended"):
+            if self._lost is not None:
+                raise self._lost
+            killed = self._was_out_of_memory()
+        if self._staged is not None:
+            self._staged.pull(self._client, self._identity)
+        self._exit = Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
+        return self._exit
+
+    def log(self) -> str:
+        """Return the end of its stdout and stderr, at most 64 KiB.
+
+        Raises:
+            EngineError: the engine is gone.
+        """
+        with engine_call("read the container's log"):
+            try:
+                data: bytes = self._client.api.logs(self._identity, stdout=True, stderr=True)
+            except NotFound:
+                return ""
+        return data[-LOG_BYTES:].decode("utf-8", "replace")
+
+    def kill(self) -> None:
+        """End it at once; no error if it has ended.
+
+        Raises:
+            EngineError: the engine is gone.
+        """
+        if self._ended.is_set() and self._lost is None:
+            return
+        with engine_call("kill the container"):
+            try:
+                self._client.api.kill(self._identity)
+            except NotFound:
+                return
+            except APIError as error:
+                if error.status_code != _NOT_RUNNING:
+                    raise
+        self._ended.wait(KILLED_S)
+
+    def remove(self) -> None:
+        """Remove what is left of it; no error if nothing is.
+
+        Raises:
+            EngineError: the engine is gone; the harness' folders are its own again all the same.
+        """
+        try:
+            if self._staged is not None and self._exit is None:
+                self._staged.pull(self._client, self._identity)
+            remove_container(self._client, self._identity)
+            if self._staged is not None:
+                self._staged.remove(self._client)
+            self._removed(self._identity)
+        finally:
+            hang_up(self._lease)
+            self._lent.take_back()
+
+    def _wait(self) -> None:
+        while True:
+            try:
+                self._status = int(self._client.api.wait(self._identity)["StatusCode"])
+            except ReadTimeout:
+                continue
+            except LOST as error:
+                self._lost = error
+            self._ended.set()
+            return
+
+    def _was_out_of_memory(self) -> bool:
+        try:
+            return bool(self._state().get("OOMKilled"))
+        except NotFound:
+            # Somebody removed it by hand; the wait has told its status.
+            return False
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._client.api.inspect_container(self._identity)["State"]
+        return state

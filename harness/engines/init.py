@@ -1,0 +1,120 @@
+"""The first process of every trial: run the command, reap orphans, and end all when the harness is gone.
+
+The harness holds the other end of this process' standard input and never writes to it: end of file
+means that it was killed, or let go on purpose. In a container this is process 1, so that its end takes
+every process along; on the host it adopts the command's descendants and ends them one by one.
+
+Runs by its source text under whatever Python the image has (3.10 or newer), standard library only:
+
+    python3 -I -S -c SOURCE CPUS COMMAND...
+
+CPUS is a comma-separated list of processors to pin to, "" for all.
+"""
+
+import os
+import resource
+import select
+import signal
+import sys
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+CANNOT_RUN = 127  # what a shell returns for a command that it does not find
+
+
+def main(cpus: str, command: list[str]) -> None:
+    """Run `command` to its end, or to the end of standard input, and exit as it did."""
+    contained = os.getpid() == 1
+    if cpus:
+        os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+    if not contained:
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    child = os.fork()
+    if child == 0:
+        _become(command, contained)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    while True:
+        ready, _, _ = select.select([0, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            status = _reap(child)
+            if status is not None:
+                _leave(status, contained)
+        if 0 in ready and not os.read(0, 4096):
+            _leave(signal.SIGKILL, contained)
+
+
+def _become(command: list[str], contained: bool) -> None:
+    for number in (signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    if not contained:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        os.write(2, f"tfbench: cannot run {command[0]}: {error.strerror}\n".encode())
+    os._exit(CANNOT_RUN)
+
+
+def _reap(child: int) -> "int | None":
+    """Collect whoever has ended; return the wait status of `child` if it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def _leave(status: int, contained: bool) -> None:
+    """Exit by wait status `status`, with no descendant left."""
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if contained:
+        os._exit(128 + number if number else os.WEXITSTATUS(status))
+    while _kill_children():
+        pass
+    if number:
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _kill_children() -> bool:
+    """Kill and collect every direct child; its own children become ours. False when there are none."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    children = [pid for pid in pids if _parent(pid) == os.getpid()]
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return bool(children)
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            # The name, in parentheses, may hold anything; state and parent follow it.
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _prctl(option: int, value: int) -> None:
+    # Deferred: ctypes takes longer to load than all the rest, and containers do without.
+    import ctypes  # noqa: PLC0415
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,153 @@
+"""A trial's specification as the container engine wants it, hardened: pure but for reading init.py."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker.types import DeviceRequest, LogConfig, Ulimit
+from docker.types import Mount as ApiMount
+
+from harness.engines import ContainerSpec, GpuAccess, Mount
+from harness.engines.daemon import Daemon
+from harness.engines.owner import RUN, TRIAL, Owner
+
+UNPRIVILEGED = 10001
+# Both are limits, not reservations. NCCL's shared-memory rings need more than the engine's 64 MiB.
+TMP_BYTES = 2 * 2**30
+SHARED_MEMORY_BYTES = 2**30
+# What a vendor's image or an engine whose default runtime is NVIDIA's would otherwise let in.
+NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a container's processes are.
+
+    Attributes:
+        user: "uid:gid" inside the container.
+        host_ids: the uid and gid that writable host folders must belong to; None when they already do.
+        user_namespace: the engine's user namespace mode, "" for its own.
+    """
+
+    user: str
+    host_ids: tuple[int, int] | None
+    user_namespace: str = ""
+
+
+def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
+    """Return who the containers of a harness run by `uid`:`gid` are: never root on the host."""
+    other = f"{UNPRIVILEGED}:{UNPRIVILEGED}"
+    if daemon.remote:
+        return Identity(user=other, host_ids=None)
+    if daemon.rootless and daemon.name == "podman":
+        return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace="keep-id")
+    if daemon.rootless:
+        # Rootless Docker maps 0 to the user who runs it, and every other id to one that cannot write here.
+        return Identity(user="0:0", host_ids=None)
+    namespace = "host" if daemon.user_namespaces else ""
+    if uid == 0:
+        return Identity(user=other, host_ids=(UNPRIVILEGED, UNPRIVILEGED), user_namespace=namespace)
+    return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace=namespace)
+
+
+def host_options(
+    spec: ContainerSpec, daemon: Daemon, identity: Identity, mounts: tuple[Mount, ...]
+) -> dict[str, Any]:
+    """Return the keyword arguments of docker's create_host_config."""
+    security = ["no-new-privileges"]
+    if daemon.selinux:
+        # Else no bind mount can be read; relabelling the user's folders would outlast the run.
+        security.append("label=disable")
+    nodes = _device_nodes(spec.gpu)
+    return {
+        "network_mode": "none",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": security,
+        "userns_mode": identity.user_namespace or None,
+        "mounts": [_api_mount(mount) for mount in mounts],
+        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={TMP_BYTES}"},  # noqa: S108
+        "shm_size": SHARED_MEMORY_BYTES,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        "mem_limit": spec.memory_bytes if daemon.memory else None,
+        # Equal to the memory limit means no swap: a workload that swaps measures the disk.
+        "memswap_limit": spec.memory_bytes if daemon.memory else None,
+        "pids_limit": spec.pids if daemon.pids else None,
+        "cpuset_cpus": spec.cpus if spec.cpus and daemon.cpuset else None,
+        "nano_cpus": int(spec.cpu_quota * 1e9) if spec.cpu_quota and daemon.cpu_quota else None,
+        "devices": [f"{node}:{node}:rw" for node in nodes],
+        "group_add": _groups(nodes) or None,
+        "device_requests": _device_requests(spec.gpu),
+        "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "2"}),
+    }
+
+
+def container_options(
+    spec: ContainerSpec, identity: Identity, owner: Owner, image_environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the keyword arguments of docker's create_container, less host_config."""
+    return {
+        "image": spec.image.digest or spec.image.reference,
+        # As entry point, so that neither the image's own nor its command has a say.
+        "entrypoint": ["python3", "-I", "-S", "-c", init_source(), "", *spec.command],
+        "user": identity.user,
+        "environment": environment(spec, image_environment),
+        "working_dir": "/tmp",  # noqa: S108 - a tmpfs of the container's own
+        "stdin_open": True,
+        "labels": {**owner.labels(), RUN: spec.run_id, TRIAL: spec.trial_id},
+    }
+
+
+def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment beside the image's own; the driver's libraries go before the image's."""
+    given = dict(spec.gpu.environment) if spec.gpu else dict(NO_GPU)
+    library_path = "LD_LIBRARY_PATH"
+    if library_path in given and image_environment.get(library_path):
+        given[library_path] += ":" + image_environment[library_path]
+    return {"HOME": "/tmp", **given, **spec.environment}  # noqa: S108
+
+
+def init_source() -> str:
+    """Return the source text of a trial's first process."""
+    return Path(__file__).with_name("init.py").read_text(encoding="utf-8")
+
+
+def _api_mount(mount: Mount) -> ApiMount:
+    if mount.host is None:
+        return ApiMount(
+            target=mount.container,
+            source=mount.volume,
+            type="volume",
+            read_only=mount.read_only,
+            no_copy=True,
+        )
+    return ApiMount(
+        target=mount.container, source=str(mount.host.absolute()), type="bind", read_only=mount.read_only
+    )
+
+
+def _device_nodes(gpu: GpuAccess | None) -> tuple[str, ...]:
+    return gpu.device_nodes if gpu and gpu.kind == "devices" else ()
+
+
+def _groups(nodes: tuple[str, ...]) -> list[int]:
+    """Return the groups that a user needs for nodes that are not open to all."""
+    states = [os.stat(node) for node in nodes]  # noqa: PTH116 - strings from a GpuAccess
+    return sorted({state.st_gid for state in states if not state.st_mode & stat.S_IWOTH})
+
+
+def _device_requests(gpu: GpuAccess | None) -> list[DeviceRequest] | None:
+    if gpu is None or gpu.kind == "devices":
+        return None
+    if gpu.kind == "cdi":
+        return [DeviceRequest(driver="cdi", device_ids=list(gpu.device_nodes))]
+    return [
+        DeviceRequest(
+            driver="nvidia", device_ids=list(gpu.uuids), capabilities=[["gpu", "compute", "utility"]]
+        )
+    ]
