@@ -13,7 +13,7 @@ import pynvml
 
 from harness.model import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_card import Call, Card, Handle, Reading, open_cards, read_cards
+from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
 from harness.telemetry.nvml_fields import FAST, Fields
 from harness.telemetry.nvml_session import Session
 
@@ -45,13 +45,11 @@ class NvmlSource:
         self._session = session
         self._now_ns = now_ns
         self._cards: tuple[Card, ...] = ()
-        self._opened = False
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Open the target's cards; what they do not support is a gap each."""
         if not target.gpus:
             return {}
-        self._opened = True
         self._cards = open_cards(self.name, target, gap, self._session, lambda uuid: fast_readings())
         return {card.device: card.metrics() for card in self._cards}
 
@@ -61,19 +59,46 @@ class NvmlSource:
 
     def stop(self) -> None:
         """Let go of NVML."""
-        self._cards = ()
-        if self._opened:
-            self._opened = False
+        if self._cards:
+            self._cards = ()
             self._session.close()
+
+
+class PowerUsage:
+    """nvmlDeviceGetPowerUsage, for cards whose fields do not tell instant and average power apart.
+
+    Args:
+        fields: is read before.
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Return the metric while it may be needed."""
+        needed = not self._fields.answered or "power_instant_w" not in self._fields.metrics
+        return ("power_usage_w",) if needed else ()
+
+    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+        """Ask for it where it is needed: it takes as long as all fields together."""
+        return {metric: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000 for metric in self.metrics}
+
+    def drop(self, metric: str) -> None:
+        """Do nothing: it fails as a whole."""
+
+    def reset(self) -> None:
+        """Do nothing: there is no state."""
 
 
 def fast_readings() -> tuple[Reading, ...]:
     """Return the readings of a tick, each cheap enough for it."""
+    fields = Fields(FAST)
     return (
         Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
         Call(("mem_used_bytes",), _memory_v2, _memory),
-        Fields(FAST),
-        Call(("power_usage_w",), lambda card: (pynvml.nvmlDeviceGetPowerUsage(card) / 1000,)),
+        fields,
+        PowerUsage(fields),
         Call(
             ("temperature_c",),
             lambda card: (pynvml.nvmlDeviceGetTemperatureV(card, pynvml.NVML_TEMPERATURE_GPU),),

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import pynvml
 
 from harness.model import Sample
-from harness.telemetry import GapSink, Source, Target
-from harness.telemetry.nvml_errors import Meaning, explain, meaning
+from harness.telemetry import GapSink, Target
+from harness.telemetry.nvml_errors import Meaning, UnreadableError, explain, meaning
 from harness.telemetry.nvml_session import Session
 
 Handle = Any  # a ctypes pointer of pynvml's
@@ -29,6 +29,7 @@ class Reading(Protocol):
 
         Raises:
             NVMLError: all of it failed.
+            UnreadableError: it cannot work on this host.
         """
         ...
 
@@ -138,16 +139,18 @@ class Card:
 
         try:
             return reading.read(self._handle, failed)
+        except UnreadableError as error:
+            for metric in reading.metrics:
+                self._gap(self._source, self.device, metric, str(error))
+                self._dropped.add(metric)
+            self._readings.remove(reading)
+            return {}
         except pynvml.NVMLError as error:
             for metric in reading.metrics:
                 failed(metric, error.value)
             if meaning(error.value) is Meaning.METRIC:
                 self._readings.remove(reading)
             return {}
-
-
-class CardsSource(Source, Protocol):
-    """A source whose devices are cards."""
 
 
 def open_cards(

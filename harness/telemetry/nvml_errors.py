@@ -7,7 +7,7 @@ from enum import Enum
 import pynvml
 
 _HINTS = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not on this host: no NVIDIA driver is installed.",
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "No NVIDIA driver is installed: libnvidia-ml.so.1 is not found.",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "The NVIDIA kernel driver is not loaded: try nvidia-smi, or reboot.",
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
         "The NVIDIA library and kernel driver are of different versions: the driver was updated; reboot."
@@ -17,12 +17,17 @@ _HINTS = {
     pynvml.NVML_ERROR_NO_PERMISSION: "NVML denies this to users without privileges.",
     pynvml.NVML_ERROR_UNINITIALIZED: "NVML is not initialised: the driver was reset.",
     pynvml.NVML_ERROR_NOT_FOUND: "NVML does not find this GPU any more.",
+    pynvml.NVML_ERROR_NO_DATA: "NVML has no value for it at the moment.",
     pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
 }
 
 
+class UnreadableError(Exception):
+    """A reading that cannot work here for a reason that is not NVML's; the message is the gap's."""
+
+
 class Meaning(Enum):
-    """What a failed call says: about this metric for good, about the whole card, or only about this moment."""
+    """What a failed call says: about the metric for good, about the whole card, or about this moment."""
 
     METRIC = "metric"
     DEVICE = "device"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pynvml
 
@@ -78,6 +79,7 @@ class Fields:
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = tuple(fields)
         self._ids = [(field.id, field.scope) for field in fields]
+        self.answered = False
 
     @property
     def metrics(self) -> Sequence[str]:
@@ -90,13 +92,13 @@ class Fields:
         if not self._fields:
             return values
         answers = pynvml.nvmlDeviceGetFieldValues(handle, self._ids)
+        self.answered = True
         for field, answer in zip(self._fields, answers, strict=True):
             code = answer.nvmlReturn
             if code == pynvml.NVML_SUCCESS and field.wide and answer.valueType not in _WIDE:
                 code = pynvml.NVML_ERROR_NOT_SUPPORTED
             if code == pynvml.NVML_SUCCESS:
-                number = getattr(answer.value, _VALUE[answer.valueType])
-                values[field.metric] = number * field.scale if field.scale != 1 else number
+                values[field.metric] = round(number(answer.valueType, answer.value) * field.scale, 9)
             else:
                 failed(field.metric, code)
         return values
@@ -108,3 +110,9 @@ class Fields:
 
     def reset(self) -> None:
         """Do nothing: there is no state."""
+
+
+def number(kind: int, value: Any) -> float:
+    """Read NVML's union `value` as the type that `kind` says."""
+    found: float = getattr(value, _VALUE[kind])
+    return found

@@ -70,6 +70,8 @@ class Processors:
                 name, *counts = line.split()
                 core, fields = name[3:].decode(), tuple(map(int, counts[:8]))
                 before = self._cores.get(core, ())
+                if self._at_ns and not before:
+                    continue  # brought online since: it has no column
                 self._cores[core] = fields
                 share = _shares(before, fields)
                 if share:

@@ -1,0 +1,131 @@
+"""Which NVIDIA cards and MIG instances this host has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import pynvml
+
+from harness.model import Gpu
+from harness.telemetry.nvml_errors import explain
+
+T = TypeVar("T")
+
+
+def discover() -> tuple[tuple[Gpu, ...], str]:
+    """Return the cards in NVML's order, and what is wrong with those that are not there.
+
+    A card in MIG mode is given as its instances, which is what can be used of it: `uuid` is the card's
+    then, `mig_uuid` the instance's. The reason is "" when nothing is wrong, and says in words why there
+    is no card when there is none.
+    """
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return (), explain(error.value)
+    try:
+        return _cards()
+    except pynvml.NVMLError as error:
+        return (), explain(error.value)
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _cards() -> tuple[tuple[Gpu, ...], str]:
+    driver = _or_none(pynvml.nvmlSystemGetDriverVersion) or ""
+    version = _or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    cuda = f"{version // 1000}.{version % 1000 // 10}" if version else ""
+    cards: list[Gpu] = []
+    wrong: list[str] = []
+    count = pynvml.nvmlDeviceGetCount()
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            card = _card(index, handle, driver, cuda)
+        except pynvml.NVMLError as error:
+            wrong.append(f"GPU {index}: {explain(error.value)}")
+            continue
+        instances = tuple(_instances(handle)) if card.mig_enabled else ()
+        cards += [_instance(card, each) for each in instances] or [card]
+        if card.mig_enabled and not instances:
+            wrong.append(
+                f"GPU {index} is in MIG mode and has no instances: make one with nvidia-smi mig -cgi."
+            )
+    if not count:
+        wrong.append("The NVIDIA driver is loaded and reports no GPU.")
+    return tuple(cards), " ".join(wrong)
+
+
+def _card(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
+    """Describe a card.
+
+    Raises:
+        NVMLError: not even name and UUID can be had: the card is lost.
+    """
+    memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    ecc = _or_none(lambda: pynvml.nvmlDeviceGetEccMode(handle))
+    persistence = _or_none(lambda: pynvml.nvmlDeviceGetPersistenceMode(handle))
+    limit = _or_none(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+    default_limit = _or_none(lambda: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
+    return Gpu(
+        index=index,
+        uuid=pynvml.nvmlDeviceGetUUID(handle),
+        name=pynvml.nvmlDeviceGetName(handle),
+        memory_bytes=memory,
+        driver_version=driver,
+        cuda_version=cuda,
+        compute_capability=".".join(map(str, capability)) if capability else None,
+        power_limit_w=None if limit is None else limit / 1000,
+        power_default_limit_w=None if default_limit is None else default_limit / 1000,
+        ecc_enabled=None if ecc is None else bool(ecc[0]),
+        # A card that cannot have instances is one whose MIG mode is off.
+        mig_enabled=bool(mig[0]) if mig else False,
+        persistence_mode=None if persistence is None else bool(persistence),
+        pcie_gen=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        pcie_width=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        clock_max_sm_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+        clock_max_mem_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
+        vbios=_or_none(lambda: pynvml.nvmlDeviceGetVbiosVersion(handle)),
+    )
+
+
+def _instances(handle: Any) -> Iterator[Any]:
+    for place in range(_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+        # Places without an instance are an error each.
+        with suppress(pynvml.NVMLError):
+            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+
+
+def _instance(card: Gpu, handle: Any) -> Gpu:
+    return Gpu(
+        index=card.index,
+        uuid=card.uuid,
+        mig_uuid=pynvml.nvmlDeviceGetUUID(handle),
+        name=_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or f"{card.name} MIG",
+        memory_bytes=_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        driver_version=card.driver_version,
+        cuda_version=card.cuda_version,
+        compute_capability=card.compute_capability,
+        power_limit_w=card.power_limit_w,
+        power_default_limit_w=card.power_default_limit_w,
+        ecc_enabled=card.ecc_enabled,
+        mig_enabled=True,
+        persistence_mode=card.persistence_mode,
+        pcie_gen=card.pcie_gen,
+        pcie_width=card.pcie_width,
+        clock_max_sm_mhz=card.clock_max_sm_mhz,
+        clock_max_mem_mhz=card.clock_max_mem_mhz,
+        vbios=card.vbios,
+    )
+
+
+def _or_none(call: Callable[[], T]) -> T | None:
+    try:
+        return call()
+    except pynvml.NVMLError:
+        return None

@@ -1,0 +1,159 @@
+"""The source "gpm": what the parts of a GPU really did between two ticks, from Hopper on.
+
+Each reading is an average over exactly the time since the last, from hardware counters, so that a load
+of 200 ms on and 200 ms off shows as such, and a kernel that keeps one SM busy does not look like a full
+card.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pynvml
+
+from harness.model import Sample
+from harness.telemetry import GapSink, Target
+from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards, read_cards
+from harness.telemetry.nvml_session import Session
+
+_MIB = 1024 * 1024
+_METRICS: Mapping[str, tuple[int, float]] = {
+    "graphics_util_pct": (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, 1),
+    "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
+    "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
+    "tensor_util_pct": (pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 1),
+    "hmma_util_pct": (pynvml.NVML_GPM_METRIC_HMMA_TENSOR_UTIL, 1),
+    "dram_util_pct": (pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, 1),
+    "fp32_util_pct": (pynvml.NVML_GPM_METRIC_FP32_UTIL, 1),
+    "fp16_util_pct": (pynvml.NVML_GPM_METRIC_FP16_UTIL, 1),
+    "integer_util_pct": (pynvml.NVML_GPM_METRIC_INTEGER_UTIL, 1),
+    "pcie_send_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
+    "pcie_receive_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
+    "nvlink_send_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
+    "nvlink_receive_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _MIB),
+}
+
+
+class Gpm:
+    """The GPM metrics of one card or MIG instance, by two sample buffers that take turns.
+
+    Args:
+        uuid: the card's or the instance's.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        self._mig = uuid.startswith("MIG-")
+        self._wanted = dict(_METRICS)
+        self._buffers: list[Any] = []
+        self._filled = False
+        self._request: Any = None
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Return what is still asked for."""
+        return tuple(self._wanted)
+
+    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+        """Take a sample, and compare it with the one before; the first gives nothing."""
+        if not self._wanted:
+            return {}
+        if not self._buffers:
+            self._open(handle)
+        before, now = self._buffers
+        if self._mig:
+            parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+            pynvml.nvmlGpmMigSampleGet(parent, pynvml.nvmlDeviceGetGpuInstanceId(handle), now)
+        else:
+            pynvml.nvmlGpmSampleGet(handle, now)
+        self._buffers = [now, before]
+        if not self._filled:
+            self._filled = True
+            return {}
+        return self._compare(before, now, failed)
+
+    def _open(self, handle: Handle) -> None:
+        card = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
+        if not pynvml.nvmlGpmQueryDeviceSupport(card).isSupportedDevice:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
+        self._filled = False
+
+    def _compare(self, before: Any, now: Any, failed: Failed) -> Mapping[str, float]:
+        # The structure has room for hundreds of metrics: it is made once.
+        if self._request is None:
+            self._request = pynvml.c_nvmlGpmMetricsGet_t()
+            self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request = self._request
+        request.numMetrics = len(self._wanted)
+        request.sample1, request.sample2 = before, now
+        for place, (number, _) in enumerate(self._wanted.values()):
+            request.metrics[place].metricId = number
+        pynvml.nvmlGpmMetricsGet(request)
+        values: dict[str, float] = {}
+        for place, (metric, (_, scale)) in enumerate(tuple(self._wanted.items())):
+            answer = request.metrics[place]
+            if answer.nvmlReturn == pynvml.NVML_SUCCESS:
+                if math.isfinite(answer.value):
+                    values[metric] = round(answer.value * scale, 3)
+                else:
+                    failed(metric, pynvml.NVML_ERROR_NO_DATA)
+            else:
+                failed(metric, answer.nvmlReturn)
+        return values
+
+    def drop(self, metric: str) -> None:
+        """Ask for `metric` no more."""
+        self._wanted.pop(metric, None)
+
+    def reset(self) -> None:
+        """Free the buffers: they belong to an earlier initialisation."""
+        for buffer in self._buffers:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlGpmSampleFree(buffer)
+        self._buffers = []
+
+
+class GpmSource:
+    """GPM metrics at 10 Hz, in a thread of their own.
+
+    Args:
+        session: NVML, shared with the other sources.
+        now_ns: the clock.
+    """
+
+    name = "gpm"
+    interval_s: float | None = 0.1
+
+    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._session = session
+        self._now_ns = now_ns
+        self._cards: tuple[Card, ...] = ()
+        self._readings: list[Gpm] = []
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Take the first sample of each card, which the first reading is compared with."""
+        if not target.gpus:
+            return {}
+        self._readings = []
+        self._cards = open_cards(self.name, target, gap, self._session, self._reading)
+        return {card.device: card.metrics() for card in self._cards}
+
+    def _reading(self, uuid: str) -> Sequence[Gpm]:
+        self._readings.append(Gpm(uuid))
+        return self._readings[-1:]
+
+    def read(self) -> Iterable[Sample]:
+        """Read every card."""
+        return read_cards(self.name, self._cards, self._now_ns)
+
+    def stop(self) -> None:
+        """Free the buffers and let go of NVML."""
+        if self._cards:
+            for reading in self._readings:
+                reading.reset()
+            self._cards = ()
+            self._session.close()

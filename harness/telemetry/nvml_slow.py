@@ -1,0 +1,139 @@
+"""The source "nvml_slow": what is worth a look once a second, and calls that sleep inside NVML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pynvml
+
+from harness.model import Sample
+from harness.telemetry import GapSink, Target
+from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
+from harness.telemetry.nvml_fields import SLOW, Fields
+from harness.telemetry.nvml_session import Session
+from harness.telemetry.tenants import Tenants
+
+
+class PcieThroughput:
+    """nvmlDeviceGetPcieThroughput, which measures for 20 ms in each direction while the caller sleeps.
+
+    Only for cards without GPM, whose counters miss nothing and cost less.
+    """
+
+    def __init__(self) -> None:
+        self._needed: bool | None = None
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Return the two directions, unless GPM has them."""
+        return () if self._needed is False else ("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s")
+
+    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+        """Measure both directions."""
+        if self._needed is None:
+            try:
+                self._needed = not pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice
+            except pynvml.NVMLError:
+                self._needed = True
+        counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+        return {
+            metric: pynvml.nvmlDeviceGetPcieThroughput(handle, counter) * 1024
+            for metric, counter in zip(self.metrics, counters, strict=False)
+        }
+
+    def drop(self, metric: str) -> None:
+        """Do nothing: it fails as a whole."""
+
+    def reset(self) -> None:
+        """Do nothing: there is no state."""
+
+
+class Xid:
+    """Critical errors of the driver, counted from the start of sampling."""
+
+    metrics: tuple[str, ...] = ("xid_errors", "xid_last")
+
+    def __init__(self) -> None:
+        self._events: Any = None
+        self._count = 0
+        self._last: int | None = None
+
+    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+        """Take all events that have come, without waiting for more."""
+        if self._events is None:
+            self._events = pynvml.nvmlEventSetCreate()
+            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
+        with suppress(pynvml.NVMLError_Timeout):
+            while True:
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+                self._count += 1
+                self._last = int(event.eventData)
+        counted: dict[str, float] = {"xid_errors": self._count}
+        return counted if self._last is None else counted | {"xid_last": self._last}
+
+    def drop(self, metric: str) -> None:
+        """Do nothing: it fails as a whole."""
+
+    def reset(self) -> None:
+        """Free the event set: it belongs to an earlier initialisation."""
+        if self._events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(self._events)
+            self._events = None
+
+
+class NvmlSlowSource:
+    """Traffic, ECC and XID errors, link state, power limit and other users of each card, once a second.
+
+    Args:
+        session: NVML, shared with the other sources.
+        now_ns: the clock.
+    """
+
+    name = "nvml_slow"
+    interval_s: float | None = 1.0
+
+    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._session = session
+        self._now_ns = now_ns
+        self._cards: tuple[Card, ...] = ()
+        self._xids: list[Xid] = []
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Open the target's cards; what they do not support is a gap each."""
+        if not target.gpus:
+            return {}
+        self._xids = []
+
+        def readings(uuid: str) -> Sequence[Reading]:
+            self._xids.append(Xid())
+            return (*slow_readings(target.pid), self._xids[-1])
+
+        self._cards = open_cards(self.name, target, gap, self._session, readings)
+        return {card.device: card.metrics() for card in self._cards}
+
+    def read(self) -> Iterable[Sample]:
+        """Read every card."""
+        return read_cards(self.name, self._cards, self._now_ns)
+
+    def stop(self) -> None:
+        """Free the event sets and let go of NVML."""
+        if self._cards:
+            for xid in self._xids:
+                xid.reset()
+            self._cards = ()
+            self._session.close()
+
+
+def slow_readings(pid: int | None) -> tuple[Reading, ...]:
+    """Return the slow readings but XID; processes under `pid` are the trial's own."""
+    return (
+        Fields(SLOW),
+        Call(("pcie_link_gen",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(card),)),
+        Call(("pcie_link_width",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(card),)),
+        PcieThroughput(),
+        Tenants(pid),
+    )

@@ -1,0 +1,32 @@
+"""Every source there is. A new one is a file beside this and a line here."""
+
+from __future__ import annotations
+
+from harness.telemetry import Source
+from harness.telemetry.cgroup import CgroupSource
+from harness.telemetry.cpufreq import FrequencySource
+from harness.telemetry.gpm import GpmSource
+from harness.telemetry.host import HostSource
+from harness.telemetry.nvml import NvmlSource
+from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
+from harness.telemetry.nvml_session import Session
+from harness.telemetry.nvml_slow import NvmlSlowSource
+from harness.telemetry.process import ProcessSource
+from harness.telemetry.rapl import RaplSource
+
+
+def default_sources() -> tuple[Source, ...]:
+    """Return one trial's sources, anew: they keep state. Quick ones come first, in the order of a tick."""
+    session = Session()
+    return (
+        HostSource(),
+        CgroupSource(),
+        ProcessSource(),
+        NvmlSource(session),
+        RaplSource(),
+        GpmSource(session),
+        BufferSource(POWER, session),
+        BufferSource(UTILISATION, session),
+        NvmlSlowSource(session),
+        FrequencySource(),
+    )

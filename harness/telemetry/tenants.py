@@ -1,0 +1,66 @@
+"""Who else uses a card: a benchmark beside another job measures both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pathlib import Path
+
+import psutil
+import pynvml
+
+from harness.telemetry.nvml_card import Failed, Handle
+from harness.telemetry.nvml_errors import UnreadableError
+
+# PROC_PID_INIT_INO: the inode of the process namespace that the kernel starts in.
+_HOST_NAMESPACE = "pid:[4026531836]"
+
+
+class Tenants:
+    """Processes with a context on the card that do not descend from the trial's first process.
+
+    Args:
+        pid: the trial's first process on this host.
+        host_pids: tells whether process numbers here are the host's.
+    """
+
+    metrics: tuple[str, ...] = ("foreign_processes", "foreign_mem_bytes")
+
+    def __init__(self, pid: int | None, host_pids: Callable[[], bool] | None = None) -> None:
+        self._pid = pid
+        self._host_pids = host_pids or _in_host_namespace
+
+    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+        """Count them; a driver that does not say how much memory each holds is asked for the number only."""
+        if not self._host_pids():
+            raise UnreadableError(
+                "NVML gives the host's process numbers, and the harness runs in a container."
+            )
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        foreign = [each for each in found if not self._ours(each.pid)]
+        values: dict[str, float] = {"foreign_processes": len(foreign)}
+        if all(each.usedGpuMemory is not None for each in foreign):
+            values["foreign_mem_bytes"] = sum(each.usedGpuMemory for each in foreign)
+        return values
+
+    def _ours(self, pid: int) -> bool:
+        try:
+            process = psutil.Process(pid)
+            return pid == self._pid or any(parent.pid == self._pid for parent in process.parents())
+        except psutil.NoSuchProcess:
+            return True  # ended since NVML listed it
+        except psutil.Error:
+            return False
+
+    def drop(self, metric: str) -> None:
+        """Do nothing: it fails as a whole."""
+
+    def reset(self) -> None:
+        """Do nothing: there is no state."""
+
+
+def _in_host_namespace() -> bool:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _HOST_NAMESPACE
+    except OSError:
+        return False
