@@ -136,11 +136,14 @@ class Rung:
         name: lower case with hyphens.
         params: all that differs from as-written (not from the rung before), keys as in Workload.tuned.
         why: what this step adds, and why it should help.
+        after: the leg that it is a step from, as "as-written", "tuned" or "rung:NAME": what this rung adds
+            is its speed over that leg's.
     """
 
     name: str
     params: Mapping[str, Any]
     why: str
+    after: str = AS_WRITTEN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,96 @@
+"""A workload file as the driver uses it: its declaration and its functions, with what it may leave out."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from workloads.protocol import Workload
+
+Arrays = Mapping[str, Any]
+Split = tuple[Any, Any]
+# A named stage makes a dataset from the dataset before it; the first one is called without an argument.
+Stage = tuple[str, Callable[..., Any]]
+
+
+class AuthorError(TypeError):
+    """A workload file does not have what a workload file must have."""
+
+
+@dataclass(frozen=True)
+class Author:
+    """What a workload file offers.
+
+    Attributes:
+        workload: its declaration.
+        model: params -> compiled Keras model.
+        tuned_model: the same for the tuned leg and the rungs; `model` where the file has none.
+        data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
+        dataset: (params, data_dir) -> stages, or None for workloads on arrays.
+        metrics: params -> name -> (value, unit), measured once after all legs, or None.
+    """
+
+    workload: Workload
+    model: Callable[[Mapping[str, Any]], Any]
+    tuned_model: Callable[[Mapping[str, Any]], Any]
+    data: Callable[[Arrays, Mapping[str, Any]], tuple[Split, Split]]
+    dataset: Callable[[Mapping[str, Any], str], Sequence[Stage]] | None
+    metrics: Callable[[Mapping[str, Any]], Mapping[str, tuple[float, str]]] | None
+
+
+def load(name: str, file: str) -> Author:
+    """Import a workload of this package by name, or a file from anywhere by path.
+
+    Raises:
+        AuthorError: it has no `workload` or no `model`.
+    """
+    module = _import_file(Path(file)) if file else importlib.import_module(f"workloads.{name}")
+    workload = getattr(module, "workload", None)
+    if not isinstance(workload, Workload):
+        raise AuthorError(f"{module.__file__} has no `workload = Workload(...)`.")
+    model = getattr(module, "model", None)
+    if not callable(model):
+        raise AuthorError(f"{module.__file__} has no function `model(params)`.")
+    return Author(
+        workload=workload,
+        model=model,
+        tuned_model=getattr(module, "tuned_model", model),
+        data=getattr(module, "data", scaled),
+        dataset=getattr(module, "dataset", None),
+        metrics=getattr(module, "metrics", None),
+    )
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"tfbench_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise AuthorError(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def scaled(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
+    """Scale integer samples to [0, 1] as float32, which is what the articles do; labels stay as they are."""
+    del params
+    return (
+        (_unit(arrays["x_train"]), np.asarray(arrays["y_train"])),
+        (_unit(arrays["x_test"]), np.asarray(arrays["y_test"])),
+    )
+
+
+def _unit(x: Any) -> Any:
+    x = np.asarray(x)
+    if not np.issubdtype(x.dtype, np.integer):
+        return x.astype(np.float32, copy=False)
+    return x.astype(np.float32) / np.float32(np.iinfo(x.dtype).max)

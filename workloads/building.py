@@ -1,0 +1,94 @@
+"""Make a leg's model: precision, seed, strategy, and the settings that Keras takes after compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import devices
+
+POLICIES: Mapping[str, str] = {
+    "fp32": "float32",
+    "tf32": "float32",
+    "fp16": "mixed_float16",
+    "bf16": "mixed_bfloat16",
+}
+
+
+class PrecisionError(ValueError):
+    """An unknown precision."""
+
+
+def set_precision(precision: str) -> None:
+    """Allow TF32 in float32 products except for "fp32". It is one switch for the whole process.
+
+    Raises:
+        PrecisionError: not one of POLICIES.
+    """
+    if precision not in POLICIES:
+        raise PrecisionError(f"precision={precision!r} is not one of {', '.join(POLICIES)}.")
+    tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+
+
+def build(
+    model: Callable[[Mapping[str, Any]], Any],
+    params: Mapping[str, Any],
+    *,
+    strategy: tf.distribute.Strategy | None,
+    seed: int,
+) -> Any:
+    """Return the workload's compiled model as `params` ask for it, with weights from `seed`."""
+    set_precision(params["precision"])
+    tf.keras.utils.set_random_seed(seed)
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(POLICIES[params["precision"]])
+    try:
+        with devices.scope(strategy):
+            built = model(params)
+            _configure(built, params)
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+    return built
+
+
+def _configure(model: Any, params: Mapping[str, Any]) -> None:
+    if params["jit_compile"] is not None:
+        # A property of Keras 3 and of Keras 2 from 2.11 on; fit reads it when it traces its step.
+        model.jit_compile = params["jit_compile"]
+    if params["steps_per_execution"] != 1 and params["feed"] == "fit":
+        configure = getattr(model, "_configure_steps_per_execution", None)
+        if configure is not None:
+            configure(params["steps_per_execution"])  # Keras 2
+        else:
+            model.steps_per_execution = params["steps_per_execution"]
+
+
+def make_variables(model: Any, x: Any, y: Any) -> None:
+    """Create the variables of metrics, loss and optimiser: none may be made inside a compiled loop."""
+    if not model.built:
+        model(x)
+    if tf.distribute.has_strategy():
+        model.test_on_batch(x, y)
+    else:
+        prediction = tf.zeros([len(x), *model.output_shape[1:]])
+        model.compute_loss(x=x, y=y, y_pred=prediction)
+        model.compute_metrics(x, y, prediction, sample_weight=None)
+    model.optimizer.build(model.trainable_variables)
+    model.reset_metrics()
+
+
+def running_loss(model: Any) -> float:
+    """Return the mean loss since Keras last reset its metrics (each epoch, in fit)."""
+    for metric in model.metrics:
+        if metric.name == "loss":
+            return float(metric.result())
+    return 0.0
+
+
+def take_loss(model: Any) -> float:
+    """Return the mean loss since the last call; for loops that Keras does not drive."""
+    loss = running_loss(model)
+    model.reset_metrics()
+    return loss

@@ -1,0 +1,62 @@
+"""CIFAR-10 with a wide multilayer perceptron, as a data-science blog trained it in 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.protocol import Data, Rung, Workload
+
+workload = Workload(
+    name="cifar10-mlp",
+    title="CIFAR-10, wide multilayer perceptron",
+    model="Flatten, Dense 3000 relu, Dense 1000 relu, Dense 10 sigmoid",
+    data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
+    batch_size=32,
+    epochs=10,
+    optimizer="SGD",
+    loss="sparse categorical cross-entropy",
+    # Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+    params={"jit_compile": False},
+    # On a CPU these 12 million weights are all matrix product, which XLA does no better.
+    tuned={
+        "feed": "resident",
+        "gpu:jit_compile": True,
+        "cpu:steps_per_execution": 10,
+        "gpu:steps_per_execution": 200,
+    },
+    ladder=(
+        Rung(
+            name="xla",
+            params={"jit_compile": True},
+            why="XLA fuses the layers' many small operations into few kernels",
+        ),
+        Rung(
+            name="steps-per-execution",
+            params={"jit_compile": True, "steps_per_execution": 50},
+            after="rung:xla",
+            why="one call from Python now runs 50 steps: launching a step costs more than computing it",
+        ),
+    ),
+    source="Data-science blog, 2021 (times only in pictures)",
+    min_accuracy=0.3,
+)
+
+
+def model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the compiled model; the sigmoid before a categorical loss is the article's own."""
+    del params
+    layers = tf.keras.layers
+    built = tf.keras.Sequential(
+        [
+            layers.Input((32, 32, 3)),
+            layers.Flatten(),
+            layers.Dense(3000, activation="relu"),
+            layers.Dense(1000, activation="relu"),
+            layers.Dense(10, activation="sigmoid", dtype="float32"),
+        ]
+    )
+    built.compile(optimizer="sgd", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return built

@@ -1,0 +1,125 @@
+"""Which devices TensorFlow uses here, that it really uses them, and how to wait until they are idle."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workloads.protocol import python_version
+
+
+class NoGpuError(RuntimeError):
+    """TensorFlow does not have, or does not use, the GPUs that were asked for."""
+
+
+def prepare(device: str, gpus: int) -> list[str]:
+    """Make TensorFlow see exactly what the spec asks for and return its names, e.g. ["GPU:0", "GPU:1"].
+
+    Raises:
+        NoGpuError: fewer GPUs are registered than asked for, or work is not placed on one of them.
+    """
+    physical = tf.config.list_physical_devices("GPU")
+    if device == "cpu":
+        if physical:
+            tf.config.set_visible_devices([], "GPU")
+        return ["CPU:0"]
+    if len(physical) < max(gpus, 1):
+        raise NoGpuError(
+            f"TensorFlow {tf.__version__} registered {len(physical)} GPUs of the {max(gpus, 1)} asked for "
+            "(its log above names the libraries that it could not load)."
+        )
+    used = physical[: max(gpus, 1)]
+    tf.config.set_visible_devices(used, "GPU")
+    for card in used:
+        # Otherwise TensorFlow takes the whole card at once, and memory telemetry says nothing.
+        tf.config.experimental.set_memory_growth(card, True)
+    names = [f"GPU:{index}" for index in range(len(used))]
+    for name in names:
+        _prove(name)
+    return names
+
+
+def _prove(name: str) -> None:
+    """Hold where a variable and a product really are against where they should be."""
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    try:
+        with tf.device(name):
+            variable = tf.Variable(tf.ones((256, 256)))
+            product = tf.function(lambda: tf.linalg.matmul(variable, variable))()
+        if not (variable.device.endswith(name) and product.device.endswith(name)):
+            raise NoGpuError(f"Work for {name} was placed on {variable.device} and {product.device}.")
+        if abs(float(product[0, 0]) - 256.0) > 1.0:
+            raise NoGpuError(f"A matrix product on {name} gave {float(product[0, 0])} instead of 256.")
+    except tf.errors.OpError as error:
+        raise NoGpuError(f"A matrix product on {name} failed: {error.message}") from error
+    finally:
+        tf.config.set_soft_device_placement(soft)
+
+
+def strategy_for(devices: list[str]) -> tf.distribute.Strategy | None:
+    """Return a MirroredStrategy over several devices, None for one."""
+    return tf.distribute.MirroredStrategy(devices) if len(devices) > 1 else None
+
+
+def scope(strategy: tf.distribute.Strategy | None) -> Any:
+    """Return the strategy's scope, or a context that does nothing."""
+    return strategy.scope() if strategy is not None else nullcontext()
+
+
+def synchronise() -> None:
+    """Wait until every device has done all that was asked of it."""
+    sync = getattr(getattr(tf.test, "experimental", None), "sync_devices", None)
+    if sync is not None:
+        sync()
+        return
+    # TensorFlow before 2.12: a result that was read back has passed through the device's queue.
+    for device in tf.config.list_logical_devices():
+        with tf.device(device.name):
+            (tf.ones(()) + 1.0).numpy()
+
+
+def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
+    """Describe the software and the devices as this process finds them; scalars only."""
+    build = tf.sysconfig.get_build_info()
+    found: dict[str, str | int | float | bool] = {
+        "python": python_version(),
+        "tensorflow": tf.__version__,
+        "tensorflow_git": str(tf.version.GIT_VERSION),
+        "keras": str(getattr(tf.keras, "__version__", "") or tf.keras.version()),
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cuda_build": str(build.get("cuda_version", "")),
+        "cudnn_build": str(build.get("cudnn_version", "")),
+        "devices": " ".join(devices),
+        "gpus_registered": len(tf.config.list_physical_devices("GPU")),
+        "cpus_visible": len(os.sched_getaffinity(0)),
+        # 0 is TensorFlow's word for "as many as there are processors".
+        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "tf32_enabled": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "seed": seed,
+    }
+    for index, card in enumerate(tf.config.get_visible_devices("GPU")):
+        details = tf.config.experimental.get_device_details(card)
+        found[f"gpu{index}_name"] = str(details.get("device_name", ""))
+        found[f"gpu{index}_compute_capability"] = ".".join(
+            str(part) for part in details.get("compute_capability", ())
+        )
+    cache = os.environ.get("CUDA_CACHE_PATH")
+    if cache:
+        found["cuda_cache_bytes"] = folder_bytes(Path(cache))
+    return found
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files below `folder`, 0 if there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

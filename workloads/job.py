@@ -1,0 +1,51 @@
+"""What all legs of one trial share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.author import Author, Split, Stage
+from workloads.protocol import EventWriter, Spec
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial.
+
+    Attributes:
+        devices: TensorFlow's names of the devices in use.
+        strategy: for several devices, else None.
+        train, test: (x, y) arrays; None for workloads with a pipeline of their own.
+    """
+
+    author: Author
+    spec: Spec
+    events: EventWriter
+    devices: Sequence[str]
+    strategy: tf.distribute.Strategy | None
+    train: Split | None
+    test: Split | None
+
+    @property
+    def replicas(self) -> int:
+        """How many devices take a batch each."""
+        return len(self.devices)
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the devices are GPUs."""
+        return self.spec.device == "gpu"
+
+    def stages(self, params: Mapping[str, Any]) -> Sequence[Stage]:
+        """Return the workload's own pipeline as `params` ask for it."""
+        if self.author.dataset is None:
+            raise TypeError(f"{self.author.workload.name} trains on arrays, it has no stages.")
+        return self.author.dataset(params, self.spec.data_dir)
+
+    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
+        """Write a metric event."""
+        self.events.write("metric", leg=leg, name=name, value=float(value), unit=unit)

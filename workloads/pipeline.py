@@ -1,0 +1,91 @@
+"""Input pipelines: the one that Keras fit makes of arrays, those that a workload declares, and draining."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.author import Stage
+from workloads.protocol import STAGE_PREFIX
+
+
+class StageError(ValueError):
+    """A stage that the workload's pipeline does not have."""
+
+
+def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
+    """Return the pipeline that Keras fit builds from arrays: shuffled indices, gathered batch by batch.
+
+    Source: keras/src/trainers/data_adapters/array_data_adapter.py (Keras 3); Keras 2 does the same.
+    """
+    count = len(x)
+    full = count // batch
+
+    def permutation(_: Any) -> Any:
+        return tf.random.shuffle(tf.range(count, dtype=tf.int64))
+
+    def cut(indices: Any) -> tf.data.Dataset:
+        batches = tf.data.Dataset.from_tensor_slices(tf.reshape(indices[: full * batch], [full, batch]))
+        if count % batch:
+            batches = batches.concatenate(tf.data.Dataset.from_tensors(indices[full * batch :]))
+        return batches
+
+    with tf.device("CPU:0"):
+        arrays = tf.data.Dataset.from_tensors((x, y)).repeat()
+        indices = tf.data.Dataset.range(1).map(permutation).prefetch(1).flat_map(cut)
+        batches = tf.data.Dataset.zip((indices, arrays)).map(
+            lambda chosen, data: tuple(tf.gather(part, chosen) for part in data),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def assemble(stages: Sequence[Stage], upto: str = "") -> tf.data.Dataset:
+    """Chain stages, all of them or those up to and including the one named `upto`.
+
+    Raises:
+        StageError: no such stage.
+    """
+    names = [name for name, _ in stages]
+    if upto and upto not in names:
+        raise StageError(f"No stage {upto!r}; the pipeline has: {', '.join(names)}.")
+    (_, first), *rest = stages[: names.index(upto) + 1] if upto else stages
+    dataset = first()
+    for _, stage in rest:
+        dataset = stage(dataset)
+    return dataset
+
+
+def prefix_of(leg: str) -> str:
+    """Return the stage that the leg "stage:NAME" ends with, "" for other legs."""
+    return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
+
+
+def drain(dataset: tf.data.Dataset, device: str) -> Callable[[int], None]:
+    """Return a function that pulls n elements, in a compiled loop as Keras fit would, with no model.
+
+    Args:
+        device: where one number of each element is looked at, so that the whole of it is copied there; ""
+            to leave elements where they are.
+    """
+    iterator = iter(dataset.repeat())
+
+    @tf.function(autograph=False)
+    def pull(count: Any) -> Any:
+        def body(index: Any, seen: Any) -> tuple[Any, Any]:
+            element = iterator.get_next()
+            return index + 1, seen + _touch(element, device)
+
+        return tf.while_loop(lambda index, _: index < count, body, (0, 0.0), parallel_iterations=1)[1]
+
+    return lambda count: float(pull(tf.constant(count)))
+
+
+def _touch(element: Any, device: str) -> Any:
+    tensors = [part for part in tf.nest.flatten(element) if part.dtype.is_floating or part.dtype.is_integer]
+    if not device or not tensors:
+        return 0.0
+    with tf.device(device):
+        return tf.add_n([tf.cast(tf.reshape(part, [-1])[0], tf.float32) for part in tensors])

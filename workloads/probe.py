@@ -1,0 +1,86 @@
+"""Prove with a matrix product that TensorFlow uses a device, and measure how fast it multiplies.
+
+`python3 -m workloads.probe cpu` or `python3 -m workloads.probe gpu 2` prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from workloads import devices
+from workloads.protocol import NO_GPU_EXIT
+
+# Square matrices: large enough to fill a card, small enough for two cores.
+GPU_SIZE = 8192
+CPU_SIZE = 1024
+PRODUCTS = 10
+MEASURE_S = 1.0
+
+
+def tflops(device: str, dtype: str, *, size: int, seconds: float = MEASURE_S) -> float:
+    """Return the best rate of a chain of matrix products, in 10^12 floating-point operations a second.
+
+    The matrices are random: zeros draw less power, and cards then clock higher than they ever do at work.
+    """
+    with tf.device(device):
+        left = tf.cast(tf.random.normal((size, size)), dtype)
+        # Keeps the product's variance at 1, so that half precision never overflows.
+        right = tf.cast(tf.random.normal((size, size), stddev=size**-0.5), dtype)
+
+        @tf.function(autograph=False)
+        def chain(value: tf.Tensor) -> tf.Tensor:
+            for _ in range(PRODUCTS):
+                value = tf.linalg.matmul(value, right)
+            return value
+
+        chain(left)
+        devices.synchronise()
+        best_s = float("inf")
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            start = time.monotonic()
+            chain(left)
+            devices.synchronise()
+            best_s = min(best_s, time.monotonic() - start)
+    return 2.0 * size**3 * PRODUCTS / best_s / 1e12
+
+
+def rates(device: str) -> Mapping[str, tuple[float, str]]:
+    """Return the metrics device_fp32_tflops (TF32 where the card has it) and, on a GPU, the half widths."""
+    gpu = device.startswith("GPU")
+    size = GPU_SIZE if gpu else CPU_SIZE
+    # Half precision on a CPU is emulated, and says nothing about it.
+    types = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"} if gpu else {"fp32": "float32"}
+    return {
+        f"device_{name}_tflops": (tflops(device, dtype, size=size), "TFLOP/s")
+        for name, dtype in types.items()
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what was found as one JSON line and return the exit code."""
+    device = arguments[0] if arguments else "cpu"
+    asked = int(arguments[1]) if len(arguments) > 1 else 1
+    try:
+        names = devices.prepare(device, asked if device == "gpu" else 0)
+    except devices.NoGpuError as error:
+        sys.stdout.write(json.dumps({"ok": False, "message": str(error)}) + "\n")
+        return NO_GPU_EXIT
+    found = {
+        "ok": True,
+        "message": "",
+        "devices": names,
+        "facts": devices.facts(names, seed=0),
+        "rates": {name: {key: value for key, (value, _) in rates(name).items()} for name in names},
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

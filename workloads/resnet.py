@@ -1,0 +1,124 @@
+"""ResNet-50 v1.5: the network that hardware is compared by, and its arithmetic.
+
+v1.5 strides in the 3x3 convolution of a block, as NVIDIA's and torchvision's do; keras.applications has v1,
+which strides in the first 1x1 and does 6 % less arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+IMAGE = (224, 224, 3)
+CLASSES = 1000
+# (filters, blocks, stride of the first block) of the four groups; He et al. 2015, table 1.
+GROUPS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+MOMENTUM = 0.9
+EPSILON = 1e-5
+# One multiply and one add; the backward pass computes two products for each of the forward pass.
+FLOP_PER_MAC = 2
+PASSES_TRAINING = 3
+
+
+class FusedBatchNormalization(tf.keras.layers.Layer):
+    """Batch normalisation by TensorFlow's fused kernel.
+
+    Keras 3's own layer computes mean and variance by separate operations, each of which reads the
+    activations again, and in float32. Same formula, same variables.
+    """
+
+    def build(self, shape: Any) -> None:
+        """Make the four float32 vectors; they must not be cast to half, which the kernel doesn't take."""
+        size = (shape[-1],)
+        keep = {"autocast": False} if hasattr(tf.keras, "version") else {"experimental_autocast": False}
+        self.gamma = self.add_weight(name="gamma", shape=size, initializer="ones", dtype="float32", **keep)
+        self.beta = self.add_weight(name="beta", shape=size, initializer="zeros", dtype="float32", **keep)
+        self.moving_mean = self.add_weight(
+            name="moving_mean", shape=size, initializer="zeros", dtype="float32", trainable=False, **keep
+        )
+        self.moving_variance = self.add_weight(
+            name="moving_variance", shape=size, initializer="ones", dtype="float32", trainable=False, **keep
+        )
+        super().build(shape)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Normalise over all but the last axis; in training also move the averages."""
+        outputs = tf.raw_ops.FusedBatchNormV3(
+            x=inputs,
+            scale=tf.convert_to_tensor(self.gamma),
+            offset=tf.convert_to_tensor(self.beta),
+            mean=tf.convert_to_tensor(self.moving_mean),
+            variance=tf.convert_to_tensor(self.moving_variance),
+            epsilon=EPSILON,
+            exponential_avg_factor=1.0 - MOMENTUM if training else 1.0,
+            is_training=bool(training),
+        )
+        if training:
+            self.moving_mean.assign(outputs.batch_mean)
+            self.moving_variance.assign(outputs.batch_variance)
+        return outputs.y
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        """Return `shape`."""
+        return shape
+
+
+def keras_normalization() -> tf.keras.layers.Layer:
+    """Return Keras' own layer with the published momentum and epsilon."""
+    return tf.keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=EPSILON)
+
+
+def resnet50(*, fused_batch_norm: bool) -> tf.keras.Model:
+    """Return ResNet-50 v1.5, float32 images [n, 224, 224, 3] -> float32 probabilities [n, 1000]."""
+    normalization = FusedBatchNormalization if fused_batch_norm else keras_normalization
+    layers = tf.keras.layers
+    inputs = layers.Input(IMAGE)
+    x = layers.ZeroPadding2D(3)(inputs)
+    x = layers.Conv2D(64, 7, 2, use_bias=False)(x)
+    x = layers.ReLU()(normalization()(x))
+    x = layers.MaxPooling2D(3, 2, padding="same")(x)
+    for filters, blocks, stride in GROUPS:
+        for block in range(blocks):
+            x = _bottleneck(x, filters, stride if block == 0 else 1, project=block == 0, norm=normalization)
+    x = layers.GlobalAveragePooling2D()(x)
+    x = layers.Dense(CLASSES)(x)
+    outputs = layers.Activation("softmax", dtype="float32")(x)
+    return tf.keras.Model(inputs, outputs, name="resnet50")
+
+
+def _bottleneck(
+    x: Any, filters: int, stride: int, *, project: bool, norm: Callable[[], tf.keras.layers.Layer]
+) -> Any:
+    layers = tf.keras.layers
+    shortcut = x
+    if project:
+        shortcut = norm()(layers.Conv2D(4 * filters, 1, stride, use_bias=False)(x))
+    y = layers.ReLU()(norm()(layers.Conv2D(filters, 1, use_bias=False)(x)))
+    y = layers.ReLU()(norm()(layers.Conv2D(filters, 3, stride, padding="same", use_bias=False)(y)))
+    y = norm()(layers.Conv2D(4 * filters, 1, use_bias=False)(y))
+    return layers.ReLU()(layers.Add()([y, shortcut]))
+
+
+def macs(model: tf.keras.Model) -> int:
+    """Count the multiply-adds of convolutions and dense layers for one sample's forward pass."""
+    total = 0
+    for layer in model.layers:
+        kernel = getattr(layer, "kernel", None)
+        if kernel is None:
+            continue
+        weights = int(np.prod(kernel.shape))
+        positions = 1 if len(kernel.shape) == 2 else int(np.prod(layer.output.shape[1:3]))
+        total += weights * positions
+    return total
+
+
+def synthetic(batch: int, seed: int) -> tf.data.Dataset:
+    """Return one batch of random images and labels, again and again (an epoch is 1,000 batches)."""
+    random = np.random.default_rng(seed)
+    images = random.standard_normal((batch, *IMAGE), dtype=np.float32)
+    labels = random.integers(0, CLASSES, batch, dtype=np.int32)
+    with tf.device("CPU:0"):
+        return tf.data.Dataset.from_tensors((images, labels)).repeat(1000)

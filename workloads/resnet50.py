@@ -1,0 +1,188 @@
+"""ResNet-50 training on synthetic images: the arithmetic of the card, with no input pipeline in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import probe, resnet
+from workloads.author import Stage
+from workloads.protocol import Change, Data, Published, Rung, Workload
+
+workload = Workload(
+    name="resnet50",
+    title="ResNet-50 v1.5 training, synthetic 224x224 images",
+    model="ResNet-50 v1.5, 25.6 million weights",
+    data=Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32"),
+    batch_size=128,
+    epochs=1,
+    optimizer="SGD, momentum 0.9",
+    loss="sparse categorical cross-entropy",
+    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False},
+    tuned={
+        "feed": "resident",
+        "gpu:precision": "fp16",
+        "jit_compile": True,
+        "gpu:batch_size": 256,
+    },
+    changes=(
+        Change(
+            what="jit_compile",
+            before="off",
+            after="on",
+            why="XLA fuses normalisation, activation and additions, so that activations are read once",
+        ),
+    ),
+    ladder=(
+        Rung(
+            name="resident",
+            params={"feed": "resident"},
+            why="the batch lies on the device instead of being copied there for every step",
+        ),
+        Rung(
+            name="fp32",
+            params={"feed": "resident", "precision": "fp32"},
+            after="rung:resident",
+            why="full float32 products instead of TF32: what older cards and exact arithmetic give",
+        ),
+        Rung(
+            name="fp16",
+            params={"feed": "resident", "precision": "fp16"},
+            after="rung:resident",
+            why="half-width numbers use the tensor cores; Keras' batch normalisation still works in float32",
+        ),
+        Rung(
+            name="bf16",
+            params={"feed": "resident", "precision": "bf16"},
+            after="rung:resident",
+            why="half-width numbers with float32's range, so that no loss scaling is needed",
+        ),
+        Rung(
+            name="fused-batch-norm",
+            params={"feed": "resident", "precision": "fp16", "fused_batch_norm": True},
+            after="rung:fp16",
+            why="one kernel normalises a half-width tensor, where Keras takes several passes in float32",
+        ),
+        Rung(
+            name="xla-tf32",
+            params={"feed": "resident", "jit_compile": True},
+            after="rung:resident",
+            why="XLA without half precision, to tell the two apart",
+        ),
+        Rung(
+            name="xla",
+            params={"feed": "resident", "precision": "fp16", "jit_compile": True},
+            after="rung:fp16",
+            why="XLA fuses normalisation, activation and additions, so that activations are read once",
+        ),
+        Rung(
+            name="xla-bf16",
+            params={"feed": "resident", "precision": "bf16", "jit_compile": True, "gpu:batch_size": 256},
+            after="tuned",
+            why="bfloat16 instead of float16, at the tuned leg's batch",
+        ),
+        Rung(
+            name="batch-64",
+            params={"feed": "resident", "precision": "fp16", "jit_compile": True, "batch_size": 64},
+            after="rung:xla",
+            why="a smaller batch, to show how much of the device it leaves idle",
+        ),
+        Rung(
+            name="batch-512",
+            params={"feed": "resident", "precision": "fp16", "jit_compile": True, "batch_size": 512},
+            after="tuned",
+            why="a larger batch, where memory allows, to show whether the device is full",
+        ),
+    ),
+    published=(
+        Published(
+            source="NVIDIA, TensorFlow 1 ResNet-50 v1.5",
+            system="A100 40 GB",
+            device="gpu",
+            value=909.0,
+            unit="samples/s",
+            note="TF32 with XLA",
+        ),
+        Published(
+            source="NVIDIA, TensorFlow 1 ResNet-50 v1.5",
+            system="A100 40 GB",
+            device="gpu",
+            value=2375.0,
+            unit="samples/s",
+            note="mixed precision with XLA",
+        ),
+        Published(
+            source="NVIDIA, TensorFlow 1 ResNet-50 v1.5",
+            system="V100",
+            device="gpu",
+            value=412.0,
+            unit="samples/s",
+            note="FP32 with XLA",
+        ),
+        Published(
+            source="NVIDIA, TensorFlow 1 ResNet-50 v1.5",
+            system="V100",
+            device="gpu",
+            value=1270.0,
+            unit="samples/s",
+            note="mixed precision with XLA",
+        ),
+        Published(
+            source="PyTorch ResNet-50",
+            system="V100",
+            device="gpu",
+            value=833.0,
+            unit="samples/s",
+            note="PyTorch, not TensorFlow: fp16; a cross-framework anchor",
+        ),
+        Published(
+            source="PyTorch ResNet-50",
+            system="A100",
+            device="gpu",
+            value=1582.0,
+            unit="samples/s",
+            note="PyTorch, not TensorFlow: fp16; a cross-framework anchor",
+        ),
+        Published(
+            source="PyTorch ResNet-50",
+            system="H100",
+            device="gpu",
+            value=2790.0,
+            unit="samples/s",
+            note="PyTorch, not TensorFlow: fp16; a cross-framework anchor",
+        ),
+        Published(
+            source="PyTorch ResNet-50",
+            system="H200",
+            device="gpu",
+            value=3079.0,
+            unit="samples/s",
+            note="PyTorch, not TensorFlow: fp16; a cross-framework anchor",
+        ),
+    ),
+    source="He et al. 2015; NVIDIA's ResNet-50 v1.5",
+    suite="extra",
+)
+
+
+def model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the compiled model."""
+    built = resnet.resnet50(fused_batch_norm=params["fused_batch_norm"])
+    optimizer = tf.keras.optimizers.SGD(0.05, momentum=0.9)
+    built.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
+    return built
+
+
+def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
+    """Return the one stage: a random batch in host memory, again and again."""
+    del data_dir
+    return (("batch", lambda: resnet.synthetic(params["batch_size"], seed=1)),)
+
+
+def metrics(params: Mapping[str, Any]) -> Mapping[str, tuple[float, str]]:
+    """Return the arithmetic of one training step a sample, and the device's measured matrix rates."""
+    macs = resnet.macs(resnet.resnet50(fused_batch_norm=False))
+    flops = float(resnet.PASSES_TRAINING * resnet.FLOP_PER_MAC * macs)
+    return {"flops_per_sample": (flops, "FLOP"), **probe.rates(params["device"])}

@@ -1,0 +1,97 @@
+"""ResNet-50 inference on synthetic images: throughput in windows, latency of single requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import probe, resnet
+from workloads.author import Stage
+from workloads.protocol import Data, Rung, Workload
+
+workload = Workload(
+    name="resnet50-infer",
+    title="ResNet-50 v1.5 inference, synthetic 224x224 images",
+    model="ResNet-50 v1.5, 25.6 million weights",
+    data=Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32"),
+    batch_size=32,
+    epochs=1,
+    task="infer",
+    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False},
+    tuned={
+        "feed": "resident",
+        "gpu:precision": "fp16",
+        "jit_compile": True,
+        "gpu:batch_size": 256,
+    },
+    ladder=(
+        Rung(
+            name="resident",
+            params={"feed": "resident"},
+            why="one compiled call on a batch that lies on the device, instead of Keras' predict_on_batch",
+        ),
+        Rung(
+            name="fp16",
+            params={"feed": "resident", "precision": "fp16"},
+            after="rung:resident",
+            why="half-width numbers use the tensor cores",
+        ),
+        Rung(
+            name="fused-batch-norm",
+            params={"feed": "resident", "precision": "fp16", "fused_batch_norm": True},
+            after="rung:fp16",
+            why="one kernel normalises a half-width tensor",
+        ),
+        Rung(
+            name="xla",
+            params={"feed": "resident", "precision": "fp16", "jit_compile": True},
+            after="rung:fp16",
+            why="XLA fuses normalisation, activation and additions, so that activations are read once",
+        ),
+        Rung(
+            name="batch-1",
+            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 1},
+            after="rung:xla",
+            why="one image at a time: the shortest latency",
+        ),
+        Rung(
+            name="batch-8",
+            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 8},
+            after="rung:batch-1",
+            why="latency against throughput",
+        ),
+        Rung(
+            name="batch-64",
+            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 64},
+            after="rung:batch-8",
+            why="latency against throughput",
+        ),
+        Rung(
+            name="batch-512",
+            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 512},
+            after="tuned",
+            why="a larger batch, to show whether the device is full",
+        ),
+    ),
+    source="He et al. 2015; NVIDIA's ResNet-50 v1.5",
+    suite="extra",
+)
+
+
+def model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the model; inference needs no loss, Keras' predict wants none."""
+    return resnet.resnet50(fused_batch_norm=params["fused_batch_norm"])
+
+
+def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
+    """Return the one stage: a random batch in host memory, again and again."""
+    del data_dir
+    return (("batch", lambda: resnet.synthetic(params["batch_size"], seed=1)),)
+
+
+def metrics(params: Mapping[str, Any]) -> Mapping[str, tuple[float, str]]:
+    """Return the arithmetic of one image, and the device's measured matrix rates."""
+    macs = resnet.macs(resnet.resnet50(fused_batch_norm=False))
+    return {"flops_per_sample": (float(resnet.FLOP_PER_MAC * macs), "FLOP"), **probe.rates(params["device"])}

@@ -1,0 +1,232 @@
+"""Turn a leg's step boundaries into phases and windows: first step, warm-up until settled, measured windows.
+
+The leg only says when a step boundary is reached (`Meter.tick`); all decisions are made here, between
+steps, and none of them costs the measured code more than a function call a step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
+
+# Blocks of this length are compared to tell whether the step time has settled: long enough that one
+# scheduler hiccup (about 10 ms) stays below the tolerance below.
+BLOCK_NS = 200_000_000
+SETTLED_BLOCKS = 3
+SETTLED_WITHIN = 0.05
+# Share of a window that runs unmeasured before it, since other legs ran on the same caches in between.
+LEAD_IN = 0.05
+
+Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
+Machine = Generator[None, Tick, Any]
+
+
+class LossError(ArithmeticError):
+    """The loss is not a finite number, so that what is timed is not training."""
+
+
+def settled(blocks: list[float]) -> bool:
+    """Tell whether the last blocks' step times agree within SETTLED_WITHIN."""
+    last = blocks[-SETTLED_BLOCKS:]
+    return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
+
+
+class Meter:
+    """Measure one leg.
+
+    Args:
+        leg: its name.
+        spec: window_s, windows, warmup_s, steps.
+        events: where windows and phases go.
+        synchronise: waits until the devices are idle.
+        pause: lets other legs run; returns True to measure another window, False to stop.
+        full: measure windows back to back until `finish` instead of pausing.
+        clock: nanoseconds, CLOCK_MONOTONIC.
+
+    Attributes:
+        steps, samples: how many were dispatched since `begin`.
+        loss: set by legs that learn: returns the mean loss of the last steps, and waits for them.
+        last_loss: what it returned last.
+        full: whether the whole training is wanted.
+    """
+
+    def __init__(
+        self,
+        leg: str,
+        *,
+        spec: Spec,
+        events: EventWriter,
+        synchronise: Callable[[], None],
+        pause: Callable[[], bool],
+        full: bool = False,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.steps = 0
+        self.samples = 0
+        self.loss: Callable[[], float] | None = None
+        self.last_loss: float | None = None
+        self._leg = leg
+        self._spec = spec
+        self._events = events
+        self._synchronise = synchronise
+        self._pause = pause
+        self.full = full
+        self._clock = clock
+        self._machine: Machine | None = None
+        self._began = 0
+        self._steady = 0
+        self._step_ns = 0.0
+        self._checked = 0
+
+    def phase(self, name: str, start_ns: int) -> int:
+        """Write that phase `name` ended now, and return now."""
+        now = self._clock()
+        self._events.write("phase", name=name, leg=self._leg, start_ns=start_ns, end_ns=now)
+        return now
+
+    def now(self) -> int:
+        """Return the clock."""
+        return self._clock()
+
+    def begin(self) -> None:
+        """Start the clock of the first step; call right before what runs it."""
+        self._machine = self._life()
+        self._began = self._clock()
+        next(self._machine)
+
+    def tick(self, steps: int, samples: int, wait_ns: int = -1) -> bool:
+        """Say that `steps` more steps of `samples` samples in all were dispatched; return whether to go on.
+
+        Args:
+            wait_ns: how much of the time since the last tick was spent waiting for input; -1 if unseen.
+
+        Raises:
+            LossError: at a window's end, when the loss is not finite.
+        """
+        if self._machine is None:
+            return False
+        if steps:
+            self.steps += steps
+            self.samples += samples
+            try:
+                self._machine.send((self._clock(), steps, samples, wait_ns))
+            except StopIteration:
+                self._machine = None
+        return self._machine is not None
+
+    def finish(self) -> float:
+        """End a whole training; return its seconds, first step included."""
+        self._synchronise()
+        if self._machine is not None:
+            self._machine.close()
+            self._machine = None
+        now = self.phase(STEADY, self._steady) if self._steady else self._clock()
+        self._check_loss()
+        return (now - self._began) / 1e9
+
+    def _life(self) -> Machine:
+        yield from self._first_step()
+        if self.full:
+            self._steady = self._clock()
+            yield from self._windows_back_to_back()
+        yield from self._warm_up()
+        index = 0
+        while self._pause():
+            yield from self._lead_in()
+            yield from self._window(index)
+            index += 1
+
+    def _first_step(self) -> Machine:
+        _, steps, _, _ = yield
+        self._synchronise()
+        self._step_ns = (self.phase(FIRST_STEP, self._began) - self._began) / steps
+        self._check_loss()
+
+    def _warm_up(self) -> Machine:
+        began = self._clock()
+        blocks: list[float] = []
+        calls = 1
+        while True:
+            start, steps = self._clock(), 0
+            for _ in range(calls):
+                steps += (yield)[1]
+            self._synchronise()
+            elapsed = self._clock() - start
+            self._step_ns = elapsed / steps
+            if elapsed >= BLOCK_NS / 2:
+                blocks.append(self._step_ns)
+            calls = max(1, min(2 * calls, round(BLOCK_NS * calls / elapsed)))
+            if settled(blocks) or self._clock() - began >= self._spec.warmup_s * 1e9:
+                break
+        self.phase(WARM_UP, began)
+        if not settled(blocks) and not self._spec.steps:
+            last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
+            self._events.write(
+                "warning",
+                message=f"{self._leg}: the step time had not settled within {SETTLED_WITHIN:.0%} after "
+                f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step).",
+            )
+
+    def _lead_in(self) -> Machine:
+        start = self._clock()
+        while True:
+            yield
+            if self._clock() - start >= LEAD_IN * self._spec.window_s * 1e9:
+                return
+
+    def _windows_back_to_back(self) -> Machine:
+        index = 0
+        while True:
+            yield from self._window(index)
+            index += 1
+
+    def _window(self, index: int) -> Machine:
+        length_ns = self._spec.window_s * 1e9
+        # Counting steps instead of watching the clock: an asynchronous device lets the host run ahead, so
+        # that the host's clock alone would end the window many steps late.
+        target = self._spec.steps or max(1, math.ceil(length_ns / self._step_ns))
+        step_ns: list[int] = []
+        wait_ns: list[int] = []
+        waited = 0
+        self._synchronise()
+        start = last = self._clock()
+        steps = samples = 0
+        while True:
+            now, more, more_samples, wait = yield
+            step_ns.append((now - last) // more)
+            wait_ns.append(wait // more if wait >= 0 else -1)
+            waited = waited + wait if min(waited, wait) >= 0 else -1
+            last = now
+            steps += more
+            samples += more_samples
+            if steps < target:
+                continue
+            self._synchronise()
+            end = self._clock()
+            self._step_ns = (end - start) / steps
+            if self._spec.steps or end - start >= 0.95 * length_ns:
+                break
+            target = steps + max(1, math.ceil((length_ns - (end - start)) / self._step_ns))
+        if not self.full:
+            self._events.write("phase", name=STEADY, leg=self._leg, start_ns=start, end_ns=end)
+        self._events.write(
+            "window", leg=self._leg, index=index, start_ns=start, end_ns=end,
+            steps=steps, samples=samples, wait_ns=waited,
+        )  # fmt: skip
+        self._events.write("steps", leg=self._leg, window=index, step_ns=step_ns, wait_ns=wait_ns)
+        self._check_loss()
+
+    def _check_loss(self) -> None:
+        if self.loss is None or self._checked == self.steps:
+            return
+        self._checked = self.steps
+        self.last_loss = self.loss()
+        if not math.isfinite(self.last_loss):
+            raise LossError(
+                f"The loss is {self.last_loss} after {self.steps} steps of leg {self._leg}; "
+                "try a smaller learning rate or precision=fp32."
+            )

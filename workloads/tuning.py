@@ -1,0 +1,119 @@
+"""What each leg runs with, and in which words that differs from as-written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED, Change, Spec, Workload
+
+# What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
+DEFAULT_TUNED: Mapping[str, Any] = {
+    "feed": "resident",
+    "cpu:steps_per_execution": 10,
+    "gpu:steps_per_execution": 50,
+    "gpu:jit_compile": True,
+}
+DEFAULT_TUNED_PIPELINE: Mapping[str, Any] = {
+    "cpu:steps_per_execution": 10,
+    "gpu:steps_per_execution": 50,
+    "gpu:jit_compile": True,
+    "gpu:prefetch_to_device": True,
+}
+
+# What the driver itself reads; a value of None means "left to Keras and TensorFlow".
+DRIVER_DEFAULTS: Mapping[str, Any] = {
+    "feed": "fit",
+    "steps_per_execution": 1,
+    "jit_compile": None,
+    "precision": "tf32",
+    "prefetch_to_device": False,
+}
+
+WHY: Mapping[str, str] = {
+    "feed": "the data stays on the device and batches are gathered there, so that no step waits for the host",
+    "steps_per_execution": "one call from Python runs many steps, so that launching them costs less",
+    "jit_compile": "XLA fuses small operations into few kernels",
+    "precision": "half-width numbers use the tensor cores and halve the memory traffic",
+    "batch_size": "a larger batch fills the device; it also changes how the model learns",
+    "prefetch_to_device": "the next batch is copied to the device while this one is computed",
+}
+
+
+class ParameterError(ValueError):
+    """A leg or a parameter that the workload does not have."""
+
+
+def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Drop the "cpu:" and "gpu:" prefixes: keep what holds on `device`, the prefixed over the plain."""
+    plain = {key: value for key, value in params.items() if ":" not in key}
+    own = {key.split(":", 1)[1]: value for key, value in params.items() if key.startswith(f"{device}:")}
+    return {**plain, **own}
+
+
+def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> dict[str, Any]:
+    """Return everything that `leg` runs with.
+
+    Args:
+        pipeline: the workload has a tf.data pipeline of its own instead of arrays.
+
+    Raises:
+        ParameterError: no such rung.
+    """
+    base = {
+        **DRIVER_DEFAULTS,
+        "batch_size": workload.batch_size,
+        "epochs": workload.epochs,
+        **resolve(workload.params, spec.device),
+    }
+    if leg == TUNED:
+        declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if pipeline else DEFAULT_TUNED)
+        base.update(resolve(declared, spec.device))
+    elif leg.startswith(RUNG_PREFIX):
+        base.update(resolve(_rung(workload, leg).params, spec.device))
+    return {**base, **spec.params}
+
+
+def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> list[Change]:
+    """Say what `leg` does differently from as-written; several GPUs change the batch in every leg."""
+    changes = []
+    before = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
+    after = leg_params(workload, spec, leg, pipeline=pipeline)
+    if leg == TUNED or leg.startswith(RUNG_PREFIX):
+        said = {change.what: change.why for change in workload.changes} if leg == TUNED else {}
+        rung_why = "" if leg == TUNED else _rung(workload, leg).why
+        for key in sorted(after):
+            if before.get(key) != after[key]:
+                why = said.pop(key, "") or rung_why or WHY.get(key, "declared by the workload")
+                changes.append(
+                    Change(what=key, before=_text(before.get(key)), after=_text(after[key]), why=why)
+                )
+        changes += [change for change in workload.changes if leg == TUNED and change.what in said]
+    if spec.gpus > 1:
+        size = after["batch_size"]
+        changes.append(
+            Change(
+                what="global batch",
+                before=str(size),
+                after=str(size * spec.gpus),
+                why=f"MirroredStrategy feeds {spec.gpus} GPUs with batch_size {size} each",
+            )
+        )
+    return changes
+
+
+def _rung(workload: Workload, leg: str) -> Any:
+    name = leg.removeprefix(RUNG_PREFIX)
+    for rung in workload.ladder:
+        if rung.name == name:
+            return rung
+    known = ", ".join(rung.name for rung in workload.ladder) or "none"
+    raise ParameterError(f"{workload.name} has no rung {name!r}; it has: {known}.")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

@@ -1,0 +1,55 @@
+"""Let blocking code, such as Keras fit, take turns: one thread a leg, of which exactly one runs at a time.
+
+Keras fit cannot be left and entered again without a new iterator and a cold pipeline. In a thread of its
+own it stops inside a callback while another leg is measured, and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Pausable:
+    """A body of code that pauses where it says so.
+
+    Args:
+        name: the thread's name.
+        body: called with this object's `pause`; what it raises, `resume` raises.
+    """
+
+    def __init__(self, name: str, body: Callable[[Callable[[], Any]], None]) -> None:
+        self._body = body
+        self._orders: queue.Queue[Any] = queue.Queue(1)
+        self._reports: queue.Queue[BaseException | None] = queue.Queue(1)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.ended = False
+
+    def resume(self, order: Any) -> None:
+        """Let the body run, with `order` as what its `pause` returns, until it pauses again or ends."""
+        if self.ended:
+            raise RuntimeError(f"{self._thread.name} has ended")
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._orders.put(order)
+        error = self._reports.get()
+        if self.ended:
+            self._thread.join()
+        if error is not None:
+            raise error
+
+    def _pause(self) -> Any:
+        self._reports.put(None)
+        return self._orders.get()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            self._body(self._pause)
+        except BaseException as raised:  # handed over to resume(), which raises it
+            error = raised
+        self.ended = True
+        self._reports.put(error)
