@@ -1,0 +1,54 @@
+"""Read Container Device Interface specifications: which names an engine can be asked for GPUs by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.model import Gpu
+
+KIND = "nvidia.com/gpu"
+
+
+def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[tuple[str, ...], str]:
+    """Return the qualified CDI name of every GPU, or none and the reason.
+
+    Args:
+        folders: where the engine looks, as paths below `root`; empty when it does not.
+    """
+    if not folders:
+        return (), "the engine reads no CDI specifications"
+    known = {name for folder in folders for name in _devices(root / folder.lstrip("/"))}
+    if not known:
+        return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
+    names = []
+    for gpu in gpus:
+        fitting = [name for name in _spellings(gpu) if name in known]
+        if not fitting:
+            missing = gpu.mig_uuid or gpu.uuid
+            return (), f"the CDI specification does not name {missing} (renew it: nvidia-ctk cdi generate)"
+        names.append(f"{KIND}={fitting[0]}")
+    return tuple(names), ""
+
+
+def _spellings(gpu: Gpu) -> tuple[str, ...]:
+    """Return the names that nvidia-ctk's strategies (uuid, index) may have given it."""
+    return (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
+
+
+def _devices(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*")):
+        if path.suffix not in (".json", ".yaml", ".yml"):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        except (OSError, ValueError, yaml.YAMLError):
+            # The engine ignores it as well.
+            continue
+        if isinstance(spec, dict) and spec.get("kind") == KIND:
+            yield from (str(device["name"]) for device in spec.get("devices") or () if "name" in device)

@@ -1,0 +1,175 @@
+"""Choose GPUs, hold their driver against the CUDA image, and decide how containers get them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.engines import GpuAccess
+from harness.engines.cdi import cdi_names
+from harness.engines.gpu_files import device_nodes, driver_mounts
+from harness.errors import GpuError, UsageError
+from harness.model import EngineInfo, Gpu
+
+# CUDA 12's minor-version compatibility: CUDA Compatibility guide, table 2 (Linux).
+LEAST_DRIVER = (525, 60, 13)
+# TensorFlow 2.21's wheels hold machine code for 6.0 to 9.0, and PTX of 9.0 for what is newer.
+LEAST_CAPABILITY = (6, 0)
+LAST_COMPILED_CAPABILITY = (9, 0)
+# PTX goes through a driver of its own CUDA release or newer, and the image's libraries are of 12.9.
+PTX_DRIVER = (575, 51, 3)
+_HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-container-runtime-hook")
+
+
+def gpu_id(gpu: Gpu) -> str:
+    """Return what CUDA calls it: the MIG instance's UUID where it is one, else the card's."""
+    return gpu.mig_uuid or gpu.uuid
+
+
+def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
+    """Return the GPUs that `wanted` names, in its order and each once.
+
+    Args:
+        gpus: all there are; a MIG instance is one of its own.
+        wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas; the beginning of a UUID will do.
+
+    Raises:
+        UsageError: a name fits none or several; the message lists what there is.
+    """
+    usable = [gpu for gpu in gpus if gpu.mig_uuid or not gpu.mig_enabled]
+    names = [] if wanted == "all" else wanted.split(",")
+    chosen = [_named(usable, name.strip(), gpus) for name in names] or usable
+    if not chosen:
+        raise UsageError(f"No GPU fits --gpus {wanted}: {_listed(gpus)}", hint="Leave it out, or see doctor.")
+    return tuple({gpu_id(gpu): gpu for gpu in chosen}.values())
+
+
+def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Hold driver and cards against the CUDA image; return what a user should know though it works.
+
+    Raises:
+        GpuError: the driver is too old, or the card is; the message has the numbers.
+    """
+    remarks = []
+    for gpu in gpus:
+        driver = _numbers(gpu.driver_version)
+        if driver and driver < LEAST_DRIVER:
+            raise GpuError(
+                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {_dotted(LEAST_DRIVER)} "
+                "or newer.",
+                hint="Update the driver, bring an image that fits it with --image cuda=REF, or use "
+                "--device cpu.",
+            )
+        capability = _numbers(gpu.compute_capability or "")
+        if capability and capability < LEAST_CAPABILITY:
+            raise GpuError(
+                f"{gpu.name} has compute capability {gpu.compute_capability}; TensorFlow's wheels need "
+                f"{_dotted(LEAST_CAPABILITY)} or newer.",
+                hint="Bring an older TensorFlow with --image cuda=REF, or use --device cpu.",
+            )
+        if capability[:1] > LAST_COMPILED_CAPABILITY[:1]:
+            if driver and driver < PTX_DRIVER:
+                remarks.append(
+                    f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (compute capability "
+                    f"{gpu.compute_capability}) needs: {_dotted(PTX_DRIVER)} and newer do."
+                )
+            remarks.append(
+                f"TensorFlow has no machine code for {gpu.name} (compute capability "
+                f"{gpu.compute_capability}): the first run compiles for minutes, later ones take it from "
+                "the cache."
+            )
+    return tuple(dict.fromkeys(remarks))
+
+
+def choose_access(
+    info: EngineInfo, gpus: Sequence[Gpu], root: Path = Path("/"), library_path: str | None = None
+) -> GpuAccess:
+    """Decide how containers of this engine get these GPUs and no others.
+
+    Args:
+        info: the engine.
+        gpus: the cards or MIG instances, in the order in which the workload shall see them.
+        root: the host's file system.
+        library_path: folders to look for the driver's libraries in first; None for LD_LIBRARY_PATH's.
+
+    Raises:
+        GpuError: none of the ways is open; the message names the missing piece.
+    """
+    uuids = tuple(gpu_id(gpu) for gpu in gpus)
+    if len(gpus) > 1 and any(gpu.mig_uuid for gpu in gpus):
+        raise GpuError(
+            "CUDA gives one process one MIG instance, not several.",
+            hint="Choose one instance at a time with --gpus.",
+        )
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+    if not info.isolated:
+        return GpuAccess(kind="host", uuids=uuids, environment=visible)
+    if info.name != "podman" and _has_toolkit(info, root):
+        return GpuAccess(kind="toolkit", uuids=uuids, environment=visible)
+    if info.remote:
+        raise GpuError(
+            "The engine is on another machine and has no NVIDIA runtime.",
+            hint="Install the NVIDIA Container Toolkit there: nvidia-ctk runtime configure --runtime=docker.",
+        )
+    names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
+    # A runtime of NVIDIA's that is the engine's default would add cards of its own accord.
+    quiet = {**visible, "NVIDIA_VISIBLE_DEVICES": "void"}
+    if names:
+        return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=quiet)
+    try:
+        nodes = device_nodes(gpus, root)
+        folders = os.environ.get("LD_LIBRARY_PATH", "") if library_path is None else library_path
+        mounts, container_path = driver_mounts(gpus[0].driver_version, root, folders)
+    except GpuError as error:
+        message = (
+            f"No way to hand GPUs to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}"
+        )
+        raise GpuError(message, hint=error.hint) from error
+    return GpuAccess(
+        kind="devices",
+        uuids=uuids,
+        device_nodes=nodes,
+        mounts=mounts,
+        environment={**quiet, "LD_LIBRARY_PATH": container_path},
+    )
+
+
+def _has_toolkit(info: EngineInfo, root: Path) -> bool:
+    if "nvidia" in info.runtimes:
+        return True
+    return not info.remote and any((root / hook).exists() for hook in _HOOKS)
+
+
+def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
+    if name.isdigit():
+        found = [gpu for gpu in usable if gpu.index == int(name)]
+    else:
+        found = [gpu for gpu in usable if gpu_id(gpu) == name]
+        found = found or [gpu for gpu in usable if name and gpu_id(gpu).lower().startswith(name.lower())]
+    if len(found) == 1:
+        return found[0]
+    fits = "no GPU" if not found else f"{len(found)} GPUs"
+    raise UsageError(
+        f"{name!r} names {fits}. There is: {_listed(gpus)}",
+        hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",
+    )
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    if not gpus:
+        return "none"
+    return "; ".join(
+        f"{gpu.index} {gpu.name} {gpu_id(gpu)}" + (" (MIG is on)" if gpu.mig_enabled else "") for gpu in gpus
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    # NVIDIA writes 575.51.03 and compute capability 6.0.
+    head, *tail = version
+    return ".".join([str(head), *(str(part) if len(version) == 2 else f"{part:02d}" for part in tail)])
