@@ -1,0 +1,244 @@
+"""Engines, sources and progress that do what a test tells them: fakes of the project's own interfaces.
+
+A fake container plays a Script: each poll writes the next piece of its event file, and when there are no
+more pieces it ends, or hangs. An engine that is lost stays lost: every call on its containers fails.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.engines import Container, ContainerSpec, Exit
+from harness.errors import EngineError
+from harness.model import EngineInfo, Sample
+from harness.progress import Task
+from harness.telemetry import GapSink, Target
+from workloads.protocol import AS_WRITTEN, VERSION, boot_id
+
+LOST = EngineError("The engine does not answer.", hint="Start it again.")
+
+
+def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
+    """Return one line of an event file."""
+    return json.dumps({"kind": kind, "t_ns": t_ns or time.monotonic_ns(), **fields}) + "\n"
+
+
+def start_line() -> str:
+    """Return the first line of an event file."""
+    return line("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=1)
+
+
+def window_line(samples_per_s: float, index: int = 0, leg: str = AS_WRITTEN) -> str:
+    """Return a window of one second at a speed."""
+    begin = 1_000_000_000 * (index + 1)
+    return line(
+        "window", leg=leg, index=index, start_ns=begin, end_ns=begin + 1_000_000_000,
+        steps=10, samples=round(samples_per_s), wait_ns=-1,
+    )  # fmt: skip
+
+
+def good_events(samples_per_s: float = 1000.0, legs: Sequence[str] = (AS_WRITTEN,)) -> tuple[str, ...]:
+    """Return the pieces of an event file of a trial that goes well."""
+    middle = [line("leg", leg=leg, params={"batch_size": 32}, changes=[]) for leg in legs]
+    middle += [window_line(samples_per_s, index, leg) for index in range(2) for leg in legs]
+    return (start_line(), line("facts", facts={"tensorflow": "2.21.0"}), *middle, line("end", ok=True))
+
+
+def error_line(kind: str = "ValueError", message: str = "boom") -> str:
+    """Return the event of a workload that raised."""
+    return line("error", type=kind, message=message, traceback=f"Traceback ...\n{kind}: {message}\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a fake container does.
+
+    Attributes:
+        writes: pieces of the event file, one a poll.
+        code: how it ends after the last piece; None when it hangs.
+        raises: poll number, from 0 -> what the poll raises instead; an EngineError loses the engine.
+        refused: what starting it raises, None when it starts.
+        does: called with the container's out folder when it starts.
+        after_s: how long it runs on after its last piece.
+    """
+
+    writes: tuple[str, ...] = field(default_factory=good_events)
+    code: int | None = 0
+    out_of_memory: bool = False
+    raises: Mapping[int, BaseException] = field(default_factory=dict)
+    refused: BaseException | None = None
+    does: Callable[[Path], None] | None = None
+    after_s: float = 0.0
+    log: str = "training ...\n"
+
+
+class FakeContainer:
+    def __init__(self, number: int, spec: ContainerSpec, script: Script, engine: FakeEngine) -> None:
+        self.spec = spec
+        self.killed = False
+        self.removed = False
+        self.polls = 0
+        self._number = number
+        self._script = script
+        self._engine = engine
+        self._exit: Exit | None = None
+        self._silent_since: float | None = None
+
+    @property
+    def id(self) -> str:
+        return f"fake-{self._number}"
+
+    @property
+    def pid(self) -> int | None:
+        return None
+
+    @property
+    def running(self) -> bool:
+        return self._exit is None
+
+    def poll(self) -> Exit | None:
+        self._engine.answer()
+        number, self.polls = self.polls, self.polls + 1
+        if number in self._script.raises:
+            error = self._script.raises[number]
+            self._engine.lost = isinstance(error, EngineError)
+            raise error
+        if number < len(self._script.writes):
+            with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
+                file.write(self._script.writes[number])
+        elif self._script.code is not None and self._exit is None:
+            self._silent_since = self._silent_since or time.monotonic()
+            if time.monotonic() - self._silent_since >= self._script.after_s:
+                self._exit = Exit(code=self._script.code, out_of_memory=self._script.out_of_memory)
+        return self._exit
+
+    def log(self) -> str:
+        self._engine.answer()
+        return self._script.log
+
+    def kill(self) -> None:
+        self._engine.answer()
+        if self._exit is None:
+            self.killed = True
+            self._exit = Exit(code=137, out_of_memory=False)
+
+    def remove(self) -> None:
+        self._engine.answer()
+        self.removed = True
+
+
+class FakeEngine:
+    """Play scripts in order, the last one again and again."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.containers: list[FakeContainer] = []
+        self.lost = False
+        self.closed = False
+        self._scripts = scripts or (Script(),)
+        self._starts = 0
+
+    def answer(self) -> None:
+        """Raise what a lost engine raises on any call."""
+        if self.lost:
+            raise LOST
+
+    @property
+    def left_behind(self) -> list[FakeContainer]:
+        """The containers that have not been removed."""
+        return [one for one in self.containers if not one.removed]
+
+    @property
+    def started(self) -> list[str]:
+        """The ids of the trials that were started, in order."""
+        return [one.spec.trial_id for one in self.containers]
+
+    def connect(self) -> EngineInfo:
+        self.answer()
+        return EngineInfo(name="fake", version="1", isolated=True)
+
+    def start(self, spec: ContainerSpec) -> Container:
+        self.answer()
+        script = self._scripts[min(self._starts, len(self._scripts) - 1)]
+        self._starts += 1
+        if script.refused is not None:
+            raise script.refused
+        container = FakeContainer(len(self.containers), spec, script, self)
+        self.containers.append(container)
+        if script.does is not None:
+            script.does(spec.out)
+        return container
+
+    def remove_stale(self) -> int:
+        self.answer()
+        stale = self.left_behind
+        for one in stale:
+            one.remove()
+        return len(stale)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeSource:
+    """Give one reading of one metric a tick."""
+
+    def __init__(self, name: str = "host", metric: str = "cpu_util_pct") -> None:
+        self.stopped = False
+        self._name = name
+        self._metric = metric
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def interval_s(self) -> float | None:
+        return None
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        gap(self._name, "disk", "*", "There is no disk.")
+        return {"host": (self._metric,)}
+
+    def read(self) -> Iterable[Sample]:
+        values = {self._metric: 50.0}
+        return (Sample(t_ns=time.monotonic_ns(), source=self._name, device="host", values=values),)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class RecordingTask:
+    def __init__(self, label: str, total: float | None) -> None:
+        self.label = label
+        self.total = total
+        self.done = 0.0
+        self.notes: list[str] = []
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class RecordingProgress:
+    """Keep everything that was reported."""
+
+    def __init__(self) -> None:
+        self.tasks: list[RecordingTask] = []
+        self.lines: list[str] = []
+
+    @contextmanager
+    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+        one = RecordingTask(label, total)
+        self.tasks.append(one)
+        yield one
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)

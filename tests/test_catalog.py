@@ -1,0 +1,156 @@
+"""Workloads are known by their declarations alone; nothing of theirs is executed on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import Entry, built_in, external, select
+from harness.errors import UsageError
+from workloads.protocol import Change, Data, Published, Rung, Workload
+
+WHOLE = """
+import tensorflow as tf
+from workloads import protocol
+from workloads.protocol import Change, Data, Published, Workload
+
+workload = Workload(
+    name="my-mlp", title="Mine", batch_size=32, epochs=3,
+    data=Data(name="mine", shape=(8, 8, 3), classes=10, train=100, test=20),
+    model="Flatten, "
+          "Dense" + " 10",
+    tuned={"batch_size": 64, "gpu:jit_compile": True},
+    params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
+    changes=[Change(what="a", before="b", after="c", why="d")],
+    ladder=(protocol.Rung(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+    published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
+)
+"""
+
+
+def declared(tmp_path: Path, text: str) -> Entry:
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    return external(path)
+
+
+def with_arguments(**changes: str) -> str:
+    arguments = {
+        "name": "'mine'", "title": "''", "batch_size": "1", "epochs": "1",
+        "data": "Data(name='x', shape=(4,), classes=2, train=2, test=2)",
+    } | changes  # fmt: skip
+    return f"workload = Workload({', '.join(f'{name}={value}' for name, value in arguments.items())})\n"
+
+
+def test_a_whole_declaration_is_read(tmp_path: Path) -> None:
+    entry = declared(tmp_path, WHOLE)
+    assert entry.external
+    assert entry.module == "mine"
+    assert entry.workload == Workload(
+        name="my-mlp", title="Mine", batch_size=32, epochs=3,
+        data=Data(name="mine", shape=(8, 8, 3), classes=10, train=100, test=20),
+        model="Flatten, Dense 10",
+        tuned={"batch_size": 64, "gpu:jit_compile": True},
+        params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
+        changes=(Change(what="a", before="b", after="c", why="d"),),
+        ladder=(Rung(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+        published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
+    )  # fmt: skip
+
+
+def test_a_file_is_never_executed(tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    text = f"open({str(witness)!r}, 'w')\n{with_arguments()}"
+    assert declared(tmp_path, text).workload.name == "mine"
+    with pytest.raises(UsageError):
+        declared(tmp_path, with_arguments(title=f"open({str(witness)!r}, 'w').name"))
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workload = Workload(", "is not Python"),
+        ("x = 1\n", "declares no workload"),
+        ("def make():\n    workload = Workload()\n", "declares no workload"),
+        ("workload = Workload()\n", "missing"),
+        ("workload = Data(name='x', shape=(4,), classes=2, train=2, test=2)\n", "not a Workload"),
+        ("workload = dict(name='x')\n", "dict(...) is not one of"),
+        (with_arguments(colour="'red'"), "colour"),
+        (with_arguments(batch_size="8 * 4"), "malformed node"),
+        (with_arguments(batch_size="SIZE"), "malformed node"),
+        (with_arguments(batch_size="0"), "batch_size"),
+        (with_arguments(batch_size="True"), "batch_size"),
+        (with_arguments(batch_size="'32'"), "batch_size"),
+        (with_arguments(epochs="-1"), "epochs"),
+        (with_arguments(name="'My MLP'"), "name must be"),
+        (with_arguments(name="'../up'"), "name must be"),
+        (with_arguments(name="'-x'"), "name must be"),
+        (with_arguments(name="''"), "name must be"),
+        (with_arguments(name="'größe'"), "name must be"),
+        (with_arguments(name="7"), "name must be"),
+        (with_arguments(task="'dream'"), "task"),
+        (with_arguments(suite="'other'"), "suite"),
+        (with_arguments(data="'cifar10'"), "data must be Data"),
+        (with_arguments(data="Data(name='x', shape=4, classes=2, train=2, test=2)"), "data.shape"),
+        (with_arguments(data="Data(name='x', shape=(4, 0), classes=2, train=2, test=2)"), "data.shape"),
+        (with_arguments(data="Data(name='x', shape=(4,), classes=0, train=2, test=2)"), "data.classes"),
+        (with_arguments(data="Data(name='x', shape=(4,), classes=2, train=2, test=0)"), "data.train"),
+        (with_arguments(data="Data(name='x', shape=(4,), classes=2, train=-1, test=2)"), "data.train"),
+        (with_arguments(published="('5 s',)"), "published"),
+        (with_arguments(changes="(1,)"), "changes"),
+        (with_arguments(ladder="('fp16',)"), "ladder"),
+        (with_arguments(tuned="('batch_size', 64)"), "tuned"),
+        (with_arguments(**{"**{'a'": "1}"}), "is not Python"),
+    ],
+)
+def test_what_is_no_declaration_is_refused_with_a_reason(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        declared(tmp_path, text)
+    assert said in caught.value.message
+    assert str(tmp_path / "mine.py") in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_workload_may_make_its_own_samples(tmp_path: Path) -> None:
+    data = "Data(name='x', shape=(4,), classes=2, train=0, test=0)"
+    assert declared(tmp_path, with_arguments(data=data)).workload.data.train == 0
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        external(tmp_path / "none.py")
+    with pytest.raises(UsageError, match="Is a directory"):
+        external(tmp_path)
+    binary = tmp_path / "binary.py"
+    binary.write_bytes(b"\xff\xfe\x00workload")
+    with pytest.raises(UsageError, match="is not Python"):
+        external(binary)
+
+
+def entry(name: str, *, suite: str = "default", is_external: bool = False) -> Entry:
+    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
+    workload = Workload(name=name, title="", data=data, batch_size=1, epochs=1, suite=suite)
+    return Entry(workload=workload, path=Path(f"{name}.py"), external=is_external)
+
+
+def names(entries: tuple[Entry, ...]) -> list[str]:
+    return [one.workload.name for one in entries]
+
+
+def test_selection() -> None:
+    known = (entry("a"), entry("b", suite="extra"), entry("c"), entry("own", suite="extra", is_external=True))
+    assert names(select(known, ())) == ["a", "c", "own"]
+    assert names(select(known, ("c", "b", "c"))) == ["c", "b"]
+    assert names(select(known, ("all",))) == ["a", "b", "c", "own"]
+    with pytest.raises(UsageError, match="'d'") as caught:
+        select(known, ("a", "d"))
+    assert "a, b, c, own, all" in caught.value.hint
+
+
+def test_the_tree_has_workloads_with_names_that_differ() -> None:
+    entries = built_in()
+    assert names(entries) == sorted(set(names(entries)))
+    assert {"cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"} <= set(names(entries))
+    assert all(not one.external for one in entries)

@@ -1,0 +1,149 @@
+"""From options to an ordered list of trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.params import check_params, params_for
+from harness.plan import PROFILES, devices_named, legs_named, plan_trials, profile_named, spec_for
+from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Data, Rung, Workload
+
+SMOKE = PROFILES["smoke"]
+QUICK = PROFILES["quick"]
+
+
+def workload(name: str = "mlp", **params: object) -> Workload:
+    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
+    ladder = (Rung(name="fp16", params={}, why=""),) if name == "resnet50" else ()
+    return Workload(name=name, title="", data=data, batch_size=1, epochs=1, params=params, ladder=ladder)
+
+
+def test_profiles() -> None:
+    assert list(PROFILES) == ["smoke", "quick", "full"]
+    assert all(name == profile_named(name).name for name in PROFILES)
+    assert all(one.trials <= one.max_trials for one in PROFILES.values())
+    with pytest.raises(UsageError, match="'fast'") as caught:
+        profile_named("fast")
+    assert "smoke, quick, full" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "devices"),
+    [
+        ("auto", 0, ("cpu",)),
+        ("auto", 2, ("cpu", "gpu0", "gpu1")),
+        ("cpu", 2, ("cpu",)),
+        ("gpu", 2, ("gpu0", "gpu1")),
+        ("gpu1", 2, ("gpu1",)),
+        ("gpu1+gpu0", 2, ("gpu1+gpu0",)),
+        ("cpu, gpu0,cpu", 1, ("cpu", "gpu0")),
+        ("scaling", 1, ("gpu0",)),
+        ("scaling", 3, ("gpu0", "gpu0+gpu1")),
+        ("cpu,scaling", 4, ("cpu", "gpu0", "gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3")),
+    ],
+)
+def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
+    assert devices_named(wanted, gpus) == devices
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus"),
+    [("gpu", 0), ("scaling", 0), ("gpu0", 0), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
+     ("gpu0+", 1), ("GPU0", 1)],
+)  # fmt: skip
+def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        devices_named(wanted, gpus)
+    assert repr(wanted) in caught.value.message
+    assert "cpu" in caught.value.hint
+
+
+def test_params_have_the_type_of_what_they_replace() -> None:
+    one = workload(**{"rate": 0.1, "cpu:workers": 4, "augment": True, "mode": "fast", "offset": 0})
+    texts = {
+        "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "off",
+        "mode": "slow", "offset": "-3", "jit_compile": "TRUE",
+    }  # fmt: skip
+    assert check_params(texts, [one]) == {
+        "batch_size": 64, "precision": "fp16", "rate": 1e-3, "workers": 0, "augment": False,
+        "mode": "slow", "offset": -3, "jit_compile": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("batch_size", "many", "int"),
+        ("batch_size", "0", "above 0"),
+        ("batch_size", "1.5", "int"),
+        ("epochs", "-1", "above 0"),
+        ("jit_compile", "yes", "true"),
+        ("precision", "fp8", "bf16"),
+        ("rate", "nan", "float"),
+        ("rate", "inf", "float"),
+        ("shape", "3", "single value"),
+    ],
+)
+def test_param_values_that_do_not_fit(name: str, text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}={text}") as caught:
+        check_params({name: text}, [workload(rate=0.1, shape=(1, 2))])
+    assert hint in caught.value.hint
+
+
+def test_a_param_that_no_workload_has() -> None:
+    with pytest.raises(UsageError, match="'colour'") as caught:
+        check_params({"colour": "red"}, [workload(rate=0.1)])
+    assert "batch_size" in caught.value.hint
+    assert "rate" in caught.value.hint
+
+
+def test_every_workload_gets_the_params_that_it_has() -> None:
+    params = {"rate": 0.2, "batch_size": 8}
+    assert params_for(workload(rate=0.1), params) == params
+    assert params_for(workload(), params) == {"batch_size": 8}
+
+
+def test_legs() -> None:
+    suite = [workload(), workload("resnet50")]
+    assert legs_named("", QUICK, True, suite) == LEGS
+    assert legs_named(" , ", QUICK, True, suite) == LEGS
+    assert legs_named("", QUICK, False, suite) == (AS_WRITTEN, TUNED)
+    assert legs_named("tuned, rung:fp16,tuned", QUICK, True, suite) == ("tuned", "rung:fp16")
+    assert legs_named("stage:decode", QUICK, True, suite) == ("stage:decode",)
+
+
+@pytest.mark.parametrize("wanted", ["fast", "rung:fp8", "rung:", "stage:", "as-written,tuned2"])
+def test_legs_that_are_not_there(wanted: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        legs_named(wanted, QUICK, True, [workload("resnet50")])
+    assert "rung:fp16" in caught.value.hint
+
+
+def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
+    planned = plan_trials([workload("a"), workload("b")], ("cpu", "gpu0"), QUICK, LEGS, {"batch_size": 8})
+    assert [one.id for one in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
+    assert len({one.id for one in planned}) == len(planned) == 4 * QUICK.max_trials
+    assert [one.index for one in planned] == sorted(one.index for one in planned)
+    assert all(one.params == {"batch_size": 8} for one in planned)
+
+
+def test_a_workload_without_the_wanted_rung_is_left_out() -> None:
+    planned = plan_trials([workload("a"), workload("resnet50")], ("cpu",), SMOKE, ("rung:fp16",), {})
+    assert [one.id for one in planned] == ["resnet50.cpu.0"]
+    planned = plan_trials([workload("a"), workload("resnet50")], ("cpu",), SMOKE, ("tuned", "rung:fp16"), {})
+    assert [one.legs for one in planned] == [("tuned",), ("tuned", "rung:fp16")]
+
+
+def test_spec() -> None:
+    full = PROFILES["full"]
+    planned = plan_trials([workload("a")], ("gpu0+gpu1",), full, ("tuned",), {"epochs": 2})
+    first = spec_for(planned[0], full, module="a_module", file="", data_dir="/data", seed=7)
+    assert (first.workload, first.file) == ("a_module", "")
+    assert (first.device, first.gpus) == ("gpu", 2)
+    assert (first.legs, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
+    assert (first.windows, first.window_s) == (full.windows, full.window_s)
+    assert first.full
+    second = spec_for(planned[1], full, module="a_module", file="/f/mine.py", data_dir="/data", seed=7)
+    assert not second.full, "the published epochs are trained once"
+    assert (second.workload, second.file) == ("", "/f/mine.py")
