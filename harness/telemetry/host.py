@@ -12,7 +12,8 @@ from pathlib import Path
 
 from harness.model import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.procfs import Load, Memory, Part, Pressure, Processors, Values, disks, interfaces
+from harness.telemetry.proc_rates import disks, interfaces
+from harness.telemetry.procfs import Load, Memory, Part, Pressure, Processors, Values
 
 HOST, CORES = "host", "cores"
 
