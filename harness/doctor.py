@@ -19,8 +19,8 @@ from harness.exclusive import default_path, measuring
 from harness.gpus import discover
 from harness.images import ImageBuilder
 from harness.model import EngineInfo, Gpu
-from harness.probe import prove_gpu
 from harness.progress import Progress, Silent
+from harness.proof import prove_gpu
 from harness.session import Places
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
@@ -167,7 +167,7 @@ def _access(
 ) -> str:
     access = choose_access(info, found[:1])
     image = ImageBuilder(places.checkout, places.cache, engine.client, progress).ensure("cuda")
-    proof = prove_gpu(engine, image, access, places.cache)
+    proof = prove_gpu(engine, image, access)
     return f"by {access.kind}; proved in the CUDA image: {proof}"
 
 
@@ -181,9 +181,13 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 def _telemetry(found: Sequence[Gpu]) -> list[Check]:
     gaps: dict[str, dict[str, str]] = {}
     names = []
+
+    def note(source: str, device: str, metric: str, reason: str) -> None:
+        gaps.setdefault(source, {}).setdefault(reason, metric)
+
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in found})
     for source in default_sources():
-        source.start(target, lambda s, d, m, why: gaps.setdefault(s, {}).setdefault(why, m))
+        source.start(target, note)
         list(source.read())
         source.stop()
         names.append(source.name)

@@ -1,0 +1,60 @@
+"""Prove that a container gets its GPU: a matrix product in the CUDA image, placed there by TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import workloads
+from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, GpuAccess, Mount
+from harness.engines.probe import run_to_end
+from harness.errors import GpuError
+from harness.model import ImageInfo
+
+LIMIT_S = 300.0
+
+
+def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
+    """Return in words where TensorFlow placed the product and how fast it was.
+
+    Raises:
+        GpuError: it ran elsewhere or not at all; the message has the container's last words.
+        EngineError: the engine refused.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfbench-") as out:
+        spec = ContainerSpec(
+            image=image,
+            command=("python3", "-m", "workloads.probe", "gpu", str(len(access.uuids))),
+            environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)},
+            out=Path(out),
+            mounts=(Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),),
+            trial_id="doctor",
+            run_id="doctor",
+            gpu=access,
+        )
+        ended, log = run_to_end(engine, spec, LIMIT_S)
+    answer = _answer(log)
+    if ended.code != 0 or not answer.get("ok"):
+        said = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
+        raise GpuError(
+            f"A matrix product in the CUDA image did not run on the GPU handed over by {access.kind}: {said}",
+            hint="Check the driver with nvidia-smi on the host, and that nothing else holds the card.",
+        )
+    speeds = (
+        f"{device}: " + ", ".join(f"{name.split('_')[1]} {rate:.0f} TFLOP/s" for name, rate in rates.items())
+        for device, rates in answer["rates"].items()
+    )
+    return "; ".join(speeds)
+
+
+def _answer(log: str) -> dict[str, Any]:
+    for line in reversed(log.splitlines()):
+        if line.startswith("{"):
+            try:
+                answer: dict[str, Any] = json.loads(line)
+            except ValueError:
+                continue
+            return answer
+    return {}
