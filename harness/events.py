@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.model import LegInfo, Metric, Phase, Scalar, StepTimes, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
+
+# What a hostile or broken line can raise: beyond ProtocolError (a ValueError) there are numbers of a
+# thousand digits and brackets nested a hundred thousand deep.
+_MALFORMED = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,12 +55,18 @@ class EventLog:
                 changes = tuple(Change(**change) for change in fields.pop("changes"))
                 self.legs.append(LegInfo(leg=fields["leg"], params=fields["params"], changes=changes))
             case "phase":
+                _check_span(fields)
                 self.phases.append(Phase(**fields))
             case "window":
+                _check_span(fields)
+                if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
+                    raise ProtocolError("a window without steps, samples or length")
                 self.windows.append(Window(**fields))
             case "steps":
-                arrays = {name: np.asarray(fields[name], dtype=np.int64) for name in ("step_ns", "wait_ns")}
-                self.steps.append(StepTimes(leg=fields["leg"], window=fields["window"], **arrays))
+                step_ns, wait_ns = _durations(fields["step_ns"]), _durations(fields["wait_ns"])
+                self.steps.append(
+                    StepTimes(leg=fields["leg"], window=fields["window"], step_ns=step_ns, wait_ns=wait_ns)
+                )
             case "metric":
                 self.metrics.append(Metric(**fields))
             case "warning":
@@ -66,6 +77,18 @@ class EventLog:
                 self.ended = fields["ok"]
 
 
+def _check_span(fields: Mapping[str, Any]) -> None:
+    if not 0 <= fields["start_ns"] <= fields["end_ns"] < 1 << 63:
+        raise ProtocolError("a stretch of time that ends before it begins")
+
+
+def _durations(values: Any) -> NDArray[np.int64]:
+    array = np.asarray(values, dtype=np.int64)
+    if array.ndim != 1:
+        raise ProtocolError("durations are not a plain list")
+    return array
+
+
 def read_log(path: Path) -> EventLog:
     """Read an event file as far as it is in the protocol; a missing file is an empty log with a problem."""
     log = EventLog()
@@ -73,12 +96,10 @@ def read_log(path: Path) -> EventLog:
         if path.stat().st_size > MAX_BYTES:
             log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
             return log
-        with path.open(encoding="utf-8", newline="\n") as lines:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             _take(log, read_events(lines))
     except FileNotFoundError:
         log.problem = "the workload wrote no events"
-    except UnicodeDecodeError as error:
-        log.problem = f"the event file is not text: {error.reason}"
     if not log.problem and log.start is None:
         log.problem = "the workload wrote no events"
     return log
@@ -88,7 +109,7 @@ def _take(log: EventLog, events: Iterable[Mapping[str, Any]]) -> None:
     try:
         for event in events:
             log.add(event)
-    except (ProtocolError, TypeError, ValueError) as error:
+    except _MALFORMED as error:
         log.problem = str(error)
 
 
@@ -113,6 +134,6 @@ class EventTail:
         for line in whole.splitlines(keepends=True):
             try:
                 events += read_events(iter([line.decode("utf-8")]))
-            except ValueError:
+            except _MALFORMED:
                 continue
         return events
