@@ -1,0 +1,142 @@
+"""What a container said is kept as far as it is well-formed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import events
+from harness.events import EventTail, read_log
+from tests.fakes import error_line, good_events, line, start_line, window_line
+from workloads.protocol import EventWriter
+
+HUGE = b"1" + b"0" * 30
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
+    with EventWriter(file) as writer:
+        writer.start()
+        writer.write("facts", facts={"tensorflow": "2.21.0", "gpus": 0, "devices": ["cpu"]})
+        writer.write("facts", facts={"threads": 8})
+        changes = [{"what": "batch_size", "before": "32", "after": "64", "why": "fewer launches"}]
+        writer.write("leg", leg="tuned", params={"batch_size": 64}, changes=changes)
+        writer.write("phase", name="import", leg="", start_ns=1, end_ns=2)
+        writer.write("window", leg="tuned", index=0, start_ns=5, end_ns=9, steps=2, samples=128, wait_ns=-1)
+        writer.write("steps", leg="tuned", window=0, step_ns=[2, 2], wait_ns=[0, 0])
+        writer.write("metric", leg="tuned", name="accuracy", value=0.5, unit="share")
+        writer.write("warning", message="slow disk")
+        writer.write("end", ok=True)
+    log = read_log(file)
+    assert (log.problem, log.error, log.ended) == ("", None, True)
+    assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "what is no scalar is no fact"
+    assert log.legs[0].changes[0].after == "64"
+    assert log.phases[0].name == "import"
+    assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
+    assert log.steps[0].step_ns.dtype == np.int64
+    assert log.steps[0].step_ns.tolist() == [2, 2]
+    assert log.metrics[0].value == 0.5
+    assert log.warnings == ["slow disk"]
+
+
+def test_a_truncated_last_line_is_a_crash_and_no_fault_of_the_rest(file: Path) -> None:
+    text = "".join(good_events())
+    file.write_text(text[: text.rindex('"kind": "end"') + 5], encoding="utf-8")
+    log = read_log(file)
+    assert len(log.windows) == 2
+    assert not log.ended
+    assert log.problem == ""
+
+
+@given(cut=st.integers(min_value=0, max_value=2000))
+def test_wherever_it_is_cut_what_was_whole_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    file = tmp_path_factory.mktemp("cut") / "events.jsonl"
+    text = "".join(good_events())[:cut]
+    file.write_text(text, encoding="utf-8")
+    log = read_log(file)
+    assert len(log.windows) == sum('"window"' in whole for whole in text.split("\n")[:-1])
+    assert (log.problem != "") == ("\n" not in text)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (b"not json\n", "line 3"),
+        (b"[1]\n", "not a JSON object"),
+        (b'{"kind":"dream","t_ns":1}\n', "unknown event kind 'dream'"),
+        (b'{"kind":"window","t_ns":1}\n', "missing"),
+        (b'{"kind":"end","t_ns":1,"ok":"yes"}\n', "ok is str"),
+        (b'{"kind":"end","t_ns":true,"ok":true}\n', "t_ns is bool"),
+        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":["a"],"wait_ns":[]}\n', "invalid literal"),
+        (b'{"kind":"leg","t_ns":1,"leg":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
+        (b'{"kind":"leg","t_ns":1,"leg":"x","params":{},"changes":["a"]}\n', "mapping"),
+        (b"\xff\xfe\n", "line 3"),
+        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":[[1]],"wait_ns":[]}\n', "plain list"),
+        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":[%s],"wait_ns":[]}\n' % HUGE, "large"),
+        (b"[" * 200_000 + b"\n", "recursion"),
+        (window_line(0).encode(), "without steps, samples"),
+        (line("phase", name="data", leg="", start_ns=2, end_ns=1).encode(), "ends before"),
+        (line("phase", name="data", leg="", start_ns=2, end_ns=1 << 70).encode(), "ends before"),
+    ],
+)  # fmt: skip
+def test_garbage_ends_the_reading_and_keeps_what_came_before(file: Path, garbage: bytes, said: str) -> None:
+    before = start_line() + window_line(100)
+    file.write_bytes(before.encode() + garbage + window_line(100).encode())
+    log = read_log(file)
+    assert said in log.problem
+    assert len(log.windows) == 1
+    assert not log.ended
+
+
+def test_no_file_and_an_empty_file_are_no_events(file: Path) -> None:
+    assert read_log(file).problem == "the workload wrote no events"
+    file.touch()
+    assert read_log(file).problem == "the workload wrote no events"
+
+
+def test_events_without_a_first_one_are_not_a_trial(file: Path) -> None:
+    file.write_text(line("end", ok=True), encoding="utf-8")
+    assert read_log(file).problem == "the workload wrote no events"
+
+
+def test_a_file_of_absurd_size_is_not_read(file: Path) -> None:
+    with file.open("wb") as sparse:
+        sparse.truncate(events.MAX_BYTES + 1)
+    assert "larger than 256 MiB" in read_log(file).problem
+
+
+def test_the_last_error_counts(file: Path) -> None:
+    file.write_text(start_line() + error_line("KeyError", "first") + error_line(), encoding="utf-8")
+    log = read_log(file)
+    assert log.error is not None
+    assert log.error["message"] == "boom"
+
+
+class TestTail:
+    def test_it_gives_every_event_once_and_only_when_it_is_whole(self, file: Path) -> None:
+        tail = EventTail(file)
+        assert tail.read() == []
+        first, second = start_line(), window_line(100)
+        with file.open("a", encoding="utf-8") as out:
+            out.write(first + second[:10])
+            out.flush()
+            assert [one["kind"] for one in tail.read()] == ["start"]
+            assert tail.read() == []
+            out.write(second[10:])
+            out.flush()
+            assert [one["kind"] for one in tail.read()] == ["window"]
+            assert tail.read() == []
+
+    def test_it_passes_over_what_is_no_event(self, file: Path) -> None:
+        file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
+        assert [one["kind"] for one in EventTail(file).read()] == ["window"]

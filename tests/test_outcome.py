@@ -1,0 +1,74 @@
+"""How a trial ended, in a word, and in a sentence that ends with what to try."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engines import ContainerSpec, Exit
+from harness.errors import EngineError
+from harness.events import EventLog
+from harness.model import ImageInfo, Status
+from harness.outcome import Ended, judge
+from workloads.protocol import NO_GPU_EXIT
+
+CONTAINER = ContainerSpec(
+    image=ImageInfo(target="cpu", reference="x", digest="sha256:0", base="", lock_sha256=""),
+    command=("python3",), environment={}, out=Path("/out"), mounts=(), trial_id="a.cpu.0", run_id="r",
+    memory_bytes=3 << 29,
+)  # fmt: skip
+GOOD = EventLog(start={"kind": "start"}, ended=True)
+
+
+def ended(code: int = 0, *, out_of_memory: bool = False, hung: str = "") -> Ended:
+    return Ended(exit=Exit(code=code, out_of_memory=out_of_memory), hung=hung)
+
+
+def raised(message: str, kind: str = "ValueError") -> EventLog:
+    return EventLog(start={"kind": "start"}, error={"type": kind, "message": message, "traceback": ""})
+
+
+LOST = EngineError("The engine does not answer.", hint="Start it again.")
+
+
+@pytest.mark.parametrize(
+    ("how", "log", "cause", "status", "said"),
+    [
+        (ended(), GOOD, None, Status.OK, ""),
+        (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
+        (ended(), GOOD, LOST, Status.ENGINE_LOST, "does not answer"),
+        (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
+        (ended(137, hung="No event for 5 s, so it was ended."), GOOD, None, Status.TIMEOUT, "raise --stall"),
+        (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
+        (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
+        (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),
+        (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
+        (ended(0), raised("boom"), None, Status.FAILED, "boom"),
+        (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
+        (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
+        (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
+        (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "its last event is missing"),
+    ],
+)
+def test_judgement(
+    how: Ended | None, log: EventLog, cause: BaseException | None, status: Status, said: str
+) -> None:
+    judged, message = judge(how, log, cause, CONTAINER)
+    assert judged is status
+    assert said in message
+    assert (message == "") == (status is Status.OK)
+
+
+def test_out_of_memory_outweighs_what_the_workload_said_about_it() -> None:
+    status, _ = judge(ended(137, out_of_memory=True), raised("OOM", "MemoryError"), None, CONTAINER)
+    assert status is Status.OUT_OF_MEMORY
+
+
+def test_an_error_of_a_hundred_lines_is_cut_to_one_sentence() -> None:
+    text = "Graph execution error:\n" + "  at frame\n" * 100
+    _, message = judge(ended(1), raised(text), None, CONTAINER)
+    assert "\n" not in message
+    assert "Graph execution error:." in message
+    _, message = judge(ended(1), raised("x" * 5000), None, CONTAINER)
+    assert len(message) < 500
