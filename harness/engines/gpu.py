@@ -71,7 +71,7 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
         if capability[:1] > LAST_COMPILED_CAPABILITY[:1]:
             if driver and driver < PTX_DRIVER:
                 remarks.append(
-                    f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (compute capability "
+                    f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (capability "
                     f"{gpu.compute_capability}) needs: {_dotted(PTX_DRIVER)} and newer do."
                 )
             remarks.append(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import docker
 from docker.context import ContextAPI
@@ -93,7 +95,7 @@ def _client(place: Place) -> docker.DockerClient:
     # The ssh program, as in the Docker command line: it alone knows all of ~/.ssh/config, agents,
     # jump hosts and hardware keys.
     client = make(
-        base_url=place.url,
+        base_url=_with_port(place.url) if place.url.startswith("ssh://") else place.url,
         tls=place.tls or False,
         version="auto",
         timeout=CONNECT_S,
@@ -101,6 +103,19 @@ def _client(place: Place) -> docker.DockerClient:
     )
     client.api.timeout = int(ANSWER_S)
     return client
+
+
+def _with_port(url: str) -> str:
+    """Return an ssh URL with the port that the user's own settings give; the docker package assumes 22."""
+    parts = urlsplit(url)
+    if parts.port is not None or not parts.hostname:
+        return url
+    found = subprocess.run(
+        ["ssh", "-G", "--", parts.hostname], capture_output=True, text=True, check=False, timeout=CONNECT_S
+    )
+    settings = dict(line.partition(" ")[::2] for line in found.stdout.splitlines())
+    port = settings.get("port", "")
+    return parts._replace(netloc=f"{parts.netloc}:{port}").geturl() if port else url
 
 
 def _from_host(environment: Mapping[str, str]) -> Place:
