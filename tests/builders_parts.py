@@ -22,7 +22,7 @@ from harness.model import (
     Trial,
     Window,
 )
-from tests.builders_telemetry import SECOND_NS, GpuLoad, telemetry
+from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED, Change, Data, Published, Workload
 
 
@@ -232,15 +232,19 @@ def trial(
         message="",
         started_ns=start_ns,
         ended_ns=ended,
-        facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus": device.count("gpu"), "threads": 16,
-               "clock_offset_ns": 1200},
+        facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus_registered": device.count("gpu"),
+               "cpus_visible": CPUS},
         phases=tuple(phases),
         windows=tuple(measured),
         steps=tuple(steps),
-        metrics=(Metric(leg=AS_WRITTEN, name="accuracy", value=accuracy, unit="share"),) if accuracy else (),
+        metrics=_accuracy(accuracy),
         telemetry=telemetry(random, device, start_ns, ended, tuple(measured), loads, interval_s),
         sampling={"ticks": (ended - start_ns) / (interval_s * SECOND_NS), "missed_ticks": 0.0, "cpu_s": 0.05},
     )  # fmt: skip
+
+
+def _accuracy(value: float) -> tuple[Metric, ...]:
+    return (Metric(leg=AS_WRITTEN, name="test_accuracy", value=value, unit="ratio"),) if value else ()
 
 
 def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise: float) -> NDArray[np.int64]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from harness.model import Run
-from workloads.protocol import Workload
+from harness.analysis.case import Case
+from harness.analysis.words import percent
+from harness.model import Evidence, Finding, Remedy, Run, Verdict
+from workloads.protocol import AS_WRITTEN, TUNED, Workload
 
 # Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
 _SIGMAS = 5.0
@@ -24,3 +26,51 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
         return workload.min_accuracy
     chance = 1.0 / max(1, workload.data.classes)
     return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / max(1, workload.data.test))
+
+
+def not_learning(case: Case) -> Verdict | None:
+    """Tell whether the model learned: as-written's accuracy on held-out data against `required_accuracy`."""
+    rule = "not-learning"
+    needed = required_accuracy(case.run, case.workload)
+    if needed is None:
+        return None
+    accuracies = {
+        leg: one.accuracy
+        for leg, one in case.legs.items()
+        if one.accuracy is not None and leg in (AS_WRITTEN, TUNED)
+    }
+    if not accuracies:
+        return case.verdict(
+            rule, Finding.INCONCLUSIVE, "Whether training worked cannot be told: no accuracy was reported."
+        )
+    evidence = [
+        Evidence(
+            metric=f"accuracy on held-out data ({leg})", observed=percent(value), threshold=percent(needed)
+        )
+        for leg, value in accuracies.items()
+    ]
+    leg, least = min(accuracies.items(), key=lambda item: item[1])
+    if least >= needed:
+        return case.verdict(
+            rule,
+            Finding.CLEAR,
+            f"Training works: {percent(least)} of unseen samples are right.",
+            evidence=evidence,
+        )
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"The model did not learn ({leg}): only {percent(least)} of unseen samples are right, "
+        f"{percent(needed)} are "
+        f"expected. Its speed may be that of a broken training.",
+        cause="training does not work",
+        evidence=evidence,
+        remedy=Remedy(
+            text="Look into loss, learning rate and precision before trusting the speed; a longer "
+            "measurement also "
+            "trains for longer.",
+            code=f"tfbench bench --profile full --workload {case.name}",
+            predicted_gain=None,
+            measured_gain=None,
+        ),
+    )

@@ -1,0 +1,187 @@
+"""All that a rule may look at for one workload on one device, and the verdict it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.align import gpu_names
+from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
+from harness.model import (
+    Comparison,
+    Estimate,
+    Evidence,
+    Finding,
+    Remedy,
+    Run,
+    Status,
+    Summary,
+    Verdict,
+)
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One workload on one device.
+
+    Attributes:
+        legs: leg -> its summary, for the legs that were measured.
+        ratios: the comparisons of this workload.
+    """
+
+    run: Run
+    workload: Workload | None
+    name: str
+    device: str
+    legs: Mapping[str, Summary]
+    ratios: tuple[Comparison, ...]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is one or more cards."""
+        return self.device != CPU
+
+    def speed(self, leg: str) -> float | None:
+        """Return a leg's samples/s."""
+        summary = self.legs.get(leg)
+        return summary.throughput.median if summary else None
+
+    def host(self, leg: str, source: str, metric: str) -> float | None:
+        """Return a metric that is not a card's over a leg's steady state; the first device that has it."""
+        summary = self.legs.get(leg)
+        found = (
+            value
+            for key, value in (summary.telemetry if summary else {}).items()
+            if key.startswith(f"{source}.") and key.endswith(f".{metric}")
+        )
+        return next(found, None)
+
+    def cards(self, leg: str, *choices: tuple[str, str]) -> tuple[float, ...]:
+        """Return one value a card, of the first (source, metric) that every card of the device has."""
+        summary = self.legs.get(leg)
+        names = gpu_names(self.device)
+        for source, metric in choices:
+            keys = [f"{source}.{name}.{metric}" for name in names]
+            if summary and keys and all(key in summary.telemetry for key in keys):
+                return tuple(summary.telemetry[key] for key in keys)
+        return ()
+
+    def ratio(self, kind: str, leg: str) -> Estimate | None:
+        """Return a comparison whose numerator is this device's leg."""
+        wanted = f"{self.device}/{leg}"
+        return next((one.ratio for one in self.ratios if one.kind == kind and one.numerator == wanted), None)
+
+    @property
+    def over_cpu(self) -> Estimate | None:
+        """As written, this device over the processor."""
+        return self.ratio(GPU_OVER_CPU, AS_WRITTEN)
+
+    @property
+    def tuned_gain(self) -> Estimate | None:
+        """Tuned over as-written on this device."""
+        return self.ratio(TUNED_OVER_AS_WRITTEN, TUNED)
+
+    @property
+    def cpus(self) -> float | None:
+        """How many processors the container could use: those visible to it, or its quota if less."""
+        visible = [
+            float(value)
+            for trial in self.run.trials
+            if trial.workload == self.name and trial.device == self.device and trial.status is Status.OK
+            and isinstance(value := trial.facts.get("cpus_visible"), int)
+        ]  # fmt: skip
+        quota = self.host(AS_WRITTEN, "cgroup", "cpu_limit_cpus")
+        limits = [*visible[:1], *([quota] if quota else [])]
+        return min(limits, default=None)
+
+    def verdict(
+        self,
+        rule: str,
+        finding: Finding,
+        sentence: str,
+        *,
+        cause: str = "",
+        evidence: Sequence[Evidence] = (),
+        cost: float | None = None,
+        remedy: Remedy | None = None,
+    ) -> Verdict:
+        """Return a verdict on this workload and device."""
+        return Verdict(
+            workload=self.name,
+            device=self.device,
+            rule=rule,
+            finding=finding,
+            cause=cause,
+            sentence=sentence,
+            evidence=tuple(evidence),
+            cost=cost,
+            remedy=remedy,
+        )
+
+
+def cases(run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison]) -> Iterator[Case]:
+    """Yield one case for each workload and device that has a summary."""
+    declared = {workload.name: workload for workload in run.workloads}
+    groups: dict[tuple[str, str], dict[str, Summary]] = {}
+    for one in summaries:
+        groups.setdefault((one.workload, one.device), {})[one.leg] = one
+    for (name, device), legs in groups.items():
+        yield Case(
+            run=run,
+            workload=declared.get(name),
+            name=name,
+            device=device,
+            legs=legs,
+            ratios=tuple(one for one in ratios if one.workload == name),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputShare:
+    """The share of as-written's time that input cost; `seen` when the workload itself saw itself wait."""
+
+    share: float
+    seen: bool
+
+
+def input_share(case: Case) -> InputShare | None:
+    """Return what waiting for input costs, None when nothing tells.
+
+    Where waiting cannot be seen (Keras fit fuses it into the compiled step), input is blamed for the time
+    that as-written lost against the model alone, but for no more than it would cost with no overlap at all:
+    the rest of the loss is somebody else's.
+    """
+    summary = case.legs.get(AS_WRITTEN)
+    if summary is not None and summary.wait_share is not None:
+        return InputShare(share=summary.wait_share, seen=True)
+    whole, model, feed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, INPUT_ONLY))
+    if whole is None or model is None or feed is None:
+        return None
+    lost = max(0.0, 1.0 - whole / model)
+    without_overlap = model / (feed + model)
+    return InputShare(share=min(lost, without_overlap), seen=False)
+
+
+def activity(case: Case, leg: str) -> tuple[float, str] | None:
+    """Return the share of time in which the device did something, and which metric says so.
+
+    On a card: some kernel was resident (an upper bound of how busy it was). On the processor: processor time
+    over the processors that the container could use.
+    """
+    if case.on_gpu:
+        for source, metric in (
+            ("gpm", "graphics_util_pct"),
+            ("nvml_util", "gpu_util_pct"),
+            ("nvml", "gpu_util_pct"),
+        ):
+            values = case.cards(leg, (source, metric))
+            if values:
+                return sum(values) / len(values) / 100, metric
+        return None
+    cpus = case.cpus
+    for source in ("cgroup", "process"):
+        used = case.host(leg, source, "cpu_usage_s_per_s")
+        if used is not None and cpus:
+            return min(1.0, used / cpus), "cpu_usage_s"
+    return None

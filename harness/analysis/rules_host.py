@@ -1,0 +1,204 @@
+"""Rules on what holds the device down from outside the program: quotas, other load, power and heat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.analysis.align import gpu_names
+from harness.analysis.case import Case
+from harness.analysis.words import percent, significant
+from harness.model import Evidence, Finding, Remedy, Verdict
+from workloads.protocol import AS_WRITTEN
+
+# kubernetes-mixin, alert CPUThrottlingHigh: a quarter of the quota periods in which it ran out.
+THROTTLED_PERIODS = 0.25
+# xprof calls a loss of 5 % of the time moderate; the same mark is used for time that others took.
+MODERATE = 0.05
+
+
+def cpu_quota(case: Case) -> Verdict:
+    """Tell whether the container's CPU quota ran out, by kubernetes-mixin's CPUThrottlingHigh (25 %)."""
+    rule = "cpu-quota"
+    periods = case.host(AS_WRITTEN, "cgroup", "cpu_periods_per_s")
+    throttled = case.host(AS_WRITTEN, "cgroup", "cpu_throttled_periods_per_s")
+    if periods is None or throttled is None:
+        if case.host(AS_WRITTEN, "cgroup", "cpu_usage_s_per_s") is not None:
+            return case.verdict(rule, Finding.CLEAR, "The container has no CPU quota.")
+        return case.verdict(
+            rule,
+            Finding.INCONCLUSIVE,
+            "Whether a CPU quota slowed it down cannot be told: no cgroup telemetry.",
+        )
+    share = throttled / periods if periods > 0 else 0.0
+    evidence = (
+        Evidence(
+            metric="quota periods that ran out", observed=percent(share), threshold=percent(THROTTLED_PERIODS)
+        ),
+    )
+    if share < THROTTLED_PERIODS:
+        sentence = "No CPU quota slowed it down." if periods == 0 else "The CPU quota hardly ever ran out."
+        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=0.0)
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"The container's CPU quota ran out in {percent(share)} of its periods: the program was made to "
+        f"stand still "
+        f"while processors were free.",
+        cause="the container's CPU quota",
+        evidence=evidence,
+        cost=share,
+        remedy=Remedy(
+            text="Lift the container's CPU quota, or give it whole processors instead.",
+            code="docker update --cpus 0 CONTAINER  # or pin it: --cpuset-cpus 0-7",
+            predicted_gain=None,
+            measured_gain=None,
+        ),
+    )
+
+
+def contended_host(case: Case) -> Verdict:
+    """Tell whether others used the processors: other guests of the hypervisor (steal) or other programs.
+
+    Threshold: 5 % of the processors' time, which is where xprof begins to call a loss moderate.
+    """
+    rule = "contended-host"
+    steal = case.host(AS_WRITTEN, "host", "cpu_steal_pct")
+    others = _others(case)
+    if steal is None and others is None:
+        return case.verdict(
+            rule, Finding.INCONCLUSIVE, "Whether others used the machine cannot be told: no host telemetry."
+        )
+    shares = {
+        "taken by the hypervisor (steal)": (steal or 0.0) / 100,
+        "used by other programs": others or 0.0,
+    }
+    evidence = [
+        Evidence(metric=f"processor time {name}", observed=percent(value), threshold=percent(MODERATE))
+        for name, value in shares.items()
+    ]
+    worst, share = max(shares.items(), key=lambda item: item[1])
+    if share < MODERATE:
+        return case.verdict(
+            rule,
+            Finding.CLEAR,
+            "Nobody else used the processors.",
+            evidence=evidence,
+            cost=sum(shares.values()),
+        )
+    stolen = worst.endswith("(steal)")
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"{percent(share)} of the processors' time was {worst}, so this machine's own speed is higher "
+        f"than measured.",
+        cause="other load on the machine",
+        evidence=evidence,
+        cost=sum(shares.values()),
+        remedy=Remedy(
+            text="Ask for an instance with dedicated processors."
+            if stolen
+            else "Stop the other programs; run again.",
+            code="" if stolen else "top -o %CPU",
+            predicted_gain=None,
+            measured_gain=None,
+        ),
+    )
+
+
+def _others(case: Case) -> float | None:
+    """Return the share of all processors that was busy outside the container."""
+    busy = case.host(AS_WRITTEN, "host", "cpu_util_pct")
+    cpus = case.run.manifest.host_facts.get("cpus")
+    for source in ("cgroup", "process"):
+        used = case.host(AS_WRITTEN, source, "cpu_usage_s_per_s")
+        if busy is not None and used is not None and isinstance(cpus, int):
+            return max(0.0, busy / 100 - used / cpus)
+    return None
+
+
+_POWER = (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap"))
+_HEAT: tuple[tuple[str, str], ...] = (
+    ("nvml", "thermal_capped_s_per_s"),
+    ("nvml", "throttle_sw_thermal"),
+    ("nvml", "throttle_hw_thermal"),
+)
+
+
+def power_capped(case: Case) -> Verdict | None:
+    """Tell whether a card lowered its clocks to keep to its power limit for 5 % of the time (NVML)."""
+    return _capped(
+        case,
+        "power-capped",
+        _POWER,
+        "its power limit",
+        "At full load that is how the card is meant to run. Raise the limit if it is below the card's "
+        "default, "
+        "and give the same limit to any card that you compare with.",
+        "nvidia-smi -i 0 -pl WATTS",
+    )
+
+
+def thermally_capped(case: Case) -> Verdict | None:
+    """Tell whether a card lowered its clocks to keep cool for 5 % of the time, by NVML's reasons."""
+    return _capped(
+        case,
+        "thermal",
+        _HEAT,
+        "heat",
+        "Improve the cooling: a card that throttles by heat will be slower still under a longer load.",
+        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
+    )
+
+
+def _capped(
+    case: Case, rule: str, metrics: tuple[tuple[str, str], ...], why: str, text: str, code: str
+) -> Verdict | None:
+    if not case.on_gpu:
+        return None
+    shares: Mapping[str, float] = {
+        metric: max(values)
+        for source, metric in metrics
+        if (values := case.cards(AS_WRITTEN, (source, metric)))
+    }  # fmt: skip
+    if not shares:
+        return case.verdict(
+            rule, Finding.INCONCLUSIVE, f"Whether {why} held the card down cannot be told: NVML did not say."
+        )
+    share = max(shares.values())
+    clock = _clock_share(case)
+    evidence = [
+        Evidence(metric=metric, observed=percent(value), threshold=percent(MODERATE))
+        for metric, value in shares.items()
+    ]
+    if clock is not None:
+        evidence.append(Evidence(metric="SM clock over its maximum", observed=percent(clock), threshold=""))
+    lost = share * (1 - clock) if clock is not None else None
+    if share < MODERATE:
+        return case.verdict(
+            rule, Finding.CLEAR, f"The card was not held down by {why}.", evidence=evidence, cost=lost
+        )
+    slowed = f", at {percent(clock)} of its highest clock" if clock is not None else ""
+    watts = case.cards(AS_WRITTEN, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
+    drawn = f" It drew {significant(max(watts))} W." if watts and rule == "power-capped" else ""
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"The card ran below its full clock for {percent(share)} of the time because of "
+        f"{why}{slowed}.{drawn}",
+        cause=why,
+        evidence=evidence,
+        cost=lost,
+        remedy=Remedy(text=text, code=code, predicted_gain=None, measured_gain=None),
+    )
+
+
+def _clock_share(case: Case) -> float | None:
+    """Return the slowest card's mean SM clock over its highest possible one."""
+    highest = {f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)}
+    clocks = case.cards(AS_WRITTEN, ("nvml", "sm_clock_mhz"))
+    shares = [
+        clock / top
+        for name, clock in zip(gpu_names(case.device), clocks, strict=False)
+        if (top := highest.get(name))
+    ]
+    return min(1.0, *shares) if shares else None

@@ -1,0 +1,37 @@
+"""Numbers as a sentence says them; the report's tables have their own, finer ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.model import Estimate
+
+
+def percent(share: float) -> str:
+    """Say a share between 0 and 1 in whole percent; small ones keep a digit, so that none reads as 0."""
+    value = share * 100
+    return f"{value:.0f} %" if value == 0 or value >= 1.5 else f"{value:.1g} %"
+
+
+def times(ratio: float) -> str:
+    """Say a ratio: "6.2 times", "0.54 times"."""
+    return f"{significant(ratio)} times"
+
+
+def significant(value: float) -> str:
+    """Say a number with two digits below a hundred and without decimals above, thousands parted."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def interval(estimate: Estimate) -> str:
+    """Say the 95 % interval in brackets; "" when there is none."""
+    if estimate.n < 2:
+        return ""
+    return f" (95 % interval {significant(estimate.low)} to {significant(estimate.high)})"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as in a sentence: "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
