@@ -1,0 +1,122 @@
+"""Horizontal bars with intervals, published numbers as hollow diamonds, and the figures written at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model import Estimate, Summary
+from reports import numbers
+from reports.names import device_name, is_gpu, leg_name
+from workloads.protocol import TUNED
+
+LABELS_PX = 168
+ROW_PX = 22
+_BAR_PX = 12
+_ROOM = 1.4  # of the widest bar: the figures stand to its right on a telephone too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One row: `low` and `high` are None without an interval, `published` draws a diamond and no bar."""
+
+    label: str
+    value: float
+    text: str
+    source: str
+    interval: str = ""
+    low: float | None = None
+    high: float | None = None
+    colour: str = ""
+    published: bool = False
+
+
+def colour(device: str, leg: str) -> str:
+    """Give the colour of a device's leg: lighter as written, full when tuned."""
+    return f"var(--{'gpu' if is_gpu(device) else 'cpu'}{'' if leg == TUNED else '-soft'})"
+
+
+def estimate_bar(label: str, value: Estimate, *, fill: str, trial_ids: Sequence[str]) -> Bar:
+    """Make a bar of a median and its interval."""
+    whiskers = numbers.has_interval(value)
+    return Bar(
+        label=label,
+        value=value.median,
+        low=value.low if whiskers else None,
+        high=value.high if whiskers else None,
+        text=numbers.estimate(value),
+        interval=numbers.interval(value),
+        colour=fill,
+        source=", ".join(trial_ids),
+    )
+
+
+def row_label(summary: Summary) -> str:
+    """Name a summary's row: device and leg."""
+    return f"{device_name(summary.device)} {leg_name(summary.leg)}"
+
+
+def row_axis() -> dict[str, Any]:
+    """Encode the rows by their labels, in the order in which they come."""
+    axis = {"minExtent": LABELS_PX, "maxExtent": LABELS_PX, "labelLimit": LABELS_PX - 10, "ticks": False}
+    return {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis}
+
+
+def panel_title(text: str) -> dict[str, Any]:
+    """Set a panel's title flush with the labels' left edge."""
+    return {"text": text, "dx": -LABELS_PX}
+
+
+def bar_panel(title: str, bars: Sequence[Bar], *, unit: str) -> dict[str, Any]:
+    """Draw one group of rows on a scale of its own that begins at zero."""
+    top = max((bar.high or bar.value for bar in bars), default=1.0) or 1.0
+    x = {
+        "field": "value",
+        "type": "quantitative",
+        "axis": None,
+        "scale": {"domain": [0, top * _ROOM], "nice": False},
+    }
+    y = row_axis()
+    tooltip = [
+        {"field": "row", "title": "what", "type": "nominal"},
+        {"field": "text", "title": unit, "type": "nominal"},
+        {"field": "interval", "title": "95 % interval", "type": "nominal"},
+        {"field": "from", "title": "from", "type": "nominal"},
+    ]
+    measured = [_row(bar) for bar in bars if not bar.published]
+    published = [_row(bar) for bar in bars if bar.published]
+    fill = {"field": "colour", "type": "nominal", "scale": None}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": measured},
+            "mark": {"type": "bar", "height": _BAR_PX},
+            "encoding": {"x": x, "y": y, "fill": fill, "tooltip": tooltip},
+        },
+        {
+            "data": {"values": measured},
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "stroke": "var(--ink)", "strokeWidth": 1.5},
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y},
+        },
+        {
+            "data": {"values": [_row(bar) for bar in bars]},
+            "mark": {"type": "text", "align": "right", "baseline": "middle", "fill": "var(--ink)"},
+            "encoding": {"x": {"value": "width"}, "y": y, "text": {"field": "text"}, "tooltip": tooltip},
+        },
+    ]
+    if published:
+        diamond = {
+            "type": "point", "shape": "diamond", "size": 90, "stroke": "var(--ink)", "strokeWidth": 1.5,
+            "fill": "var(--paper)",
+        }  # fmt: skip
+        encoding = {"x": x, "y": y, "tooltip": tooltip}
+        layers.append({"data": {"values": published}, "mark": diamond, "encoding": encoding})
+    return {"title": panel_title(title), "height": {"step": ROW_PX}, "layer": layers}
+
+
+def _row(bar: Bar) -> dict[str, Any]:
+    return {
+        "row": bar.label, "value": bar.value, "low": bar.low, "high": bar.high, "text": bar.text,
+        "interval": bar.interval, "colour": bar.colour, "from": bar.source,
+    }  # fmt: skip

@@ -1,0 +1,51 @@
+"""The numbers behind a report as plain JSON values, to be carried inside the page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from harness.model import Analysis
+
+# Arrays stay in the run directory: they are what makes it large.
+_LEFT_OUT = frozenset({"telemetry", "steps"})
+
+
+def packed(analysis: Analysis) -> str:
+    """Give `plain` as JSON, gzipped and in base64: a tenth of the size, and no character to escape."""
+    text = json.dumps(plain(analysis), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+
+
+def plain(analysis: Analysis) -> dict[str, Any]:
+    """Give an analysis and its run without the arrays of telemetry and single steps."""
+    found = _plain(analysis)
+    assert isinstance(found, dict)
+    for trial in found["run"]["trials"]:
+        for name in _LEFT_OUT:
+            del trial[name]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.ndarray):
+        return None
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,81 @@
+"""Which figures a report has, and which trials it shows through time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from harness.model import Analysis, Status, Trial
+from reports.charts import Figure
+from reports.cold_start_chart import cold_start_figure
+from reports.ladder_chart import ladder_figure, stages_figure, training_figure
+from reports.names import device_name
+from reports.speed_chart import speed_figure
+from reports.steps_chart import steps_figure
+from reports.timeline import lines
+from reports.timeline_chart import timeline_figure
+from reports.titles import titles_of
+
+# Instants drawn in all timelines together, some 5 bytes each: a long run may take more room than a quick one.
+_POINTS = (30_000, 100_000)
+_POINTS_PER_READING = 1 / 15
+_POINTS_A_LINE = (120, 2_400)
+_TIMELINES = 24
+_BUILDERS = (speed_figure, training_figure, ladder_figure, stages_figure, steps_figure, cold_start_figure)
+
+
+def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
+    """Build every figure that the run has the data for, by id, timelines last."""
+    built = [figure for build in _BUILDERS if (figure := build(analysis)) is not None]
+    return {figure.id: figure for figure in (*built, *_timelines(analysis))}
+
+
+def _timelines(analysis: Analysis) -> list[Figure]:
+    titles = titles_of(analysis)
+    trials = shown_trials(analysis)
+    points = _points_a_line(trials)
+    found = []
+    for number, trial in enumerate(trials, 1):
+        title = f"{titles[trial.workload]} on {device_name(trial.device)}"
+        if trial.status is not Status.OK:
+            title += f" ({trial.status.value})"
+        figure = timeline_figure(trial, number=number, title=title, points=points)
+        if figure is not None:
+            found.append(figure)
+    return found
+
+
+def _points_a_line(trials: tuple[Trial, ...]) -> int:
+    found = [line for trial in trials for line in lines(trial)]
+    readings = sum(len(line.values) for line in found)
+    budget = _between(int(readings * _POINTS_PER_READING), _POINTS)
+    return _between(budget // max(len(found), 1), _POINTS_A_LINE)
+
+
+def _between(value: int, limits: tuple[int, int]) -> int:
+    return min(max(value, limits[0]), limits[1])
+
+
+def shown_trials(analysis: Analysis) -> tuple[Trial, ...]:
+    """Choose the trials to show through time: of each workload and device the one of middle speed, then
+    those that did not end well."""
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in analysis.run.trials:
+        if trial.status is Status.OK:
+            groups.setdefault((trial.workload, trial.device), []).append(trial)
+    middle = [_middle(trials) for trials in groups.values()]
+    bad = [trial for trial in analysis.run.trials if trial.status is not Status.OK]
+    return tuple([*middle, *bad][:_TIMELINES])
+
+
+def _middle(trials: list[Trial]) -> Trial:
+    speeds = {trial.id: _speed(trial) for trial in trials}
+    wanted = statistics.median_low(speeds.values())
+    return next(trial for trial in trials if speeds[trial.id] == wanted)
+
+
+def _speed(trial: Trial) -> float:
+    leg = trial.windows[0].leg if trial.windows else ""
+    own = [window for window in trial.windows if window.leg == leg]
+    time_ns = sum(window.end_ns - window.start_ns for window in own)
+    return sum(window.samples for window in own) / time_ns if time_ns else 0.0

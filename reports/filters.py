@@ -1,0 +1,106 @@
+"""What the templates can call: formats, names, and rows for plain tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from harness.model import Evidence, Summary
+from reports import numbers
+from reports.markdown import code_block, code_span
+from reports.names import device_name, leg_name, phase_name
+from reports.page import Page
+from reports.telemetry_text import metric_label, metric_value
+from workloads.protocol import Change
+
+
+def evidence_row(evidence: Evidence) -> tuple[str, ...]:
+    """Give a piece of evidence as a table's row."""
+    return (evidence.metric, evidence.observed, evidence.threshold)
+
+
+def change_row(change: Change) -> tuple[str, ...]:
+    """Give a change as a table's row."""
+    return (change.what, change.before, change.after, change.why)
+
+
+def field_rows(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Give a mapping as rows of name and value; what is empty was not found out."""
+    return [(str(name), value_text(value)) for name, value in fields.items()]
+
+
+def value_text(value: Any) -> str:
+    """Write one value of a manifest."""
+    if isinstance(value, bool) or value is None:
+        return state(value)
+    if isinstance(value, (str, int)):
+        return str(value) if value != "" else "not known"
+    if isinstance(value, float):
+        return numbers.number(value, 4)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def state(value: bool | None) -> str:
+    """Write a setting that is on, off or cannot be read."""
+    return numbers.MISSING if value is None else "on" if value else "off"
+
+
+def setup_rows(page: Page) -> list[tuple[str, str]]:
+    """Give the engine, the versions and the resolved parameters as rows."""
+    manifest = page.analysis.run.manifest
+    engine = manifest.engine
+    rows = [
+        ("engine", f"{engine.name} {engine.version}".strip()),
+        ("isolated in containers", "yes" if engine.isolated else "no"),
+        ("rootless", value_text(engine.rootless)),
+        ("cgroup version", "not known" if engine.cgroup_version is None else str(engine.cgroup_version)),
+        ("GPU handed over by", engine.gpu_access or "no GPU handed over"),
+        ("tfbench", f"{manifest.tfbench_version}, commit {manifest.commit or 'unknown'}"),
+        ("seed", str(manifest.seed)),
+    ]
+    return rows + field_rows(manifest.parameters)
+
+
+def metric_keys(summaries: Iterable[Summary]) -> list[str]:
+    """List the telemetry means that any of the summaries has, in the order of the first that has each."""
+    return list(dict.fromkeys(key for summary in summaries for key in summary.telemetry))
+
+
+def by_workload(values: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    """Group by workload, in the order in which workloads first come."""
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        groups.setdefault(value.workload, []).append(value)
+    return list(groups.items())
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "by_workload": by_workload,
+    "change_row": change_row,
+    "code_block": code_block,
+    "code_span": code_span,
+    "device": device_name,
+    "duration": numbers.duration,
+    "energy": numbers.energy,
+    "estimate": numbers.estimate,
+    "evidence_row": evidence_row,
+    "field_rows": field_rows,
+    "half_width": numbers.half_width,
+    "interval": numbers.interval,
+    "leg": leg_name,
+    "metric_keys": metric_keys,
+    "metric_label": metric_label,
+    "metric_value": metric_value,
+    "number": numbers.number,
+    "percent": numbers.percent,
+    "phase": phase_name,
+    "quantity": numbers.quantity,
+    "quantity_estimate": numbers.quantity_estimate,
+    "ratio": numbers.ratio,
+    "ratio_estimate": numbers.ratio_estimate,
+    "setup_rows": setup_rows,
+    "size": numbers.size,
+    "state": state,
+    "when": numbers.when,
+}

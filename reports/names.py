@@ -1,0 +1,87 @@
+"""What things are called in a report: devices, legs, phases and the telemetry that is drawn."""
+
+from __future__ import annotations
+
+from harness.model import Gpu
+from workloads.protocol import (
+    AS_WRITTEN,
+    BUILD,
+    DATA,
+    EVALUATE,
+    FIRST_STEP,
+    IMPORT,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    RUNG_PREFIX,
+    STAGE_PREFIX,
+    STEADY,
+    TUNED,
+    WARM_UP,
+)
+
+LEG_NAMES = {
+    AS_WRITTEN: "as written",
+    TUNED: "tuned",
+    INPUT_ONLY: "input alone",
+    MODEL_ONLY: "model alone",
+}
+
+PHASE_NAMES = {
+    IMPORT: "TensorFlow import",
+    DATA: "data preparation",
+    BUILD: "model building",
+    FIRST_STEP: "first step",
+    WARM_UP: "warm-up",
+    STEADY: "measuring",
+    EVALUATE: "evaluation",
+}
+
+# NVML's clocks event reasons, nvmlClocksEventReason*: an idle card and clocks set by the user are no
+# throttling.
+THROTTLE_REASONS = {
+    0x04: "software power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+def leg_name(leg: str) -> str:
+    """Say a leg's name in words: a step of a ladder by its own, a stage as what is drained up to it."""
+    if leg.startswith(STAGE_PREFIX):
+        return f"input up to {leg.removeprefix(STAGE_PREFIX)}"
+    return LEG_NAMES.get(leg, leg.removeprefix(RUNG_PREFIX))
+
+
+def phase_name(phase: str) -> str:
+    """Say a phase's name in words."""
+    return PHASE_NAMES.get(phase, phase)
+
+
+def is_gpu(device: str) -> bool:
+    """Tell whether a trial's device is one card or several."""
+    return device.startswith("gpu")
+
+
+def device_name(device: str) -> str:
+    """Say a device's name: "CPU", "GPU 0", "4 GPUs"."""
+    parts = device.split("+")
+    if len(parts) > 1:
+        return f"{len(parts)} GPUs"
+    kind, number = device[:3].upper(), device[3:]
+    if kind not in ("CPU", "GPU") or (number and not number.isdecimal()):
+        return device
+    return f"{kind} {number}".strip()
+
+
+def card_name(device: str, gpus: tuple[Gpu, ...]) -> str:
+    """Name the model of a device's first card, "" for the processor or a card that is not known."""
+    first = device.split("+")[0].removeprefix("gpu")
+    return next((gpu.name for gpu in gpus if is_gpu(device) and str(gpu.index) == first), "")
+
+
+def throttle_names(reasons: int) -> tuple[str, ...]:
+    """Name the reasons in a bit mask for which a card ran below the clock that it was asked for."""
+    return tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)

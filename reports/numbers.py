@@ -1,0 +1,152 @@
+"""Numbers as people read them: significant digits from the interval, thin spaces, units that fit."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from harness.model import Estimate
+
+THIN = "\u202f"  # narrow no-break space: groups digits and joins a number to its unit
+MISSING = "not available"
+_MINUS = "\u2212"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write `value` with `digits` significant digits and grouped thousands."""
+    if not math.isfinite(value):
+        return MISSING
+    return _fixed(value, _decimals(value, digits))
+
+
+def estimate(value: Estimate | None) -> str:
+    """Write a median with as many digits as its interval supports, at least two and at most four."""
+    return MISSING if value is None else _fixed(value.median, _estimate_decimals(value))
+
+
+def interval(value: Estimate | None) -> str:
+    """Write the 95 % interval with the digits of its median; "one value" where there is none."""
+    if value is None:
+        return MISSING
+    if not has_interval(value):
+        return "one value, no interval"
+    decimals = _estimate_decimals(value)
+    return f"{_fixed(value.low, decimals)} to {_fixed(value.high, decimals)}"
+
+
+def half_width(value: Estimate | None) -> str:
+    """Write half the interval's width as a share of the median, "" where there is no interval."""
+    if value is None or not has_interval(value) or value.median == 0:
+        return ""
+    return f"± {number((value.high - value.low) / 2 / abs(value.median) * 100, 2)}{THIN}%"
+
+
+def has_interval(value: Estimate) -> bool:
+    """Tell whether `value` rests on more than one independent measurement."""
+    return value.n > 1
+
+
+def ratio(value: float) -> str:
+    """Write a ratio, "3.1×"."""
+    return f"{number(value, 3 if value < 100 else 2)}×" if math.isfinite(value) else MISSING
+
+
+def ratio_estimate(value: Estimate | None) -> str:
+    """Write a ratio with its interval, "3.1× (3.0 to 3.2)"."""
+    if value is None:
+        return MISSING
+    tail = f" ({interval(value)})" if has_interval(value) else ""
+    return f"{estimate(value)}×{tail}"
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """Write a share between 0 and 1 as a percentage; below 0.01 % counts as 0 %."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    return f"{number(share * 100, digits) if abs(share) >= 1e-4 else '0'}{THIN}%"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the units that a person would use: "17 min 55 s", "3.1 ms"."""
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds >= 3600:
+        minutes = round(seconds / 60)
+        return f"{minutes // 60}{THIN}h {minutes % 60:02d}{THIN}min"
+    if seconds >= 90:
+        whole = round(seconds)
+        return f"{whole // 60}{THIN}min {whole % 60:02d}{THIN}s"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= scale:
+            return f"{number(seconds / scale)}{THIN}{unit}"
+    return f"{number(seconds / 1e-9)}{THIN}ns" if seconds else f"0{THIN}s"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Write a published or measured figure in its unit: seconds as a duration, "ratio" as a factor."""
+    if unit == "s":
+        return duration(value)
+    if unit == "ratio":
+        return ratio(value)
+    return f"{number(value, 4)}{THIN}{unit}"
+
+
+def quantity_estimate(value: Estimate) -> str:
+    """Write a median in its own unit."""
+    if value.unit == "s":
+        return duration(value.median)
+    if value.unit == "ratio":
+        return f"{estimate(value)}×"
+    return f"{estimate(value)}{THIN}{value.unit}"
+
+
+def size(bytes_: float | None) -> str:
+    """Write a number of bytes in binary units."""
+    if bytes_ is None:
+        return MISSING
+    value = float(bytes_)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{number(value)}{THIN}{unit}"
+        value /= 1024
+    return f"{number(value)}{THIN}TiB"
+
+
+def when(created: str) -> str:
+    """Write an ISO 8601 time for people; anything else is given back as it is."""
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
+
+
+def _decimals(value: float, digits: int) -> int:
+    return digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+
+
+def _estimate_decimals(value: Estimate) -> int:
+    """Let the interval choose: its half width keeps one digit, or two when the first is a 1 or a 2."""
+    if not math.isfinite(value.median):
+        return 0
+    half = (value.high - value.low) / 2
+    wanted = _decimals(value.median, 3)
+    if has_interval(value) and half > 0:
+        wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
+    return min(max(wanted, _decimals(value.median, 2)), _decimals(value.median, 4))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    rounded = round(value, decimals)
+    text = f"{abs(rounded):,.{max(decimals, 0)}f}".replace(",", THIN)
+    return f"{_MINUS}{text}" if rounded < 0 else text
+
+
+def energy(joules: float) -> str:
+    """Write an energy in J, mJ, µJ or kJ."""
+    if not math.isfinite(joules):
+        return MISSING
+    for scale, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
+        if abs(joules) >= scale:
+            return f"{number(joules / scale)}{THIN}{unit}"
+    return f"{number(joules / 1e-6)}{THIN}µJ"

@@ -1,0 +1,153 @@
+"""What the templates of a report see: the analysis, its figures, and what must be said at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.model import Analysis, Comparison, Status, Summary, Verdict
+from reports.charts import Figure
+from reports.names import card_name
+from reports.titles import titles_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """Something to know before reading on: `severity` is "note" or "warning"."""
+
+    severity: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapLine:
+    """Telemetry missing for one reason, over all trials."""
+
+    source: str
+    device: str
+    metric: str
+    reason: str
+    seconds: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An analysis made ready for templates.
+
+    Attributes:
+        titles: workload name -> what it is called.
+        anchors: trial id -> id of its row in the page.
+        stills: figure id -> SVG, for those that have one.
+    """
+
+    analysis: Analysis
+    figures: Mapping[str, Figure]
+    stills: Mapping[str, str]
+    titles: Mapping[str, str]
+    anchors: Mapping[str, str]
+    banners: tuple[Banner, ...]
+
+    def summaries(self, *legs: str) -> tuple[Summary, ...]:
+        """Give the summaries of some legs; of all when none is named."""
+        return tuple(each for each in self.analysis.summaries if not legs or each.leg in legs)
+
+    def comparison(self, kind: str, summary: Summary) -> Comparison | None:
+        """Find the comparison of a kind in which a summary stands above the line."""
+        name = f"{summary.device}/{summary.leg}"
+        return next(
+            (
+                each
+                for each in self.analysis.comparisons
+                if each.kind == kind and each.workload == summary.workload and each.numerator == name
+            ),
+            None,
+        )
+
+    def verdicts(self, finding: str) -> tuple[Verdict, ...]:
+        """Give the verdicts with one finding, the costliest first."""
+        own = [verdict for verdict in self.analysis.verdicts if verdict.finding.value == finding]
+        return tuple(sorted(own, key=lambda verdict: -(verdict.cost or 0.0)))
+
+    def card(self, device: str) -> str:
+        """Name the model of a device's card, "" when there is none."""
+        return card_name(device, self.analysis.run.manifest.gpus)
+
+    def gaps(self) -> tuple[GapLine, ...]:
+        """Sum up missing telemetry over the trials by what is missing and why."""
+        found: dict[tuple[str, str, str, str], list[tuple[str, float]]] = {}
+        for trial in self.analysis.run.trials:
+            for gap in trial.gaps:
+                key = (gap.source, gap.device, gap.metric, gap.reason)
+                found.setdefault(key, []).append((trial.id, (gap.end_ns - gap.start_ns) / 1e9))
+        return tuple(
+            GapLine(
+                source=source, device=device, metric=metric, reason=reason,
+                seconds=sum(seconds for _, seconds in each), trials=len({trial for trial, _ in each}),
+            )
+            for (source, device, metric, reason), each in found.items()
+        )  # fmt: skip
+
+    def timelines(self) -> tuple[Figure, ...]:
+        """Give the figures that show a trial through time."""
+        return tuple(figure for figure in self.figures.values() if figure.zoomable)
+
+
+def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, str]) -> Page:
+    """Make an analysis ready for templates."""
+    return Page(
+        analysis=analysis,
+        figures=figures,
+        stills=stills,
+        titles=titles_of(analysis),
+        anchors={trial.id: f"trial-{number}" for number, trial in enumerate(analysis.run.trials, 1)},
+        banners=tuple(_banners(analysis)),
+    )
+
+
+def _banners(analysis: Analysis) -> list[Banner]:
+    run = analysis.run
+    found = []
+    if not run.manifest.engine.isolated:
+        found.append(
+            Banner(
+                severity="warning",
+                text="Nothing was isolated: no container engine was used, and the workloads ran as plain "
+                "processes in a virtual environment on this machine. Expect more noise than from containers.",
+            )
+        )
+    well = sum(trial.status is Status.OK for trial in run.trials)
+    if not run.trials:
+        found.append(Banner(severity="warning", text="No trial has ended yet: this report has no speeds."))
+    elif is_partial(analysis):
+        found.append(
+            Banner(
+                severity="warning",
+                text=f"This run was cut short: {well} of {len(run.planned)} planned trials ended well. "
+                "What follows rests on those alone.",
+            )
+        )
+    failed = [each for each in run.trials if each.status not in (Status.OK, Status.INTERRUPTED)]
+    if failed:
+        found.append(
+            Banner(
+                severity="warning",
+                text=f"{len(failed)} of {len(run.trials)} trials failed; why is said under “Every trial”.",
+            )
+        )
+    if run.manifest.engine.remote:
+        found.append(Banner(severity="note", text="The containers ran on another machine than the harness."))
+    return found
+
+
+def is_partial(analysis: Analysis) -> bool:
+    """Tell whether the run was cut short: a trial was, or planned ones are missing that no rule left out."""
+    run = analysis.run
+    if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in run.trials):
+        return True
+    ended = {trial.id for trial in run.trials}
+    settled = {(stop.workload, stop.device) for stop in run.stops}
+    return any(
+        planned.id not in ended and (planned.workload, planned.device) not in settled
+        for planned in run.planned
+    )

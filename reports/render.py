@@ -1,0 +1,100 @@
+"""From an Analysis to text: one HTML page that needs nothing else, or Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.model import Analysis
+from reports.charts import Figure, script_json, still
+from reports.data import packed
+from reports.figures import figures_of
+from reports.filters import FILTERS
+from reports.markdown import escape_markdown
+from reports.page import Page, page_of
+
+STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A rendered section: its id, its heading, and its body."""
+
+    id: str
+    title: str
+    body: str
+
+
+def render_html(analysis: Analysis) -> str:
+    """Write the report as one HTML page without any external reference."""
+    figures = figures_of(analysis)
+    page = page_of(analysis, figures, _stills(figures))
+    environment = html_environment()
+    specs = {
+        figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
+        for figure in figures.values()
+    }
+    return environment.get_template("page.html").render(
+        page=page,
+        sections=_sections(environment, page),
+        bundle=Markup(vl_convert.javascript_bundle()) if figures else "",
+        style=Markup(_text("report.css")),
+        script=Markup(_text("report.js")),
+        specs=Markup(script_json(specs)),
+        data=packed(analysis),
+    )
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Write the report in GitHub's Markdown, short enough for a pull request."""
+    environment = _environment(autoescape=False)
+    environment.finalize = escape_markdown
+    text = environment.get_template("report.md").render(page=page_of(analysis, {}, {}))
+    return text.strip() + "\n"
+
+
+def html_environment() -> Environment:
+    """Give the templates' environment: everything is escaped, and an unknown name is an error."""
+    return _environment(autoescape=True)
+
+
+def section_names(environment: Environment) -> tuple[str, ...]:
+    """List the section templates; their file names begin with the number that orders them."""
+    return tuple(sorted(name for name in environment.list_templates() if name.startswith("sections/")))
+
+
+def _environment(*, autoescape: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= FILTERS
+    return environment
+
+
+def _sections(environment: Environment, page: Page) -> tuple[Section, ...]:
+    found = []
+    for name in section_names(environment):
+        module = environment.get_template(name).make_module({"page": page})
+        body = str(module).strip()
+        if body:
+            id_ = name.removeprefix("sections/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
+            found.append(Section(id=id_, title=str(module.title), body=Markup(body)))  # noqa: S704
+    return tuple(found)
+
+
+def _stills(figures: Mapping[str, Figure]) -> Mapping[str, str]:
+    first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
+    return {figure.id: Markup(still(figure)) for figure in first}  # noqa: S704 - made by Vega, text escaped
+
+
+def _text(name: str) -> str:
+    return (resources.files("reports") / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,94 @@
+"""Bars of speed: processor against cards against published numbers, as written and tuned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.model import Analysis, PublishedComparison, Summary
+from reports import numbers
+from reports.bars import LABELS_PX, Bar, bar_panel, colour, estimate_bar, row_label
+from reports.charts import Figure, Key, Table, chart
+from reports.names import device_name, is_gpu, leg_name
+from reports.titles import titles_of
+from workloads.protocol import AS_WRITTEN, TUNED
+
+SPEED_LEGS = (AS_WRITTEN, TUNED)
+DIAMOND = Key(colour="var(--ink)", shape="diamond", name="published")
+
+
+def speed_figure(analysis: Analysis) -> Figure | None:
+    """Draw samples per second of each workload with 95 % intervals; None when nothing was measured."""
+    titles = titles_of(analysis)
+    panels: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
+    diamonds = False
+    measured = [summary for summary in analysis.summaries if summary.leg in SPEED_LEGS]
+    for workload in dict.fromkeys(summary.workload for summary in measured):
+        own = [summary for summary in measured if summary.workload == workload]
+        unit = own[0].throughput.unit
+        others = [each for each in analysis.published if each.workload == workload and each.unit == unit]
+        diamonds = diamonds or bool(others)
+        bars = [_measured_bar(summary) for summary in own] + [published_bar(each) for each in others]
+        panels.append(bar_panel(titles[workload], bars, unit=unit))
+        rows += [_row(titles[workload], summary) for summary in own]
+        rows += [
+            (titles[workload], each.system, "published", numbers.number(each.value, 4), "–", each.source)
+            for each in others
+        ]
+    if not panels:
+        return None
+    return Figure(
+        id="figure-speed",
+        title="Speed in steady state, samples per second",
+        description="Bars of throughput for each workload, device and leg, with 95 % intervals as whiskers; each "
+        "workload has a scale of its own. The table behind the figure has the same numbers.",
+        spec=chart(panels, spacing=18),
+        table=Table(
+            header=("Workload", "Device", "Leg", "samples/s", "95 % interval", "Trials or source"),
+            rows=tuple(rows),
+        ),
+        reserve_px=LABELS_PX + 4,
+        legend=(*device_legend(measured), *((DIAMOND,) if diamonds else ())),
+        trial_ids=tuple(dict.fromkeys(trial for summary in measured for trial in summary.trial_ids)),
+    )
+
+
+def published_bar(each: PublishedComparison) -> Bar:
+    """Make a diamond of a published number."""
+    return Bar(
+        label=each.system,
+        value=each.value,
+        text=numbers.quantity(each.value, each.unit) if each.unit == "s" else numbers.number(each.value, 4),
+        interval=each.note or "none published",
+        source=each.source,
+        published=True,
+    )
+
+
+def device_legend(summaries: list[Summary]) -> tuple[Key, ...]:
+    """List the colours that stand for the devices and legs among `summaries`."""
+    names = {
+        colour(
+            summary.device, summary.leg
+        ): f"{'GPU' if is_gpu(summary.device) else 'CPU'} {leg_name(summary.leg)}"
+        for summary in summaries
+    }
+    return tuple(Key(colour=fill, shape="bar", name=name) for fill, name in names.items())
+
+
+def _measured_bar(summary: Summary) -> Bar:
+    return estimate_bar(
+        row_label(summary), summary.throughput, fill=colour(summary.device, summary.leg),
+        trial_ids=summary.trial_ids,
+    )  # fmt: skip
+
+
+def _row(title: str, summary: Summary) -> tuple[str, ...]:
+    return (
+        title,
+        device_name(summary.device),
+        leg_name(summary.leg),
+        numbers.estimate(summary.throughput),
+        numbers.interval(summary.throughput),
+        ", ".join(summary.trial_ids),
+    )
