@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,16 +97,31 @@ def read_log(path: Path) -> EventLog:
     """Read an event file as far as it is in the protocol; a missing file is an empty log with a problem."""
     log = EventLog()
     try:
-        if path.stat().st_size > MAX_BYTES:
-            log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
-            return log
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            _take(log, read_events(lines))
+        with _open(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
+                return log
+            _take(log, read_events(io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="\n")))
     except FileNotFoundError:
         log.problem = "the workload wrote no events"
+    except OSError as error:
+        log.problem = f"the event file cannot be read: {error.strerror}"
     if not log.problem and log.start is None:
         log.problem = "the workload wrote no events"
     return log
+
+
+def _open(path: Path) -> io.BufferedReader:
+    """Open a file that a container wrote: never a link out of its folder, a device or a pipe.
+
+    Raises:
+        OSError: it is not there, or not a plain file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    return open(descriptor, "rb")  # noqa: PTH123 - a descriptor, not a path
 
 
 def _take(log: EventLog, events: Iterable[Mapping[str, Any]]) -> None:
@@ -123,7 +142,7 @@ class EventTail:
     def read(self) -> list[Mapping[str, Any]]:
         """Return the whole new events since the last call; what is not an event is passed over here."""
         try:
-            with self._path.open("rb") as file:
+            with _open(self._path) as file:
                 file.seek(self._offset)
                 chunk = file.read(MAX_BYTES)
         except OSError:
