@@ -44,10 +44,11 @@ def window_line(samples_per_s: float, index: int = 0, leg: str = AS_WRITTEN) -> 
 
 
 def good_events(samples_per_s: float = 1000.0, legs: Sequence[str] = (AS_WRITTEN,)) -> tuple[str, ...]:
-    """Return the pieces of an event file of a trial that goes well."""
-    middle = [line("leg", leg=leg, params={"batch_size": 32}, changes=[]) for leg in legs]
-    middle += [window_line(samples_per_s, index, leg) for index in range(2) for leg in legs]
-    return (start_line(), line("facts", facts={"tensorflow": "2.21.0"}), *middle, line("end", ok=True))
+    """Return the pieces of an event file of a trial that goes well: how it begins, its windows, its end."""
+    begin = start_line() + line("facts", facts={"tensorflow": "2.21.0"})
+    begin += "".join(line("leg", leg=leg, params={"batch_size": 32}, changes=[]) for leg in legs)
+    windows = "".join(window_line(samples_per_s, index, leg) for index in range(2) for leg in legs)
+    return (begin, windows, line("end", ok=True))
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
