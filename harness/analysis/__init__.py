@@ -1,1 +1,34 @@
 """Analysis: pure functions from a Run to what the report says."""
+
+from __future__ import annotations
+
+from harness.analysis.compare import comparisons, published_comparisons
+from harness.analysis.headline import headline
+from harness.analysis.measures import measures
+from harness.analysis.quality import quality
+from harness.analysis.rules import verdicts
+from harness.analysis.summaries import summaries
+from harness.model import Analysis, Run
+
+__all__ = ["analyse"]
+
+
+def analyse(run: Run) -> Analysis:
+    """Compute everything that the report says, from the run and nothing else.
+
+    Never raises for what a run lacks: an interrupted, failed or empty run gives what there is.
+    """
+    found = measures(run)
+    summed = summaries(run, found)
+    ratios = comparisons(found)
+    published = published_comparisons(run, summed, ratios)
+    said = verdicts(run, summed, ratios)
+    return Analysis(
+        run=run,
+        headline=headline(run, summed, ratios, published, said),
+        summaries=summed,
+        comparisons=ratios,
+        published=published,
+        verdicts=said,
+        quality=quality(run, found, summed),
+    )

@@ -184,7 +184,21 @@ def said_by_trials(run: Run, found: Measures, summaries: Sequence[Summary]) -> I
             yield Quality(severity=NOTE, subject=f"{trial.workload} on {trial.device}", fact=text, remedy="")
 
 
+def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
+    """Warn that the smoke profile measures too little for its figures to mean anything."""
+    chosen = run.manifest.parameters.get("profile")
+    name = chosen.get("name") if isinstance(chosen, dict) else chosen
+    if name == "smoke":
+        yield Quality(
+            severity=WARNING,
+            subject="the run",
+            fact="The smoke profile only tries out whether everything works; its figures mean nothing.",
+            remedy="Measure with --profile quick or full.",
+        )
+
+
 CHECKS: tuple[Check, ...] = (
+    profile,
     isolation,
     unfinished,
     precision,

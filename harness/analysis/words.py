@@ -14,15 +14,13 @@ def percent(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Say a ratio: "6.2 times", "0.54 times"."""
+    """Say a ratio: "6.23 times", "0.538 times"."""
     return f"{significant(ratio)} times"
 
 
 def significant(value: float) -> str:
-    """Say a number with two digits below a hundred and without decimals above, thousands parted."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    """Say a number with three digits below a hundred and without decimals above, thousands parted."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def interval(estimate: Estimate) -> str:

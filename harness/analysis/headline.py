@@ -1,0 +1,238 @@
+"""The first paragraph: how fast, GPU against CPU, what holds it back, and what the remedies gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.analysis.align import gpu_names
+from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_WRITTEN
+from harness.analysis.rules import primary
+from harness.analysis.words import interval, listed, percent, significant
+from harness.model import (
+    Comparison,
+    Estimate,
+    Finding,
+    PublishedComparison,
+    Run,
+    Status,
+    Summary,
+    Verdict,
+)
+from workloads.protocol import AS_WRITTEN, TUNED
+
+SLOWER, SAME, FASTER = "slower", "about as fast", "faster"
+
+
+def headline(
+    run: Run,
+    summaries: Sequence[Summary],
+    ratios: Sequence[Comparison],
+    published: Sequence[PublishedComparison],
+    verdicts: Sequence[Verdict],
+) -> str:
+    """Return a paragraph in plain English that stands by itself."""
+    if not summaries:
+        return " ".join(_nothing(run))
+    device = _main_device(summaries)
+    return " ".join(
+        (
+            *_speeds(run, summaries, ratios, device),
+            *_published(published, device),
+            *_limits(summaries, verdicts, device),
+            *_tuned(summaries, ratios, device),
+            *_scaling(ratios),
+            *_without_result(run, summaries),
+        )
+    )
+
+
+def _nothing(run: Run) -> Iterator[str]:
+    yield "No trial finished, so nothing was measured."
+    failed = [trial for trial in run.trials if trial.status is not Status.OK]
+    if failed:
+        first = _closed(failed[0].message)
+        yield f"{len(failed)} of {len(run.planned)} planned trials ended early; the first: {first}"
+
+
+def _main_device(summaries: Sequence[Summary]) -> str:
+    """Return the device that the paragraph is about: the first single card, other cards, the processor."""
+    devices = tuple(dict.fromkeys(one.device for one in summaries))
+    cards = [device for device in devices if device != CPU]
+    return min(cards, key=lambda device: (len(gpu_names(device)), devices.index(device)), default=CPU)
+
+
+def _speeds(
+    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], device: str
+) -> Iterator[str]:
+    name = _device(run, device)
+    compared = [
+        one for one in ratios if one.kind == GPU_OVER_CPU and one.numerator == f"{device}/{AS_WRITTEN}"
+    ]
+    verb = _verb(run, device)
+    if len(compared) == 1:
+        yield f"As published, {name} {verb} {compared[0].workload} {_against(compared[0].ratio)}."
+    elif compared:
+        yield f"As published, {name} is {_grouped(compared)}."
+    measured = {one.workload: one for one in summaries if one.device == device and one.leg == AS_WRITTEN}
+    alone = [one for name, one in measured.items() if name not in {other.workload for other in compared}]
+    if alone:
+        parts = [
+            f"{one.workload} at {significant(one.throughput.median)} samples/s{interval(one.throughput)}"
+            for one in alone
+        ]
+        yield f"As published, {name} {verb} {listed(parts)}."
+    if not measured:
+        others = [one for one in summaries if one.device == device]
+        parts = [
+            f"{one.workload} ({one.leg}) {significant(one.throughput.median)} samples/s" for one in others
+        ]
+        yield f"Measured on {name}: {listed(parts)}."
+
+
+def _against(ratio: Estimate) -> str:
+    """Say a ratio against the processor as faster or slower, whichever it is beyond doubt."""
+    word, value = _direction(ratio)
+    if word == SAME:
+        return f"{SAME} as the processor{interval(ratio)}"
+    if word == FASTER:
+        return f"{significant(value.median)} times as fast as the processor{interval(value)}"
+    return f"{significant(value.median)} times slower than the processor{interval(value)}"
+
+
+def _grouped(ratios: Sequence[Comparison]) -> str:
+    """Say on which workloads a device loses to the processor and on which it wins, the losses first."""
+    groups: dict[str, list[str]] = {SLOWER: [], SAME: [], FASTER: []}
+    for one in ratios:
+        word, value = _direction(one.ratio)
+        groups[word].append(f"{one.workload} ({significant(value.median)} times)")
+    than = {SLOWER: "slower than the processor on", SAME: "about as fast as the processor on"}
+    than[FASTER] = "faster than the processor on"
+    return "; ".join(f"{than[word]} {listed(names)}" for word, names in groups.items() if names)
+
+
+def _direction(ratio: Estimate) -> tuple[str, Estimate]:
+    if ratio.n >= 2 and ratio.low <= 1 <= ratio.high:
+        return SAME, ratio
+    if ratio.median >= 1:
+        return FASTER, ratio
+    inverse = Estimate(
+        median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low, n=ratio.n, unit=ratio.unit
+    )
+    return SLOWER, inverse
+
+
+def _published(published: Sequence[PublishedComparison], device: str) -> Iterator[str]:
+    """Say how this machine does beside the first published time or speed; several are left to the table."""
+    said: dict[str, str] = {}
+    for one in published:
+        if one.device == device and one.measured is not None and one.unit in ("s", "samples/s"):
+            ratio = one.value / one.measured.median if one.unit == "s" else one.measured.median / one.value
+            text = f"{significant(ratio)} times the speed published for {one.system} ({one.source})"
+            said.setdefault(one.workload, text)
+    if len(said) == 1:
+        yield f"That is {next(iter(said.values()))}."
+
+
+def _limits(summaries: Sequence[Summary], verdicts: Sequence[Verdict], device: str) -> Iterator[str]:
+    """Say once for each cause which workloads it holds back."""
+    workloads = tuple(dict.fromkeys(one.workload for one in summaries if one.device == device))
+    causes: dict[str, list[Verdict]] = {}
+    for name in workloads:
+        found = primary(verdicts, name, device)
+        if found is not None:
+            causes.setdefault(found.rule, []).append(found)
+    for group in causes.values():
+        if len(workloads) == 1:
+            yield group[0].sentence
+            continue
+        worst = max(group, key=lambda one: one.cost or 0.0)
+        whom = "All" if len(group) == len(workloads) else listed([one.workload for one in group])
+        same = f" (of {worst.workload}, the worst)" if len(group) > 1 else ""
+        yield f"{whom}{same}: {worst.sentence}"
+    if not causes and workloads:
+        yield _no_cause(verdicts, device)
+
+
+def _no_cause(verdicts: Sequence[Verdict], device: str) -> str:
+    if any(one.finding is Finding.INCONCLUSIVE for one in verdicts if one.device == device):
+        return "What limits it could not be told from what was recorded."
+    return "No single cause holds it back."
+
+
+def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: str) -> Iterator[str]:
+    """Say what the remedies gave, having been applied, and how the card then stands to the processor."""
+    gains = [
+        one for one in ratios if one.kind == TUNED_OVER_AS_WRITTEN and one.numerator == f"{device}/{TUNED}"
+    ]
+    if not gains:
+        return
+    over = [one for one in ratios if one.kind == GPU_OVER_CPU and one.numerator == f"{device}/{TUNED}"]
+    if len(gains) == 1:
+        what, gain = _changed(summaries, gains[0].workload, device), gains[0].ratio
+        yield (
+            f"With the remedies applied{what} it runs {significant(gain.median)} times as fast"
+            f"{interval(gain)}."
+        )
+    else:
+        parts = [f"{one.workload} {significant(one.ratio.median)}" for one in gains]
+        yield f"With the remedies applied it runs this many times as fast: {listed(parts)}."
+    if over:
+        where = _against(over[0].ratio) if len(over) == 1 else _grouped(over)
+        yield f"Tuned on both sides it is {where}."
+
+
+def _changed(summaries: Sequence[Summary], workload: str, device: str) -> str:
+    changes = [
+        change.what
+        for one in summaries
+        if (one.workload, one.device, one.leg) == (workload, device, TUNED)
+        for change in one.changes
+        if change.what != "global batch"
+    ]
+    return f" ({', '.join(changes)})" if changes else ""
+
+
+def _scaling(ratios: Sequence[Comparison]) -> Iterator[str]:
+    found = [one for one in ratios if one.kind == SCALING]
+    if found:
+        most = max(found, key=lambda one: (one.numerator.count("+"), one.numerator.endswith(TUNED)))
+        device, _, leg = most.numerator.partition("/")
+        count = len(gpu_names(device))
+        ratio = most.ratio
+        span = f" (95 % interval {percent(ratio.low)} to {percent(ratio.high)})" if ratio.n > 1 else ""
+        how = "tuned" if leg == TUNED else "as published"
+        yield (
+            f"{count} GPUs together reach {percent(ratio.median)} of {count} times one card's speed on "
+            f"{most.workload}, {how}{span}."
+        )
+
+
+def _without_result(run: Run, summaries: Sequence[Summary]) -> Iterator[str]:
+    """Say which devices were meant to be measured and gave nothing, with the first reason."""
+    measured = {one.device for one in summaries}
+    for device in dict.fromkeys(trial.device for trial in run.planned):
+        failed = [trial for trial in run.trials if trial.device == device and trial.status is not Status.OK]
+        if device not in measured:
+            why = f": {_closed(failed[0].message)}" if failed else ": the run stopped before its first trial."
+            yield f"{_device(run, device)[:1].upper()}{_device(run, device)[1:]} gave no result{why}"
+
+
+def _device(run: Run, device: str) -> str:
+    """Name a device with its model: "GPU 0 (NVIDIA H200)", "4 GPUs (NVIDIA H200)"."""
+    cards = gpu_names(device)
+    if not cards:
+        model = run.manifest.system.get("host_processor_model_name", "")
+        return f"the processor ({model})" if model else "the processor"
+    position = int(cards[0].removeprefix("gpu")) if cards[0].removeprefix("gpu").isdecimal() else -1
+    model = run.manifest.gpus[position].name if 0 <= position < len(run.manifest.gpus) else ""
+    name = f"GPU {cards[0].removeprefix('gpu')}" if len(cards) == 1 else f"{len(cards)} GPUs"
+    return f"{name} ({model})" if model else name
+
+
+def _verb(run: Run, device: str) -> str:
+    verb = "train" if {workload.task for workload in run.workloads} == {"train"} else "run"
+    return verb if len(gpu_names(device)) > 1 else f"{verb}s"
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
