@@ -118,7 +118,7 @@ _GPU: tuple[_Row, ...] = (
      "NVML_FI_DEV_POWER_AVERAGE: the driver's average over about a second"),
     ("power_usage_w", "GPU power", G, "W", "nvml nvml_power",
      "nvmlDeviceGetPowerUsage and the driver's own samples: instant on some cards, an average on others"),
-    ("power_limit_w", "GPU power limit", G, "W", "nvml", "The limit that is enforced now"),
+    ("power_limit_w", "GPU power limit", G, "W", "nvml_slow", "The limit that is enforced now"),
     ("energy_j", "Energy", C, "J", "nvml rapl", "The device's own energy counter"),
     ("temperature_c", "GPU temperature", G, "degC", "nvml", "The GPU's own sensor"),
     ("mem_temperature_c", "GPU memory temperature", G, "degC", "nvml", "NVML_FI_DEV_MEMORY_TEMP"),

@@ -1,0 +1,67 @@
+"""Run in a process of its own against the stand-in library: reads what argv[1] asks for, writes JSON."""
+
+import dataclasses
+import json
+import sys
+
+from harness.gpus import discover
+from harness.telemetry import Target
+from harness.telemetry.gpm import GpmSource
+from harness.telemetry.nvml import NvmlSource
+from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
+from harness.telemetry.nvml_session import Session
+from harness.telemetry.nvml_slow import NvmlSlowSource
+
+
+class Clock:
+    """Moves only when told to, so that pauses between recoveries take no time."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def read(request: dict) -> dict:
+    clock = Clock()
+    session = Session(clock)
+    makers = {
+        "nvml": lambda: NvmlSource(session, clock),
+        "nvml_slow": lambda: NvmlSlowSource(session, clock),
+        "gpm": lambda: GpmSource(session, clock),
+        "nvml_power": lambda: BufferSource(POWER, session),
+        "nvml_util": lambda: BufferSource(UTILISATION, session),
+    }
+    sources = [makers[name]() for name in request["sources"]]
+    gaps: list[tuple[int, str, str, str, str]] = []
+    columns = {
+        source.name: {
+            device: list(metrics)
+            for device, metrics in source.start(
+                Target(pid=request["pid"], gpus=request["gpus"]), lambda *gap: gaps.append((clock.ns, *gap))
+            ).items()
+        }
+        for source in sources
+    }
+    samples = []
+    for _ in range(request["reads"]):
+        clock.ns += round(request["step_s"] * 1e9)
+        samples += [dataclasses.asdict(each) for source in sources for each in source.read()]
+    for source in sources:
+        source.stop()
+    return {"columns": columns, "samples": samples, "gaps": gaps}
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    if request["discover"]:
+        cards, reason = discover()
+        answer = {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
+    else:
+        answer = read(request)
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

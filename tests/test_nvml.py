@@ -1,0 +1,255 @@
+"""NVML through the real binding, against a stand-in library that misbehaves on command."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from harness.telemetry.metrics import METRICS
+from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build
+
+OTHER = "GPU-99999999-8888-7777-6666-555555555555"
+LOST = pynvml.NVML_ERROR_GPU_IS_LOST
+ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_power", "nvml_util")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def standin(library, tmp_path):
+    return Standin(library=library, script=tmp_path / "script")
+
+
+def test_every_metric_read_is_registered_and_declared(standin):
+    reading = standin.read(ONE_CARD + "value xid 31 0\nvalue tenant 1\n", *ALL_SOURCES, step_s=1)
+    for sample in reading.samples:
+        for metric in sample["values"]:
+            assert sample["source"] in METRICS[metric].sources, metric
+            assert metric in reading.columns[sample["source"]][sample["device"]]
+    for source in ALL_SOURCES:
+        assert any(sample["source"] == source for sample in reading.samples), source
+
+
+def test_units_are_converted(standin):
+    script = ONE_CARD + "value field186 412500\nvalue field185 398000\nvalue field83 51234567\n"
+    script += "value field74 2500000000\nvalue temperature 63\nvalue memory 5e9\n"
+    reading = standin.read(script, "nvml", reads=1)
+    assert reading.values("power_instant_w") == [412.5]
+    assert reading.values("power_average_w") == [398.0]
+    assert reading.values("energy_j") == [51234.567]
+    assert reading.values("power_capped_s") == [2.5]
+    assert reading.values("temperature_c") == [63]
+    assert reading.values("mem_used_bytes") == [5e9]
+
+
+def test_throttle_reasons_are_decoded(standin):
+    bits = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    reading = standin.read(ONE_CARD + f"value reasons {bits}\n", "nvml", reads=1)
+    values = reading.samples[0]["values"]
+    raised = {name for name in values if name.startswith("throttle_") and values[name] == 1}
+    assert values["throttle_reasons"] == bits
+    assert raised == {"throttle_sw_power_cap", "throttle_hw_thermal"}
+
+
+def test_unsupported_metrics_are_gaps_and_never_zero(standin):
+    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 82 3\n"
+    reading = standin.read(script, "nvml")
+    for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "mem_temperature_c"):
+        assert reading.values(metric) == [None] * 3
+        assert reading.reasons()["gpu0", metric] == "This card does not support it."
+        assert metric not in reading.columns["nvml"]["gpu0"]
+    # Asked for once, not on every tick.
+    assert len([gap for gap in reading.gaps if gap[3] == "gpu_util_pct"]) == 1
+    assert reading.values("sm_clock_mhz") == [1980] * 3
+
+
+def test_power_usage_is_read_only_where_fields_do_not_tell_power(standin):
+    assert standin.read(ONE_CARD, "nvml", reads=1).values("power_usage_w") == [None]
+    older = standin.read(ONE_CARD + "field 185 3\nfield 186 3\nvalue power_usage 71000\n", "nvml", reads=1)
+    assert older.values("power_usage_w") == [71.0]
+    assert "power_usage_w" in older.columns["nvml"]["gpu0"]
+
+
+def test_older_drivers_functions_are_fallen_back_on(standin):
+    script = ONE_CARD + "fail nvmlDeviceGetTemperatureV 13\nfail nvmlDeviceGetMemoryInfo_v2 25\n"
+    reading = standin.read(script, "nvml", reads=2)
+    assert reading.values("temperature_c") == [41, 41]
+    assert reading.values("mem_used_bytes") == [3e9, 3e9]
+    assert ("gpu0", "temperature_c") not in reading.reasons()
+
+
+def test_thirty_two_bit_traffic_counters_are_refused(standin):
+    reading = standin.read(ONE_CARD + "value narrow 197\n", "nvml")
+    assert reading.values("pcie_send_bytes") == [None] * 3
+    assert ("gpu0", "pcie_send_bytes") in reading.reasons()
+
+
+def test_a_lost_card_is_a_gap_and_the_others_go_on(standin):
+    script = ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST} 30\n"
+    reading = standin.read(script, "nvml", reads=8, gpus={"gpu0": UUID, "gpu1": OTHER})
+    assert 0 < len(reading.values("sm_clock_mhz", "gpu0")) < 8
+    assert reading.values("sm_clock_mhz", "gpu1") == [1980] * 8
+    assert reading.reasons()["gpu0", "*"].startswith("The GPU is lost")
+
+
+def test_a_card_that_comes_back_after_a_reset_is_read_again(standin):
+    script = ONE_CARD + f"fail card:0 {LOST} 30 36\n"
+    reading = standin.read(script, "nvml", "gpm", "nvml_slow", reads=40)
+    times = [each["t_ns"] for each in reading.samples if each["source"] == "nvml"]
+    lost = [gap[0] for gap in reading.gaps if gap[1] == "nvml" and gap[3] == "*"]
+    assert min(times) < min(lost) <= max(lost) < max(times)
+    for source in ("gpm", "nvml_slow"):
+        assert any(each["source"] == source and each["t_ns"] > max(lost) for each in reading.samples)
+
+
+def test_a_reset_driver_is_opened_anew(standin):
+    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 1 3 5\n"
+    reading = standin.read(script, "nvml", reads=40)
+    assert reading.reasons()["gpu0", "*"] == "NVML is not initialised: the driver was reset."
+    assert reading.values("gpu_util_pct")[-1] == 50
+
+
+def test_an_unknown_error_is_a_gap_of_that_moment(standin):
+    reading = standin.read(ONE_CARD + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
+    assert reading.values("sm_clock_mhz").count(None) == 1
+    assert reading.values("sm_clock_mhz")[-1] == 1980
+    assert reading.reasons()["gpu0", "sm_clock_mhz"] == "NVML reports an unknown error."
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "privileges"),
+        (pynvml.NVML_ERROR_UNKNOWN, "unknown error"),
+    ],
+)
+def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
+    script = ONE_CARD + f"fail nvmlInitWithFlags {code}\n"
+    reading = standin.read(script, *ALL_SOURCES, step_s=1)
+    assert reading.samples == []
+    assert words in reading.reasons()["gpu0", "*"]
+    assert {gap[1] for gap in reading.gaps} == set(ALL_SOURCES)
+    found = standin.discover(script)
+    assert found["cards"] == []
+    assert words in found["reason"]
+
+
+def test_nvml_that_starts_late_is_read_from_then_on(standin):
+    reading = standin.read(ONE_CARD + "fail nvmlInitWithFlags 9 0 2\n", "nvml", reads=10, step_s=1)
+    assert 0 < len(reading.values("sm_clock_mhz")) < 10
+
+
+def test_no_library_is_no_driver(tmp_path):
+    script = "from harness.gpus import discover; print(discover())"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    if "libnvidia-ml" in found.stdout:
+        assert "No NVIDIA driver is installed" in found.stdout
+    else:
+        assert "Gpu(" in found.stdout, "this host has a driver, and its cards are found"
+
+
+def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
+    script = f"card 0 {UUID} 2\n"
+    reading = standin.read(script, "nvml", "gpm", gpus={"gpu0": f"MIG-1-{UUID}"})
+    assert reading.values("mem_used_bytes")[:1] == [2e9]
+    assert "MIG instance" in reading.reasons()["gpu0", "gpu_util_pct"]
+    assert "MIG instance" in reading.reasons()["gpu0", "power_instant_w"]
+    assert any("sm_util_pct" in each["values"] for each in reading.samples if each["source"] == "gpm")
+
+
+def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
+    reading = standin.read(ONE_CARD + "value gpm2 97 97 0 0\n", "gpm", reads=8)
+    assert reading.values("sm_util_pct") == [97, 97, 0, 0, 97, 97, 0, 0]
+    assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
+
+
+def test_gpm_before_hopper_is_a_gap(standin):
+    reading = standin.read(ONE_CARD + "value gpm 0\n", "gpm")
+    assert reading.samples == []
+    assert reading.reasons()["gpu0", "sm_util_pct"] == "This card does not support it."
+
+
+def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):
+    reading = standin.read(ONE_CARD + "value gpm60 -1\n", "gpm")
+    assert reading.values("nvlink_receive_bytes_per_s") == [None] * 3
+    assert reading.values("sm_util_pct") == [2, 2, 2]
+    assert ("gpu0", "nvlink_receive_bytes_per_s") in reading.reasons()
+
+
+def test_pcie_throughput_is_not_measured_where_gpm_has_it(standin):
+    with_gpm = standin.read(ONE_CARD, "nvml_slow", reads=1)
+    assert with_gpm.values("pcie_send_bytes_per_s") == [None]
+    assert "pcie_send_bytes_per_s" not in with_gpm.columns["nvml_slow"]["gpu0"]
+    without = standin.read(ONE_CARD + "value gpm 0\nvalue pcie0 2048\n", "nvml_slow", reads=1)
+    assert without.values("pcie_send_bytes_per_s") == [2048 * 1024]
+
+
+def test_xid_errors_are_counted(standin):
+    reading = standin.read(ONE_CARD + "value xid 0 31 79 0 0\n", "nvml_slow", reads=2)
+    assert reading.values("xid_errors") == [2, 2]
+    assert reading.values("xid_last") == [79, 79]
+
+
+def test_a_process_that_is_not_ours_is_counted(standin):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        script = ONE_CARD + f"value tenant {child.pid}\n"
+        ours = standin.read(script, "nvml_slow", reads=1, pid=os.getpid())
+        theirs = standin.read(script, "nvml_slow", reads=1, pid=2**22)
+    finally:
+        child.communicate(b"\n")
+    if ("gpu0", "foreign_processes") in ours.reasons():
+        assert str(Path("/proc/self/ns/pid").readlink()) != "pid:[4026531836]"
+        return
+    assert ours.values("foreign_processes") == [0]
+    assert theirs.values("foreign_processes") == [1]
+    assert theirs.values("foreign_mem_bytes") == [2**30]
+
+
+def test_the_drivers_buffers_are_drained_without_doubles(standin):
+    script = ONE_CARD + "fail nothing 0\n"
+    reading = standin.read(script, "nvml_power", "nvml_util", reads=300)
+    for source in ("nvml_power", "nvml_util"):
+        times = [each["t_ns"] for each in reading.samples if each["source"] == source]
+        assert all(b - a > 10_000_000 for a, b in itertools.pairwise(times))
+    assert set(reading.values("power_usage_w")) <= {100.0, 600.0, None}
+
+
+def test_discovery_describes_cards(standin):
+    found = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
+    first, second = found["cards"]
+    assert (first["uuid"], second["uuid"]) == (UUID, OTHER)
+    assert first["name"] == "NVIDIA Stand-in"
+    assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
+    assert first["compute_capability"] == "9.0"
+    assert (first["power_limit_w"], first["mig_enabled"], first["vbios"]) == (700.0, False, None)
+    assert found["reason"] == ""
+
+
+def test_discovery_gives_mig_instances_in_the_place_of_their_card(standin):
+    found = standin.discover(f"card 0 {UUID} 2\ncard 1 {OTHER} 0\n")
+    assert [card["mig_uuid"] for card in found["cards"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
+    assert found["cards"][0]["uuid"] == UUID
+    assert found["cards"][0]["power_limit_w"] == 700.0
+    assert "has no instances" in found["reason"]
+
+
+def test_discovery_names_a_lost_card_and_gives_the_others(standin):
+    found = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST}\n")
+    assert [card["uuid"] for card in found["cards"]] == [OTHER]
+    assert found["reason"].startswith("GPU 0: The GPU is lost")
