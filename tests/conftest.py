@@ -1,0 +1,27 @@
+"""What tests of several folders need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from harness.environment import LocalEnvironment
+from harness.progress import Silent
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def tf_python() -> Path:
+    """A Python that has TensorFlow: $TFBENCH_TF_PYTHON, or the local engine's, made on first use.
+
+    Making it is locked and atomic in itself, so that parallel test processes make it once.
+    """
+    own = os.environ.get("TFBENCH_TF_PYTHON")
+    if own:
+        return Path(own)
+    cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
+    return Path(LocalEnvironment(ROOT, Path(cache), Silent()).ensure("cpu").reference)
