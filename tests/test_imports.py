@@ -1,0 +1,223 @@
+"""Who may import whom, held against the syntax trees of every module.
+
+workloads -> protocol;  harness.analysis, reports -> harness.model;  harness -> no TensorFlow, no reports;
+harness.cli -> all of harness, reports
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("harness", "reports", "workloads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What the modules under one name may import; the most specific name that fits a module counts.
+
+    Attributes:
+        ours: modules of this project, each with all that is under it.
+        not_ours: exceptions from `ours`.
+        others: top-level names of other people's packages.
+    """
+
+    ours: tuple[str, ...] = ()
+    not_ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+CONTAINER = ("numpy", "tensorflow", "keras")
+RULES: Mapping[str, Rule] = {
+    "workloads.protocol": Rule(),
+    "workloads.lease": Rule(ours=("workloads.protocol",)),
+    "workloads": Rule(ours=("workloads",), others=CONTAINER),
+    "harness.errors": Rule(),
+    "harness.progress": Rule(),
+    "harness.model": Rule(ours=("workloads.protocol",), others=("numpy",)),
+    "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
+    "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
+    "harness.analysis": Rule(
+        ours=("harness.analysis", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
+        others=("numpy",),
+    ),
+    # The schema is part of what the results are; reading it is the one bit of I/O.
+    "harness.analysis.results": Rule(
+        ours=("harness.analysis", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
+        others=("numpy", "jsonschema", "cattrs"),
+    ),
+    "harness.telemetry": Rule(
+        ours=("harness.errors", "harness.model", "harness.telemetry"),
+        others=("numpy", "psutil", "pyarrow", "pynvml"),
+    ),
+    "harness.engines": Rule(
+        ours=("harness.engines", "harness.errors", "harness.model", "harness.progress", "workloads.protocol"),
+        others=("docker", "platformdirs", "psutil", "requests", "urllib3", "yaml"),
+    ),
+    "harness.stopping": Rule(
+        ours=(
+            "harness.analysis.stats",
+            "harness.events",
+            "harness.model",
+            "harness.plan",
+            "workloads.protocol",
+        )
+    ),
+    "harness": Rule(
+        ours=("harness", "workloads.protocol"),
+        not_ours=("harness.analysis", "harness.cli"),
+        others=(
+            "cattrs",
+            "docker",
+            "numpy",
+            "packaging",
+            "platformdirs",
+            "psutil",
+            "pynvml",
+            "requests",
+            "yaml",
+        ),
+    ),
+    "harness.cli": Rule(
+        ours=("harness", "reports", "workloads.protocol"), others=("platformdirs", "rich", "typer")
+    ),
+    "harness.__main__": Rule(ours=("harness.cli",)),
+    "reports": Rule(
+        ours=("reports", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
+        others=("jinja2", "markupsafe", "numpy", "vl_convert"),
+    ),
+}
+# These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
+FOLDER_OF_WORKLOADS = ("harness.catalog", "harness.proof", "harness.session")
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(path: Path) -> set[str]:
+    """Return all that a file imports, wherever in it; `from a import b` is a.b where that is a module."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=aliases):
+                names |= {alias.name for alias in aliases}
+            case ast.ImportFrom(level=0, module=str(module), names=aliases):
+                inner = {f"{module}.{alias.name}" for alias in aliases}
+                names |= {name if name in MODULES else module for name in inner}
+            case ast.ImportFrom():
+                raise AssertionError(f"{path}: a relative import")
+    return names
+
+
+def rule_of(module: str) -> Rule:
+    parts = module.split(".")
+    return next(
+        rule for count in range(len(parts), 0, -1) if (rule := RULES.get(".".join(parts[:count]))) is not None
+    )
+
+
+def under(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def allowed(module: str, name: str) -> bool:
+    rule = rule_of(module)
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return True
+    if top in PACKAGES:
+        if name == "workloads":
+            return module.startswith("workloads") or module in FOLDER_OF_WORKLOADS
+        # A package's own __init__ is no way round: `harness` alone gives the version only.
+        return name == "harness" or (under(name, rule.ours) and not under(name, rule.not_ours))
+    return top in rule.others
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_keep_to_the_table(module: str) -> None:
+    wrong = sorted(name for name in imports(MODULES[module]) if not allowed(module, name))
+    assert wrong == [], f"{module} may not import these; see the table in {Path(__file__).name}"
+
+
+def test_every_line_of_the_table_is_of_use() -> None:
+    assert [name for name in RULES if not any(under(module, (name,)) for module in MODULES)] == []
+
+
+def test_the_table_would_notice() -> None:
+    assert not allowed("harness.analysis.stats", "harness.store")
+    assert not allowed("harness.runner", "tensorflow")
+    assert not allowed("harness.runner", "workloads.driver")
+    assert not allowed("workloads.driver", "harness.model")
+    assert not allowed("reports.render", "harness.analysis")
+    assert not allowed("harness.store", "harness.cli")
+    assert not allowed("harness.session", "reports.render")
+
+
+@pytest.mark.parametrize("package", ["harness", "reports"])
+def test_what_is_imported_is_declared(package: str) -> None:
+    """Whatever comes along with another package today may be gone tomorrow."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = project["dependencies"] + [
+        one for extra in project["optional-dependencies"].values() for one in extra
+    ]
+    declared = {_canonical(re.split(r"[ <>=~!;\[]", name)[0]) for name in names}
+    providers = importlib.metadata.packages_distributions()
+    tops = {
+        name.partition(".")[0]
+        for module, path in MODULES.items()
+        if under(module, (package,))
+        for name in imports(path)
+    }
+    missing = {
+        top
+        for top in tops - set(PACKAGES) - set(sys.stdlib_module_names)
+        if not declared & {_canonical(provider) for provider in providers.get(top, ())}
+    }
+    assert missing == set(), "declare these in pyproject.toml"
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def loaded_by(code: str) -> set[str]:
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_the_command_line_starts_without_what_only_a_report_needs() -> None:
+    """Every one of these costs a noticeable part of a second."""
+    code = "from harness.cli import bench, doctor, images, listing, report"
+    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas"}
+    assert loaded_by(code) & heavy == set()
+
+
+def test_the_protocol_loads_with_the_standard_library_alone() -> None:
+    assert loaded_by("import workloads.protocol") <= set(sys.stdlib_module_names) | {
+        "workloads",
+        "__main__",
+    } | loaded_by("pass")
+
+
+def test_workloads_are_read_without_tensorflow() -> None:
+    assert "tensorflow" not in loaded_by("from harness.catalog import built_in; built_in()")
