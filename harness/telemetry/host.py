@@ -53,7 +53,7 @@ class HostSource:
         )
         for name, part in candidates:
             try:
-                self._parts[name] = (part, part.open())
+                self._parts[name] = (part, part.open(self._now_ns()))
             except (OSError, ValueError, LookupError) as error:
                 part.close()
                 for metric in _METRICS_OF[name]:

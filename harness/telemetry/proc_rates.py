@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -39,7 +38,7 @@ class Rates:
         self._last = (0, 0)
         self._at_ns = 0
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open the file and take the first reading.
 
         Raises:
@@ -51,7 +50,7 @@ class Rates:
         either = "|".join(map(re.escape, names))
         self._pattern = re.compile(self._line.replace("NAMES", either).encode(), re.MULTILINE)
         self._file.open()
-        self.read(time.monotonic_ns())
+        self.read(now_ns)
         return self._metrics
 
     def read(self, now_ns: int) -> Values:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +15,7 @@ Values = dict[str, float]
 class Part(Protocol):
     """One file of /proc: the metrics that come of it, and how."""
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open the file and return the metrics that `read` gives."""
         ...
 
@@ -45,10 +44,10 @@ class Processors:
         self._at_ns = 0
         self.cores: Values = {}
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open /proc/stat and take the first reading."""
         self._file.open()
-        self.read(time.monotonic_ns())
+        self.read(now_ns)
         return (*self._SHARES, "context_switches_per_s", "procs_running")
 
     def core_metrics(self) -> Sequence[str]:
@@ -120,10 +119,10 @@ class Memory:
     def __init__(self, proc: Path) -> None:
         self._file = ProcFile(proc / "meminfo")
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open /proc/meminfo."""
         self._file.open()
-        return tuple(self.read(0))
+        return tuple(self.read(now_ns))
 
     def read(self, now_ns: int) -> Values:
         """Read it."""
@@ -146,10 +145,10 @@ class Load:
     def __init__(self, proc: Path) -> None:
         self._file = ProcFile(proc / "loadavg")
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open /proc/loadavg."""
         self._file.open()
-        return tuple(self.read(0))
+        return tuple(self.read(now_ns))
 
     def read(self, now_ns: int) -> Values:
         """Read it."""
@@ -172,10 +171,10 @@ class Pressure:
         self._file = ProcFile(path)
         self._resource = resource
 
-    def open(self) -> Sequence[str]:
+    def open(self, now_ns: int) -> Sequence[str]:
         """Open it."""
         self._file.open()
-        return tuple(self.read(0))
+        return tuple(self.read(now_ns))
 
     def read(self, now_ns: int) -> Values:
         """Read it."""

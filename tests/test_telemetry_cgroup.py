@@ -1,0 +1,231 @@
+"""cgroup version 1, 2 and the hybrid of both on made-up trees; the process tree on real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.telemetry import Target
+from harness.telemetry.cgroup import CgroupSource
+from harness.telemetry.cgroupfs import NoCgroupError, locate
+from harness.telemetry.metrics import METRICS
+from harness.telemetry.process import ProcessSource
+
+PID = 4242
+DOCKER = "/docker/abc"
+PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 total=250000\n"
+
+
+def put(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def v2(root: Path, own: str = "/user.slice", path: str = DOCKER, mounted: str = "/") -> None:
+    folder = f"sys/fs/cgroup{path.removeprefix(mounted) if mounted != '/' else path}"
+    put(root, {
+        f"proc/{PID}/cgroup": f"0::{path}\n",
+        "proc/self/cgroup": f"0::{own}\n",
+        "proc/self/mountinfo": f"31 23 0:28 {mounted} /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n",
+        f"{folder}/cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n"
+                              "nr_periods 40\nnr_throttled 10\nthrottled_usec 750000\n",
+        f"{folder}/cpu.max": "150000 100000\n",
+        f"{folder}/memory.current": "4096\n",
+        f"{folder}/memory.peak": "8192\n",
+        f"{folder}/memory.stat": "anon 1000\nfile 2000\nkernel 3\n",
+        f"{folder}/memory.max": "max\n",
+        f"{folder}/io.stat": "259:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n"
+                             "253:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n",
+        f"{folder}/pids.current": "7\n",
+        f"{folder}/pids.max": "100\n",
+        f"{folder}/cpu.pressure": PRESSURE,
+        f"{folder}/memory.pressure": PRESSURE,
+        f"{folder}/io.pressure": PRESSURE,
+        "sys/block/dm-0/dev": "253:0\n",
+    })  # fmt: skip
+
+
+def v1(root: Path, own: str = "/") -> None:
+    controllers = ("cpu,cpuacct", "memory", "blkio", "pids")
+    mounts = [
+        f"3{n} 31 0:2{n} / /sys/fs/cgroup/{names} rw - cgroup cgroup rw,{names}\n"
+        for n, names in enumerate(controllers)
+    ]
+    put(root, {
+        f"proc/{PID}/cgroup": "".join(f"{n}:{names}:{DOCKER}\n" for n, names in enumerate(controllers, 1))
+                              + f"0::{DOCKER}\n",
+        "proc/self/cgroup": "".join(f"{n}:{names}:{own}\n" for n, names in enumerate(controllers, 1)),
+        "proc/self/mountinfo": "".join(mounts)
+                               + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpuacct.usage": "3500000000\n",
+        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpuacct.stat": "user 300\nsystem 50\n",
+        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.stat": "nr_periods 40\nnr_throttled 10\n"
+                                                       "throttled_time 750000000\nnr_bursts 0\n",
+        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.cfs_quota_us": "150000\n",
+        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.cfs_period_us": "100000\n",
+        f"sys/fs/cgroup/memory{DOCKER}/memory.usage_in_bytes": "4096\n",
+        f"sys/fs/cgroup/memory{DOCKER}/memory.max_usage_in_bytes": "8192\n",
+        f"sys/fs/cgroup/memory{DOCKER}/memory.limit_in_bytes": "9223372036854771712\n",
+        f"sys/fs/cgroup/memory{DOCKER}/memory.stat": "cache 1\nrss 1\ntotal_cache 2000\ntotal_rss 1000\n",
+        f"sys/fs/cgroup/blkio{DOCKER}/blkio.throttle.io_service_bytes_recursive":
+            "259:0 Read 100\n259:0 Write 200\n259:0 Total 300\n253:0 Read 100\n253:0 Write 200\nTotal 600\n",
+        f"sys/fs/cgroup/blkio{DOCKER}/blkio.throttle.io_serviced_recursive":
+            "259:0 Read 1\n259:0 Write 2\n259:0 Total 3\n253:0 Read 1\nTotal 4\n",
+        f"sys/fs/cgroup/pids{DOCKER}/pids.current": "7\n",
+        f"sys/fs/cgroup/pids{DOCKER}/pids.max": "100\n",
+        f"sys/fs/cgroup/unified{DOCKER}/cpu.pressure": PRESSURE,
+        f"sys/fs/cgroup/unified{DOCKER}/memory.pressure": PRESSURE,
+        f"sys/fs/cgroup/unified{DOCKER}/io.pressure": PRESSURE,
+        "sys/block/dm-0/dev": "253:0\n",
+    })  # fmt: skip
+
+
+EXPECTED = {
+    "cpu_usage_s": 3.5, "cpu_user_s": 3.0, "cpu_system_s": 0.5,
+    "cpu_periods": 40, "cpu_throttled_periods": 10, "cpu_throttled_s": 0.75, "cpu_limit_cpus": 1.5,
+    "mem_used_bytes": 4096, "mem_peak_bytes": 8192, "mem_anon_bytes": 1000, "mem_file_bytes": 2000,
+    "io_read_bytes": 100, "io_write_bytes": 200, "io_read_ops": 1, "io_write_ops": 2,
+    "pids": 7, "pids_limit": 100,
+    **{f"{name}_pressure_{share}_s": seconds
+       for name in ("cpu", "mem", "io") for share, seconds in (("some", 1.5), ("full", 0.25))},
+}  # fmt: skip
+
+
+def start(source, pid=PID):
+    gaps = []
+    columns = source.start(Target(pid=pid, gpus={}), lambda *gap: gaps.append(gap))
+    return columns, gaps
+
+
+@pytest.mark.parametrize("make", [v1, v2])
+def test_both_versions_give_the_same_metrics(tmp_path, make):
+    make(tmp_path)
+    source = CgroupSource(tmp_path, lambda: 77)
+    columns, gaps = start(source)
+    (sample,) = source.read()
+    assert (sample.t_ns, sample.source, sample.device) == (77, "cgroup", "container")
+    assert sample.values == pytest.approx(EXPECTED)
+    assert set(columns["container"]) == set(EXPECTED)
+    assert all("cgroup" in METRICS[metric].sources for metric in EXPECTED)
+    assert gaps == []
+    source.stop()
+
+
+def test_a_harness_in_a_container_sees_its_branch_of_the_hierarchy(tmp_path):
+    v2(tmp_path, own="/pod/self", path="/pod/trial", mounted="/pod")
+    assert locate(tmp_path, PID).folders[""] == tmp_path / "sys/fs/cgroup/trial"
+
+
+def test_missing_files_are_gaps_with_reasons(tmp_path):
+    v2(tmp_path)
+    folder = tmp_path / f"sys/fs/cgroup{DOCKER}"
+    for name in ("memory.peak", "io.stat", "io.pressure"):
+        (folder / name).unlink()
+    (folder / "cpu.stat").write_text("usage_usec 1\nuser_usec 1\nsystem_usec 0\n")
+    columns, gaps = start(CgroupSource(tmp_path))
+    reasons = {metric: reason for _, _, metric, reason in gaps}
+    assert "Linux 5.19" in reasons["mem_peak_bytes"]
+    assert "not enabled" in reasons["io_read_bytes"]
+    assert "not enabled" in reasons["cpu_throttled_s"]
+    assert "pressure" in reasons["io_pressure_some_s"]
+    assert not reasons.keys() & set(columns["container"])
+
+
+@pytest.mark.parametrize(
+    ("make", "pid", "words"),
+    [
+        (lambda root: v2(root, own=DOCKER), PID, "shares the harness's cgroup"),
+        (lambda root: v1(root, own=DOCKER), PID, "shares the harness's cgroup"),
+        (v2, None, "another machine"),
+        (v2, 1, "cannot be read"),
+        (lambda root: put(root, {f"proc/{PID}/cgroup": "0::/x\n", "proc/self/cgroup": "0::/\n",
+                                 "proc/self/mountinfo": "1 1 0:1 / / rw - ext4 /dev/vda rw\n"}),
+         PID, "not mounted"),
+    ],
+)  # fmt: skip
+def test_without_a_cgroup_of_its_own_the_whole_source_is_a_gap(tmp_path, make, pid, words):
+    make(tmp_path)
+    source = CgroupSource(tmp_path)
+    columns, gaps = start(source, pid)
+    assert columns == {}
+    assert [gap[:3] for gap in gaps] == [("cgroup", "container", "*")]
+    assert words in gaps[0][3]
+    assert list(source.read()) == []
+
+
+def test_a_cgroup_that_went_with_its_process_is_no_gap(tmp_path):
+    v2(tmp_path)
+    source = CgroupSource(tmp_path)
+    _, gaps = start(source)
+    for file in (tmp_path / f"sys/fs/cgroup{DOCKER}").iterdir():
+        file.write_text("")  # a removed cgroup's files read as errors; so does nonsense
+    (tmp_path / f"proc/{PID}/cgroup").unlink()
+    (tmp_path / f"proc/{PID}").rmdir()
+    list(source.read())
+    assert gaps == []
+
+
+def test_a_cgroup_that_fails_under_a_living_process_is_a_gap(tmp_path):
+    v2(tmp_path)
+    source = CgroupSource(tmp_path)
+    _, gaps = start(source)
+    (tmp_path / f"sys/fs/cgroup{DOCKER}/memory.current").write_text("")
+    (sample,) = source.read()
+    assert "mem_used_bytes" not in sample.values
+    assert [gap[2] for gap in gaps] == ["mem_used_bytes"]
+
+
+BUSY = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+CHILD = """
+import os, time
+data = bytearray(60_000_000)
+print(os.getpid(), flush=True)
+while time.process_time() < 20: pass
+"""
+
+
+def test_a_plain_process_is_summed_over_its_tree():
+    process = subprocess.Popen([sys.executable, "-c", BUSY, CHILD], stdout=subprocess.PIPE)
+    try:
+        child = int(process.stdout.readline())
+        source = ProcessSource()
+        columns, gaps = start(source, process.pid)
+        (first,) = source.read()
+        seen = first.values["cpu_usage_s"]
+        while seen < first.values["cpu_usage_s"] + 0.2:
+            (sample,) = source.read()
+            assert sample.values["cpu_usage_s"] >= seen, "a counter never falls"
+            seen = sample.values["cpu_usage_s"]
+        assert sample.values["mem_rss_bytes"] > 60_000_000
+        assert sample.values["pids"] >= 2
+        assert set(sample.values) == set(columns["container"])
+        assert all("process" in METRICS[metric].sources for metric in columns["container"])
+        assert {"cpu_throttled_s", "mem_anon_bytes"} <= {gap[2] for gap in gaps}
+        os.kill(child, signal.SIGKILL)
+        process.wait()
+        assert list(source.read()) == []
+        source.stop()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_with_a_cgroup_of_its_own_is_left_to_that_source(tmp_path):
+    v2(tmp_path)
+    source = ProcessSource(tmp_path)
+    columns, gaps = start(source)
+    assert (columns, gaps, list(source.read())) == ({}, [], [])
+
+
+def test_the_harness_and_its_children_share_a_cgroup():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(NoCgroupError, match="shares"):
+            locate(Path("/"), process.pid)
+    finally:
+        process.communicate(b"\n")

@@ -1,0 +1,136 @@
+"""Telemetry files: written as they come, read by anyone, whole or cut off."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.errors import StoreError
+from harness.model import Sample
+from harness.telemetry.csvfile import TelemetryWriter, read_series
+
+SECOND = 1_000_000_000
+
+
+def a_sample(t_ns, source="nvml_slow", device="gpu0", **values):
+    return Sample(t_ns=t_ns, source=source, device=device, values=values)
+
+
+def test_what_is_written_is_read_back_and_a_gap_is_an_empty_cell(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu1": ("energy_j",), "gpu2": ()})
+        writer.write([a_sample(1, energy_j=0.1 + 0.2, pids=2**53), a_sample(2, device="gpu1", energy_j=5)])
+        writer.write([a_sample(3, pids=7)])
+    first, second = read_series(tmp_path)
+    assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu1")
+    assert first.t_ns.dtype == np.int64
+    np.testing.assert_array_equal(first.t_ns, [1, 3])
+    np.testing.assert_array_equal(first.columns["energy_j"], [0.1 + 0.2, np.nan])
+    np.testing.assert_array_equal(first.columns["pids"], [2.0**53, 7])
+    text = (tmp_path / "nvml_slow-gpu0.csv").read_text()
+    assert text == f"t_ns,energy_j,pids\n1,{0.1 + 0.2!r},{2**53}\n3,,7\n"
+
+
+def test_pandas_reads_a_file_in_one_line(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("host", {"host": ("load1",)})
+        writer.write([a_sample(SECOND, "host", "host", load1=0.5), a_sample(2 * SECOND, "host", "host")])
+    frame = pd.read_csv(tmp_path / "host-host.csv")
+    assert list(frame.columns) == ["t_ns", "load1"]
+    assert frame["load1"].isna().tolist() == [False, True]
+
+
+def test_a_cut_off_last_line_is_left_out(tmp_path):
+    path = tmp_path / "host-host.csv"
+    path.write_text("t_ns,load1\n1,0.5\n2,0.25\n3,0.1")
+    (series,) = read_series(tmp_path)
+    np.testing.assert_array_equal(series.columns["load1"], [0.5, 0.25])
+    path.write_text("t_ns,lo")
+    (series,) = read_series(tmp_path)
+    assert (len(series.t_ns), dict(series.columns)) == (0, {})
+    path.write_text("t_ns,load1\n")
+    (series,) = read_series(tmp_path)
+    assert len(series.t_ns) == len(series.columns["load1"]) == 0
+
+
+def test_late_samples_are_put_in_order(tmp_path):
+    (tmp_path / "nvml_power-gpu0.csv").write_text("t_ns,power_usage_w\n5,50\n3,30\n4,40\n")
+    (series,) = read_series(tmp_path)
+    np.testing.assert_array_equal(series.t_ns, [3, 4, 5])
+    np.testing.assert_array_equal(series.columns["power_usage_w"], [30, 40, 50])
+
+
+@pytest.mark.parametrize(
+    "text", ["t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n", "\0\0\n"]
+)
+def test_what_is_not_ours_is_an_error_that_names_the_file(tmp_path, text):
+    (tmp_path / "host-host.csv").write_text(text)
+    with pytest.raises(StoreError, match=r"host-host\.csv"):
+        read_series(tmp_path)
+
+
+def test_rows_reach_the_file_within_a_second(tmp_path):
+    now = 0
+    with TelemetryWriter(tmp_path, lambda: now) as writer:
+        writer.begin("host", {"host": ("load1",)})
+        for now in range(0, 3 * SECOND, SECOND // 10):
+            writer.write([a_sample(now, "host", "host", load1=1)])
+            lines = (tmp_path / "host-host.csv").read_text().splitlines()
+            last = int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
+            assert now - last < SECOND
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from harness.model import Sample
+from harness.telemetry.csvfile import TelemetryWriter
+with TelemetryWriter(Path(sys.argv[1])) as writer:
+    writer.begin("host", {"host": ("load1",)})
+    while True:
+        writer.write([Sample(t_ns=time.monotonic_ns(), source="host", device="host", values={"load1": 1})])
+        print(time.monotonic_ns(), flush=True)
+        time.sleep(0.02)
+"""
+
+
+def test_a_killed_harness_loses_less_than_a_second(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, cwd=Path(__file__).parent.parent
+    )
+    begin = int(process.stdout.readline())
+    end = begin
+    while end < begin + 1.2 * SECOND:
+        end = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (series,) = read_series(tmp_path)
+    assert end - series.t_ns[-1] < SECOND
+
+
+def test_undeclared_metrics_and_devices_are_refused(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("host", {"host": ("load1",)})
+        with pytest.raises(ValueError, match="pids"):
+            writer.write([a_sample(1, "host", "host", load1=1, pids=2)])
+        with pytest.raises(ValueError, match="gpu7"):
+            writer.write([a_sample(1, "host", "gpu7", load1=1)])
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written") as caught, TelemetryWriter(tmp_path / "file/x"):
+        pass
+    assert caught.value.hint
+
+
+def test_a_full_disk_is_said_as_such(tmp_path):
+    (tmp_path / "host-host.csv").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="No space left") as caught, TelemetryWriter(tmp_path) as writer:
+        writer.begin("host", {"host": ("load1",)})
+    assert "Free some space" in caught.value.hint

@@ -1,0 +1,247 @@
+"""The sampler's schedule, cost and gaps, by a clock that the tests move."""
+
+import threading
+import time
+
+import pytest
+
+from harness.errors import EngineError, StoreError
+from harness.model import Sample
+from harness.telemetry import Target
+from harness.telemetry.csvfile import read_series
+from harness.telemetry.gaps import GapBook
+from harness.telemetry.sampler import Sampler, sample
+from harness.telemetry.ticks import TickLoop
+
+TARGET = Target(pid=None, gpus={})
+MS = 1_000_000
+
+
+class FakeClock:
+    """Time passes only by waiting, and by what sources say that they take."""
+
+    def __init__(self, end_ms: int) -> None:
+        self.ns = 5_000 * MS
+        self.end_ns = self.ns + end_ms * MS
+        self.cpu = 0.0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def cpu_s(self) -> float:
+        return self.cpu
+
+    def wait_until(self, due_ns, stop):
+        self.ns = max(self.ns, min(due_ns, self.end_ns))
+        if due_ns > self.end_ns:
+            stop.set()
+        return stop.is_set()
+
+
+class FakeSource:
+    """Gives its read's number, takes `takes` ms for it, and fails as `fails` says."""
+
+    def __init__(self, clock, name="fake", takes=(), fails=None, interval_s=None):
+        self.clock, self.name, self.interval_s = clock, name, interval_s
+        self.takes, self.fails = dict(takes), fails or {}
+        self.reads = 0
+        self.stopped = False
+
+    def start(self, target, gap):
+        self.gap = gap
+        return {"device": ("load1", "pids")}
+
+    def read(self):
+        number, t_ns = self.reads, self.clock.now_ns()
+        self.reads += 1
+        self.clock.ns += self.takes.get(number, 0) * MS
+        self.clock.cpu += 0.001
+        failure = self.fails.get(number)
+        if isinstance(failure, Exception):
+            raise failure
+        values = {"load1": number, "pids": number}
+        if failure:
+            self.gap(self.name, "device", failure, "no reading")
+            values.pop(failure)
+        return (Sample(t_ns=t_ns, source=self.name, device="device", values=values),)
+
+    def stop(self):
+        self.stopped = True
+
+
+class Kept:
+    """A sink that remembers."""
+
+    def __init__(self, full_after=None):
+        self.samples, self.columns, self.full_after = [], {}, full_after
+
+    def begin(self, source, columns):
+        self.columns[source] = columns
+
+    def write(self, samples):
+        self.samples += samples
+        if self.full_after is not None and len(self.samples) > self.full_after:
+            raise StoreError("The disk is full.", hint="Free some space")
+
+    def times_ms(self, begin_ms=5_000):
+        return [each.t_ns // MS - begin_ms for each in self.samples]
+
+
+def run(clock, source, interval_s=0.1, sink=None):
+    sink = sink or Kept()
+    loop = TickLoop([source], interval_s, sink, clock)
+    loop.run(TARGET, threading.Event())
+    return loop, sink
+
+
+def test_ticks_stand_at_multiples_of_the_interval_whatever_reads_take():
+    clock = FakeClock(end_ms=950)
+    loop, sink = run(clock, FakeSource(clock, takes={n: 7 * (n % 3) for n in range(20)}))
+    assert sink.times_ms()[:-1] == list(range(0, 1000, 100))
+    assert (loop.ticks, loop.missed) == (11, 0)
+
+
+def test_missed_ticks_are_counted_and_not_made_up():
+    clock = FakeClock(end_ms=950)
+    loop, sink = run(clock, FakeSource(clock, takes={2: 350}))
+    assert sink.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
+    assert loop.missed == 3
+    assert loop.longest_s == pytest.approx(0.35)
+    assert loop.gaps.close(clock.ns) == ()
+
+
+def test_a_long_stall_is_a_gap_of_its_own():
+    clock = FakeClock(end_ms=3_000)
+    loop, _ = run(clock, FakeSource(clock, takes={2: 1_550}))
+    (gap,) = loop.gaps.close(clock.ns)
+    assert (gap.source, gap.device, gap.metric) == ("fake", "*", "*")
+    assert (gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) == (300, 1_750)
+    assert "held up for 1.5 s" in gap.reason
+
+
+def test_a_last_reading_is_taken_when_told_to_stop():
+    clock = FakeClock(end_ms=250)
+    _, sink = run(clock, FakeSource(clock))
+    assert sink.times_ms() == [0, 100, 200, 250]
+
+
+def test_cost_is_counted_for_each_source():
+    clock = FakeClock(end_ms=950)
+    loop, _ = run(clock, FakeSource(clock, takes={4: 20}))
+    cost = loop.costs["fake"]
+    assert (cost.reads, cost.longest_s) == (11, pytest.approx(0.02))
+    assert cost.cpu_s == pytest.approx(0.011)
+    assert loop.cpu_s == pytest.approx(0.011)
+
+
+def test_a_gap_lasts_from_the_first_failing_read_to_the_next_good_one():
+    clock = FakeClock(end_ms=950)
+    loop, _ = run(clock, FakeSource(clock, fails={3: "pids", 4: "pids", 8: "load1"}))
+    gaps = loop.gaps.close(clock.ns)
+    found = [(gap.metric, gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) for gap in gaps]
+    assert found == [("pids", 300, 500), ("load1", 800, 900)]
+    assert gaps[0].reason == "no reading"
+
+
+def test_a_gap_of_a_device_ends_with_its_next_sample_only():
+    book = GapBook()
+    book.note(10, "nvml", "gpu0", "*", "lost")
+    book.note(10, "nvml", "gpu1", "*", "lost")
+    book.note(20, "nvml", "gpu0", "*", "still lost")
+    book.seen([Sample(t_ns=30, source="nvml", device="gpu1", values={"power_w": 1.0})])
+    book.seen([Sample(t_ns=35, source="gpm", device="gpu0", values={"power_w": 1.0})])
+    gaps = book.close(50)
+    assert [(gap.device, gap.start_ns, gap.end_ns, gap.reason) for gap in gaps] == [
+        ("gpu0", 10, 50, "lost"), ("gpu1", 10, 30, "lost"),
+    ]  # fmt: skip
+
+
+def test_a_source_that_raises_is_a_gap_and_is_asked_again():
+    clock = FakeClock(end_ms=950)
+    loop, sink = run(clock, FakeSource(clock, fails={2: RuntimeError("odd"), 3: RuntimeError("odd")}))
+    (gap,) = loop.gaps.close(clock.ns)
+    assert (gap.source, gap.device, gap.reason) == ("fake", "*", "RuntimeError: odd")
+    assert (gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) == (200, 400)
+    assert len(sink.samples) == 9
+
+
+def test_a_full_disk_ends_sampling_and_is_raised_on_stop():
+    clock = FakeClock(end_ms=950)
+    source = FakeSource(clock)
+    sampler = Sampler([source], 0.1, Kept(full_after=3), clock)
+    sampler.start(TARGET)
+    with pytest.raises(StoreError, match="disk is full"):
+        sampler.stop()
+    assert source.reads == 4
+    assert source.stopped
+
+
+class RealSource(FakeSource):
+    """On the real clock; `hold` makes reads wait for an event."""
+
+    def __init__(self, name, interval_s=None, hold=None):
+        super().__init__(None, name=name, interval_s=interval_s)
+        self.hold = hold
+
+    def read(self):
+        self.reads += 1
+        if self.hold:
+            self.hold.wait()
+        return (Sample(t_ns=time.monotonic_ns(), source=self.name, device="device", values={"load1": 1}),)
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.001)
+
+
+def test_a_slow_source_never_holds_up_the_quick_ones():
+    held = threading.Event()
+    quick, slow = RealSource("quick"), RealSource("slow", interval_s=0.01, hold=held)
+    sampler = Sampler([quick, slow], 0.01, Kept())
+    sampler.start(TARGET)
+    wait_for(lambda: quick.reads > 10)
+    assert slow.reads == 1
+    held.set()
+    sampling = sampler.stop()
+    assert sampling.cost["quick.reads"] == sampling.cost["ticks"] == quick.reads
+    assert sampling.cost["slow.reads"] == slow.reads
+    assert 0 <= sampling.cost["cpu_s"] < sampling.cost["wall_s"] * 2
+    assert quick.stopped
+    assert slow.stopped
+
+
+def test_a_source_keeps_to_its_own_pace():
+    quick, slow = RealSource("quick"), RealSource("slow", interval_s=3600)
+    sampler = Sampler([quick, slow], 0.005, Kept())
+    sampler.start(TARGET)
+    wait_for(lambda: quick.reads > 20)
+    sampler.stop()
+    assert slow.reads == 2, "one at the start and one at the end"
+
+
+def test_sample_writes_files_and_fills_in_what_it_found(tmp_path):
+    source = RealSource("quick")
+    with sample([source], TARGET, tmp_path / "telemetry", 0.002) as sampling:
+        wait_for(lambda: source.reads > 5)
+        assert sampling.cost == {}
+    (series,) = read_series(tmp_path / "telemetry")
+    assert (series.source, series.device, len(series.t_ns)) == ("quick", "device", source.reads)
+    assert sampling.cost["ticks"] == source.reads
+    assert sampling.gaps == ()
+
+
+def test_sampling_is_complete_after_an_error_too(tmp_path):
+    source = RealSource("quick")
+    with pytest.raises(EngineError), sample([source], TARGET, tmp_path, 0.002) as sampling:
+        wait_for(lambda: source.reads > 2)
+        raise EngineError("gone", hint="start it")
+    assert sampling.cost["ticks"] == source.reads
+    assert source.stopped
+
+
+def test_no_sources_is_no_sampling(tmp_path):
+    with sample([], TARGET, tmp_path / "none", 0.1) as sampling:
+        pass
+    assert sampling.cost == {}
+    assert not (tmp_path / "none").exists()
