@@ -57,6 +57,7 @@ def remove_container(client: docker.DockerClient, identity: str) -> None:
 def hang_up(stream: Any) -> None:
     """Close an attached stream for good: the docker package keeps further references to its socket."""
     with suppress(*LOST):
-        if hasattr(stream, "_sock"):
-            stream._sock.close()
+        inner = getattr(stream, "_sock", None)
+        if inner is not None:
+            inner.close()
         stream.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,10 @@ from requests.exceptions import ReadTimeout
 from harness.engines import Exit
 from harness.engines.calls import LOST, engine_call, hang_up, remove_container
 from harness.engines.memory_events import oom_file, oom_kills
+from harness.engines.owner import start_ticks
 from harness.engines.ownership import Lent
 from harness.engines.staging import StagedOut
+from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
 # The kernel ends a killed process at once, save one stuck in a driver.
@@ -52,6 +57,7 @@ class DockerContainer:
         self._staged = staged
         self._removed = removed
         self._pid: int | None = None
+        self._started: int | None = None
         self._oom_file: Path | None = None
         self._oom_kills = 0
         self._exit: Exit | None = None
@@ -78,7 +84,9 @@ class DockerContainer:
         if self._staged is None:
             with engine_call("say which process the container is"):
                 self._pid = self._state()["Pid"] or None
-            self._oom_file = oom_file(self._pid) if self._pid else None
+            if self._pid is not None:
+                self._started = start_ticks(self._pid)
+                self._oom_file = oom_file(self._pid)
         threading.Thread(target=self._wait, name=f"wait-{self._identity[:12]}", daemon=True).start()
 
     def poll(self) -> Exit | None:
@@ -125,14 +133,16 @@ class DockerContainer:
         """
         if self._ended.is_set() and self._lost is None:
             return
-        with engine_call("kill the container"):
-            try:
+        try:
+            with engine_call("kill the container"):
                 self._client.api.kill(self._identity)
-            except NotFound:
-                return
-            except APIError as error:
-                if error.status_code != _NOT_RUNNING:
-                    raise
+        except EngineError as error:
+            cause = error.__cause__
+            if not isinstance(cause, APIError):
+                self._kill_process()
+                raise
+            if not isinstance(cause, NotFound) and cause.status_code != _NOT_RUNNING:
+                raise
         self._ended.wait(KILLED_S)
 
     def remove(self) -> None:
@@ -148,6 +158,9 @@ class DockerContainer:
             if self._staged is not None:
                 self._staged.remove(self._client)
             self._removed(self._identity)
+        except EngineError:
+            self._kill_process()
+            raise
         finally:
             hang_up(self._lease)
             self._lent.take_back()
@@ -162,6 +175,12 @@ class DockerContainer:
                 self._lost = error
             self._ended.set()
             return
+
+    def _kill_process(self) -> None:
+        """End the container without its engine: it outlives a killed dockerd, and its process is ours."""
+        if self._pid is not None and self._started is not None and start_ticks(self._pid) == self._started:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGKILL)
 
     def _was_out_of_memory(self) -> bool:
         try:

@@ -94,7 +94,7 @@ class StagedOut:
         self._due = 0.0
 
     def pull_if_due(self, client: docker.DockerClient, container: str) -> None:
-        """Bring the host's copy up to date now and then, spending a tenth of the time at most.
+        """Bring the host's copy up to date now and then, spending a quarter of the time at most.
 
         Raises:
             EngineError: the engine is gone.
@@ -104,7 +104,7 @@ class StagedOut:
             return
         self.pull(client, container)
         now = time.monotonic()
-        self._due = now + max(_LEAST_S, 10 * (now - begun))
+        self._due = now + max(_LEAST_S, 3 * (now - begun))
 
     def pull(self, client: docker.DockerClient, container: str) -> None:
         """Bring the host's copy up to date.

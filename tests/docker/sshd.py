@@ -28,7 +28,7 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     assert program, "no sshd here: apt-get install openssh-server"
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    folder.chmod(0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     home = folder / "home"
     (home / ".ssh").mkdir(parents=True, mode=0o700)
     for name in ("host_key", "home/.ssh/id_ed25519"):

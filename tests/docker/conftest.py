@@ -1,0 +1,90 @@
+"""What container tests share: a small base image, an engine, and specifications of trials."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from docker.errors import ImageNotFound
+
+from harness.engines import Container, ContainerSpec, Exit
+from harness.engines.docker import DockerEngine
+from harness.model import ImageInfo
+
+BASE = "tfbench-base:test"
+BASE_SCRIPT = Path(__file__).parents[2] / "images/base.sh"
+
+MakeSpec = Callable[..., ContainerSpec]
+
+
+@pytest.fixture(scope="session")
+def base_image() -> ImageInfo:
+    """A base image with nothing but Python, made of distribution packages when it is not there."""
+    engine = DockerEngine()
+    engine.connect()
+    # One of pytest-xdist's workers makes it; the others wait.
+    with (Path(tempfile.gettempdir()) / "tfbench-test-base.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            found = engine.client.images.get(BASE)
+        except ImageNotFound:
+            subprocess.run([BASE_SCRIPT, BASE], check=True)
+            found = engine.client.images.get(BASE)
+    engine.close()
+    return ImageInfo(target="cpu", reference=BASE, digest=str(found.id), base="", lock_sha256="")
+
+
+@pytest.fixture
+def engine(base_image: ImageInfo) -> Iterator[DockerEngine]:
+    engine = DockerEngine()
+    engine.connect()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
+    """Return a function of a command and changed fields that gives a specification with its own out."""
+    out = tmp_path / "out"
+    out.mkdir()
+    plain = ContainerSpec(
+        image=base_image,
+        command=("true",),
+        environment={},
+        out=out,
+        mounts=(),
+        trial_id="test-trial",
+        run_id="test-run",
+    )
+
+    def make(*command: str, **changes: object) -> ContainerSpec:
+        return replace(plain, command=command, **changes)
+
+    return make
+
+
+@pytest.fixture
+def run_it(engine: DockerEngine) -> Callable[[ContainerSpec], tuple[Exit, str]]:
+    """Return a function that runs a specification to its end and gives exit and log."""
+
+    def run(spec: ContainerSpec) -> tuple[Exit, str]:
+        container = engine.start(spec)
+        try:
+            return wait_for(container), container.log()
+        finally:
+            container.remove()
+
+    return run
+
+
+def wait_for(container: Container) -> Exit:
+    """Poll as the runner does until the container has ended."""
+    while (exit_ := container.poll()) is None:
+        time.sleep(0.02)
+    return exit_

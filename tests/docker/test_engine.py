@@ -1,0 +1,224 @@
+"""The Docker engine against a real one: what a container may do, how it ends, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from docker.errors import NotFound
+
+from harness.engines import Mount
+from harness.engines.docker import DockerEngine
+from harness.errors import EngineError
+from tests.docker.conftest import wait_for
+
+pytestmark = pytest.mark.docker
+
+LOOK_AROUND = """
+import json, os, pathlib
+def writable(folder):
+    try:
+        pathlib.Path(folder, "probe").write_text("x")
+        return True
+    except OSError:
+        return False
+lines = open("/proc/self/status").read().splitlines()
+status = dict(line.split(":\\t", 1) for line in lines if ":\\t" in line)
+print(json.dumps({
+    "uid": os.getuid(),
+    "groups": os.getgroups(),
+    "capabilities": [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+    "no_new_privileges": status["NoNewPrivs"].strip(),
+    "seccomp": status["Seccomp"].strip(),
+    "interfaces": os.listdir("/sys/class/net"),
+    "writable": [folder for folder in ("/", "/etc", "/usr", "/var", "/tfbench/in", "/tfbench/out", "/tmp")
+                 if writable(folder)],
+    "home": os.environ["HOME"],
+    "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize,
+    "first": open("/proc/1/cmdline").read().split("\\0")[0],
+    "cuda": os.environ["CUDA_VISIBLE_DEVICES"],
+    "devices": [name for name in os.listdir("/dev") if name.startswith(("nvidia", "vd", "kmsg", "mem"))],
+}))
+"""
+
+
+def test_container_can_do_nothing_but_its_work(run_it, make_spec, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    exit_, log = run_it(
+        make_spec("python3", "-c", LOOK_AROUND, mounts=(Mount(container="/tfbench/in", host=folder),))
+    )
+    assert exit_.code == 0, log
+    seen = json.loads(log)
+    assert seen["uid"] != 0
+    assert 0 not in seen["groups"]
+    assert {int(value, 16) for value in seen["capabilities"]} == {0}
+    assert seen["no_new_privileges"] == "1"
+    assert seen["seccomp"] == "2"
+    assert seen["interfaces"] == ["lo"]
+    assert seen["writable"] == ["/tfbench/out", "/tmp"]
+    assert seen["home"] == "/tmp"
+    assert seen["shm"] == 2**30
+    assert seen["first"] == "python3"
+    assert seen["cuda"] == "-1"
+    assert seen["devices"] == []
+
+
+def test_out_is_the_harness_own_again_and_open_to_nobody(run_it, make_spec):
+    spec = make_spec(
+        "python3",
+        "-c",
+        "import os; os.mkdir('/tfbench/out/sub'); open('/tfbench/out/sub/events', 'w').write('e')",
+    )
+    before = spec.out.stat()
+    exit_, log = run_it(spec)
+    assert exit_.code == 0, log
+    assert (spec.out / "sub/events").read_text() == "e"
+    for path in (spec.out, spec.out / "sub", spec.out / "sub/events"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid())
+        assert not path.stat().st_mode & stat.S_IWOTH
+    assert spec.out.stat().st_mode == before.st_mode
+
+
+def test_memory_limit_is_told_from_other_ends(run_it, make_spec):
+    exit_, _ = run_it(make_spec("python3", "-c", "bytearray(400 << 20)", memory_bytes=128 << 20))
+    assert exit_.out_of_memory
+    assert exit_.code == 137
+    exit_, _ = run_it(make_spec("python3", "-c", "bytearray(40 << 20)", memory_bytes=128 << 20))
+    assert not exit_.out_of_memory
+    assert exit_.code == 0
+
+
+def test_a_child_killed_for_memory_is_seen_though_the_command_goes_on(run_it, make_spec):
+    command = "python3 -c 'bytearray(400 << 20)'; echo child $?; sleep 0.5; exit 0"
+    exit_, log = run_it(make_spec("sh", "-c", command, memory_bytes=128 << 20))
+    assert "child 137" in log
+    assert exit_.code == 0
+    assert exit_.out_of_memory
+
+
+def test_process_limit_holds(run_it, make_spec):
+    bomb = (
+        "import subprocess\nrunning = []\n"
+        "try:\n while len(running) < 100: running.append(subprocess.Popen(['sleep', '60']))\n"
+        "except OSError as error: print(len(running), error.strerror)"
+    )
+    exit_, log = run_it(make_spec("python3", "-c", bomb, pids=20))
+    assert exit_.code == 0
+    started, reason = log.strip().split(" ", 1)
+    assert 10 < int(started) < 20
+    assert reason == "Resource temporarily unavailable"
+
+
+def test_processors_are_pinned_and_their_time_limited(engine, make_spec):
+    container = engine.start(
+        make_spec("python3", "-c", "import os; print(os.sched_getaffinity(0))", cpus="0", cpu_quota=0.5)
+    )
+    try:
+        wait_for(container)
+        assert container.log().strip() == "{0}"
+        limits = engine.client.api.inspect_container(container.id)["HostConfig"]
+        assert limits["NanoCpus"] == 500_000_000
+    finally:
+        container.remove()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("sh", "-c", "exit 3"), 3),
+        (("sh", "-c", "kill -SEGV $$"), 139),
+        (("/nowhere/python",), 127),
+    ],
+)
+def test_exit_code(run_it, make_spec, command, code):
+    exit_, _ = run_it(make_spec(*command))
+    assert exit_.code == code
+    assert not exit_.out_of_memory
+
+
+def test_command_that_is_not_there_is_named_in_the_log(run_it, make_spec):
+    _, log = run_it(make_spec("/nowhere/python"))
+    assert "cannot run /nowhere/python: No such file or directory" in log
+
+
+def test_log_is_the_last_64_kib_of_much(run_it, make_spec):
+    exit_, log = run_it(
+        make_spec("python3", "-c", "for i in range(60000): print(i, 'x' * 60)\nprint('the last line')")
+    )
+    assert exit_.code == 0
+    assert log.endswith("the last line\n")
+    assert 60_000 < len(log.encode()) <= 64 * 1024
+
+
+def test_kill_ends_it_at_once_and_can_be_repeated(engine, make_spec):
+    container = engine.start(make_spec("sh", "-c", "trap '' TERM; sleep 1000"))
+    assert container.poll() is None
+    assert Path(f"/proc/{container.pid}").exists()
+    container.kill()
+    exit_ = container.poll()
+    assert exit_ is not None
+    assert exit_.code == 137
+    assert not exit_.out_of_memory
+    container.kill()
+    container.remove()
+    container.remove()
+    container.kill()
+    assert container.log() == ""
+    with pytest.raises(NotFound):
+        engine.client.api.inspect_container(container.id)
+
+
+def test_container_removed_by_somebody_else_is_an_end_not_an_engine_lost(engine, make_spec):
+    container = engine.start(make_spec("sleep", "1000"))
+    engine.client.api.remove_container(container.id, force=True)
+    assert wait_for(container).code == 137
+    container.remove()
+
+
+def test_image_that_is_not_there_is_refused_and_leaves_out_as_it_was(engine, make_spec):
+    spec = make_spec("true")
+    missing = type(spec.image)(target="cpu", reference="tfbench/none:0", digest="", base="", lock_sha256="")
+    with pytest.raises(EngineError, match=r"could not start trial test-trial: .*tfbench/none:0"):
+        engine.start(make_spec("true", image=missing))
+    assert spec.out.stat().st_uid == os.getuid()
+
+
+def test_private_folder_is_read_by_the_harness_own_user_or_refused_by_name(
+    engine, run_it, make_spec, tmp_path
+):
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    spec = make_spec("ls", "/tfbench/in", mounts=(Mount(container="/tfbench/in", host=folder),))
+    if os.getuid() != 0:
+        assert run_it(spec)[0].code == 0
+        return
+    with pytest.raises(EngineError, match=f"{folder} cannot be read"):
+        engine.start(spec)
+
+
+def test_image_s_own_entry_point_has_no_say(engine, run_it, make_spec, base_image):
+    made = engine.client.api.create_container(base_image.digest, ["/none"])["Id"]
+    image = engine.client.api.commit(made, changes=['ENTRYPOINT ["/nowhere/banner.sh"]'])["Id"]
+    engine.client.api.remove_container(made)
+    try:
+        own = type(base_image)(target="cpu", reference=image, digest=image, base="", lock_sha256="")
+        exit_, log = run_it(make_spec("echo", "hello", image=own))
+        assert (exit_.code, log) == (0, "hello\n")
+    finally:
+        engine.client.api.remove_image(image)
+
+
+def test_closing_the_engine_removes_what_it_started(make_spec):
+    engine = DockerEngine()
+    engine.connect()
+    container = engine.start(make_spec("sleep", "1000"))
+    engine.close()
+    other = DockerEngine()
+    other.connect()
+    with pytest.raises(NotFound):
+        other.client.api.inspect_container(container.id)
+    other.close()

@@ -1,0 +1,119 @@
+"""When harness or engine end in the middle of a trial, nothing keeps running and nobody else's goes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from docker.errors import NotFound
+
+from harness.engines.docker import DockerEngine
+from harness.engines.owner import RUN, current_owner, start_ticks
+from harness.errors import EngineError
+from tests.docker.conftest import BASE
+from tests.docker.spare_engine import spare_engine
+
+pytestmark = pytest.mark.docker
+
+HARNESS = """
+import sys, time
+from pathlib import Path
+from harness.engines import ContainerSpec
+from harness.engines.docker import DockerEngine
+from harness.model import ImageInfo
+image = ImageInfo(target="cpu", reference=sys.argv[1], digest="", base="", lock_sha256="")
+engine = DockerEngine()
+engine.connect()
+container = engine.start(ContainerSpec(
+    image=image, command=("sh", "-c", "trap '' HUP TERM; setsid sleep 1000 & sleep 1000"), environment={},
+    out=Path(sys.argv[2]), mounts=(), trial_id="t", run_id="r"))
+print(container.id, container.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_killed_harness_leaves_nothing_running_and_the_next_one_clears_up(engine, make_spec):
+    harness = subprocess.Popen(
+        [sys.executable, "-c", HARNESS, BASE, make_spec("true").out], stdout=subprocess.PIPE, text=True
+    )
+    assert harness.stdout
+    identity, pid = harness.stdout.readline().split()
+    assert Path(f"/proc/{pid}").exists()
+    harness.kill()
+    harness.wait()
+    # Nobody acts here: the container notices by itself.
+    assert engine.client.api.wait(identity)["StatusCode"] == 137
+    assert not Path(f"/proc/{pid}").exists()
+    assert engine.remove_stale() >= 1
+    with pytest.raises(NotFound):
+        engine.client.api.inspect_container(identity)
+
+
+def test_only_what_belongs_to_ended_harnesses_is_stale(engine):
+    here = current_owner()
+    ended = subprocess.Popen(["sleep", "1000"])
+    gone = replace(here, pid=ended.pid, started=start_ticks(ended.pid) or 0)
+    ended.kill()
+    ended.wait()
+    alive = subprocess.Popen(["sleep", "1000"])
+    owners = {
+        "gone": gone,
+        "earlier boot": replace(here, boot="another"),
+        "id given to another process": replace(here, pid=alive.pid, started=1),
+        "alive": replace(here, pid=alive.pid, started=start_ticks(alive.pid) or 0),
+        "another machine": replace(gone, host="elsewhere/0"),
+        "another pid namespace": replace(gone, pid_namespace="pid:[1]"),
+        "this": here,
+    }
+    api = engine.client.api
+    made = {
+        name: api.create_container(BASE, ["true"], labels={**owner.labels(), RUN: "r"})["Id"]
+        for name, owner in owners.items()
+    }
+    made["not ours"] = api.create_container(BASE, ["true"], labels={"com.example": "x"})["Id"]
+    volume = api.create_volume(labels={**gone.labels(), RUN: "r"})["Name"]
+    try:
+        engine.remove_stale()
+        there = {entry["Id"] for entry in api.containers(all=True)}
+        assert {name for name, identity in made.items() if identity in there} == {
+            "alive",
+            "another machine",
+            "another pid namespace",
+            "this",
+            "not ours",
+        }
+        assert volume not in {entry["Name"] for entry in api.volumes()["Volumes"] or ()}
+    finally:
+        alive.kill()
+        alive.wait()
+        for identity in made.values():
+            try:
+                api.remove_container(identity, force=True)
+            except NotFound:
+                continue
+
+
+def test_killed_engine_is_an_error_and_its_container_ends(engine, make_spec):
+    with spare_engine() as spare:
+        spare.load(BASE, engine.client)
+        lost = DockerEngine({"DOCKER_HOST": spare.url})
+        lost.connect()
+        spec = make_spec("sleep", "1000", image=replace(make_spec("true").image, digest=""))
+        container = lost.start(spec)
+        pid = container.pid
+        assert container.poll() is None
+        spare.die()
+        with pytest.raises(EngineError, match="stopped answering"):
+            while container.poll() is None:
+                time.sleep(0.01)
+        with pytest.raises(EngineError, match="stopped answering"):
+            container.remove()
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.01)
+        assert spec.out.stat().st_uid == os.getuid()
+        lost.close()
