@@ -142,7 +142,8 @@ def _entries(options: Options) -> tuple[Entry, ...]:
         taken.add(entry.workload.name)
     if own and not options.workloads:
         return own
-    return tuple(dict.fromkeys((*select(known + own, options.workloads), *own)))
+    chosen = select(known + own, options.workloads)
+    return (*chosen, *(entry for entry in own if entry not in chosen))
 
 
 def new_run_id(now: datetime.datetime) -> str:

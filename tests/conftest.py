@@ -7,11 +7,16 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from hypothesis import settings
 
 from harness.environment import LocalEnvironment
 from harness.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# How long an example takes says more about what else the machine does.
+settings.register_profile("tfbench", deadline=None)
+settings.load_profile("tfbench")
 
 
 @pytest.fixture(scope="session")

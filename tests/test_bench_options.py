@@ -1,0 +1,161 @@
+"""Options held against the catalogue and the machine, and kept so that a run can be made again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.bench import (
+    Options,
+    command_line,
+    commit_of,
+    new_run_id,
+    options_document,
+    read_options,
+    resolve,
+)
+from harness.errors import GpuError, UsageError
+from workloads.protocol import LEGS
+
+CPU = Options(device="cpu")
+
+
+def workload_file(folder: Path, name: str = "mine", suite: str = "default") -> Path:
+    path = folder / f"{name.replace('-', '_')}.py"
+    path.write_text(
+        f"workload = Workload(name={name!r}, title='', batch_size=8, epochs=1, suite={suite!r},\n"
+        "    params={'rate': 0.1}, data=Data(name='x', shape=(4,), classes=2, train=9, test=3))\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def names(options: Options) -> list[str]:
+    return [entry.workload.name for entry in resolve(options).entries]
+
+
+def test_without_a_word_the_default_suite_runs() -> None:
+    assert {"cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"} <= set(names(CPU))
+
+
+def test_a_file_alone_runs_alone_and_beside_those_that_are_named(tmp_path: Path) -> None:
+    file = workload_file(tmp_path, suite="extra")
+    assert names(replace(CPU, files=(file,))) == ["mine"]
+    assert names(replace(CPU, files=(file,), workloads=("cifar10-mlp",))) == ["cifar10-mlp", "mine"]
+    assert names(replace(CPU, files=(file,), workloads=("mine",))) == ["mine"]
+
+
+def test_a_file_may_not_take_a_name_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for files in (
+        (workload_file(tmp_path, "cifar10-mlp"),),
+        (workload_file(tmp_path), workload_file(tmp_path / "other")),
+    ):
+        with pytest.raises(UsageError, match="there is already"):
+            resolve(replace(CPU, files=files))
+
+
+def test_profile_and_what_changes_it() -> None:
+    resolved = resolve(replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",)))
+    assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
+    assert resolved.profile.stall_s == 7.0
+    assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
+    assert resolved.planned[0].legs == LEGS
+    assert resolved.targets == ("cpu",)
+
+
+def test_params_go_to_those_that_have_them(tmp_path: Path) -> None:
+    options = replace(
+        CPU, files=(workload_file(tmp_path),), workloads=("cifar10-mlp",), profile="smoke",
+        params={"rate": "0.5", "batch_size": "16"},
+    )  # fmt: skip
+    params = {trial.workload: trial.params for trial in resolve(options).planned}
+    assert params == {"mine": {"rate": 0.5, "batch_size": 16}, "cifar10-mlp": {"batch_size": 16}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"profile": "fast"},
+        {"workloads": ("none",)},
+        {"device": "tpu,cpu"},
+        {"device": ""},
+        {"legs": "fast"},
+        {"params": {"colour": "red"}},
+        {"trials": 0},
+        {"files": (Path("/none.py"),)},
+        {"device": "cpu,gpu77"},
+    ],
+)
+def test_what_does_not_exist_is_a_usage_error(changes: dict[str, object]) -> None:
+    # Where there is no GPU at all, that is the first thing to say.
+    with pytest.raises((UsageError, GpuError)) as caught:
+        resolve(replace(CPU, **changes))
+    assert caught.value.hint
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+options_of_any_kind = st.builds(
+    Options,
+    profile=texts,
+    workloads=st.lists(texts, max_size=3).map(tuple),
+    files=st.lists(texts.map(Path), max_size=2).map(tuple),
+    images=st.dictionaries(texts, texts, max_size=2),
+    base=st.none() | texts,
+    analysis=st.booleans(),
+    params=st.dictionaries(texts, texts, max_size=2),
+    trials=st.none() | st.integers(1, 99),
+    out=texts.map(Path),
+    interval_s=st.floats(0, 10),
+    cpu_quota=st.none() | st.floats(0.01, 99),
+    memory_bytes=st.none() | st.integers(1, 1 << 40),
+    stall_s=st.none() | st.floats(1, 999),
+    seed=st.integers(),
+)
+
+
+@given(options=options_of_any_kind)
+def test_options_survive_the_manifest(options: Options) -> None:
+    assert read_options(json.loads(json.dumps(options_document(options)))) == options
+
+
+@given(options=options_of_any_kind)
+def test_the_command_to_run_again_is_one_shell_line(options: Options) -> None:
+    words = shlex.split(command_line(options))
+    assert words[:4] == ["tfbench", "bench", "--profile", options.profile]
+    assert set(options.workloads) | {str(path) for path in options.files} <= set(words)
+
+
+def test_run_ids_sort_by_time_and_do_not_collide() -> None:
+    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    ids = {new_run_id(then) for _ in range(20)}
+    assert len(ids) > 1
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", one) for one in ids)
+    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
+
+
+def test_commit(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) == ""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "file").write_text("one", encoding="utf-8")
+    git("add", "file")
+    git("commit", "--quiet", "--message", "one")
+    git("tag", "v1")
+    head = git("rev-parse", "HEAD")
+    assert commit_of(tmp_path) == head
+    (tmp_path / "file").write_text("two", encoding="utf-8")
+    assert commit_of(tmp_path) == f"{head}-dirty"
