@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Series, Window
+from harness.model import Run, Series, Trial, Window
 
 SECOND_NS = 1_000_000_000
 IDLE_W = 76.0
@@ -172,3 +172,44 @@ def _nvml(
         Series(source="gpm", device=name, t_ns=t_ns, columns=gpm),
         Series(source="nvml_slow", device=name, t_ns=slow_t, columns=slow),
     )
+
+
+def retold(run: Run, device: str, source: str, **columns: float | Floats | None) -> Run:
+    """Change columns of a source in all trials on `device`: to one value, to values, or away with None.
+
+    `source` "*" takes all telemetry away; a source that was not there is added on the host's ticks.
+    """
+    return replace(
+        run,
+        trials=tuple(
+            replace(trial, telemetry=_retold(trial, source, columns)) if trial.device == device else trial
+            for trial in run.trials
+        ),
+    )
+
+
+def _retold(trial: Trial, source: str, columns: Mapping[str, float | Floats | None]) -> tuple[Series, ...]:
+    if source == "*":
+        return ()
+    series = list(trial.telemetry)
+    if all(one.source != source for one in series):
+        series.append(Series(source=source, device="container", t_ns=series[0].t_ns, columns={}))
+    return tuple(
+        replace(one, columns=_changed(one, columns))
+        if one.source == source and one.device != "cores"
+        else one
+        for one in series
+    )
+
+
+def _changed(series: Series, columns: Mapping[str, float | Floats | None]) -> Mapping[str, Floats]:
+    new = {name: values for name, values in series.columns.items() if columns.get(name, 0.0) is not None}
+    for name, value in columns.items():
+        if value is not None:
+            new[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), series.t_ns.shape)
+    return new
+
+
+def seconds_of(series: Series) -> Floats:
+    """Return a series' times in seconds from its first reading, to make counters of."""
+    return (series.t_ns - series.t_ns[0]) / SECOND_NS

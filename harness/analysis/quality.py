@@ -185,7 +185,7 @@ def said_by_trials(run: Run, found: Measures, summaries: Sequence[Summary]) -> I
 
 
 def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Warn that the smoke profile measures too little for its figures to mean anything."""
+    """Warn of the smoke profile, whose figures mean nothing, and of parameters that are not the published."""
     chosen = run.manifest.parameters.get("profile")
     name = chosen.get("name") if isinstance(chosen, dict) else chosen
     if name == "smoke":
@@ -194,6 +194,15 @@ def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator
             subject="the run",
             fact="The smoke profile only tries out whether everything works; its figures mean nothing.",
             remedy="Measure with --profile quick or full.",
+        )
+    changed = run.manifest.parameters.get("params")
+    if isinstance(changed, dict) and changed:
+        yield Quality(
+            severity=WARNING,
+            subject="the run",
+            fact=f"Parameters differ from the published ones: "
+            f"{listed([f'{name}={value}' for name, value in changed.items()])}.",
+            remedy="Leave --param away to compare with published numbers.",
         )
 
 
