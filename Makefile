@@ -13,7 +13,7 @@ TFBENCH   := $(BIN)/tfbench
 comma     := ,
 empty     :=
 space     := $(empty) $(empty)
-words      = $(subst $(comma),$(space),$(1))
+split      = $(subst $(comma),$(space),$(1))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -46,7 +46,7 @@ install: $(VENV)/installed ## install the harness into .venv
 .PHONY: bench
 bench: $(VENV)/installed ## run the benchmark and write the report (the main job)
 	@$(TFBENCH) bench --profile $(PROFILE) --engine $(ENGINE) --device $(DEVICE) --out $(OUT) \
-	  $(foreach name,$(call words,$(WORKLOADS)),--workload $(name)) $(ARGS)
+	  $(foreach name,$(call split,$(WORKLOADS)),--workload $(name)) $(ARGS)
 
 .PHONY: doctor
 doctor: $(VENV)/installed ## say what this host can and cannot do
