@@ -1,0 +1,233 @@
+"""What no single test looks at: that everything there is has its test and its documentation, and the house
+rules that a linter does not know."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness import errors
+from harness.analysis.rules import RULES
+from harness.catalog import Entry, built_in
+from harness.errors import TfbenchError
+from harness.telemetry import Source
+from harness.telemetry.sources import default_sources
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
+LOCKS = ("images/cpu.lock", "images/cuda.lock", "requirements.lock", "dev.lock")
+TEXT = {
+    ".py",
+    ".md",
+    ".sh",
+    ".toml",
+    ".yml",
+    ".yaml",
+    ".lock",
+    ".in",
+    ".json",
+    ".html",
+    ".css",
+    ".js",
+    ".txt",
+    "",
+}
+
+# Written so that this file does not contain what it looks for.
+HOSTS = re.compile(
+    r"pypi[.]org|pythonhosted[.]|files[.]python|deb[.]debian|debian[.]org/debian|archive[.]ubuntu|npmjs[.]"
+    r"|docker[.]io/|ghcr[.]io|quay[.]io|gcr[.]io|nvcr[.]io|anaconda[.]org|\bmirrors?[.]\w+[.]\w|artifactory|jfrog",
+    re.IGNORECASE,
+)
+
+
+def git(*words: str) -> list[str]:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True)
+    return [line for line in done.stdout.split("\0") if line]
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    return tuple(path for name in git("ls-files", "-z") if (path := ROOT / name).is_file())
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tests_text() -> str:
+    own = Path(__file__)
+    return "\n".join(read(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if path != own)
+
+
+@cache
+def documentation() -> str:
+    guides = sorted((ROOT / "docs").glob("*.md"))
+    return "\n".join(read(path) for path in (*(ROOT / name for name in DOCUMENTS), *guides))
+
+
+def named(word: str, text: str) -> bool:
+    """Tell whether `text` has `word` by itself, not as a part of another name."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def error_kinds() -> list[type[TfbenchError]]:
+    kinds = [
+        kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, TfbenchError)
+    ]
+    return sorted(kinds, key=lambda kind: kind.exit_code)
+
+
+class TestErrors:
+    def test_every_kind_has_a_code_of_its_own(self) -> None:
+        codes = [kind.exit_code for kind in error_kinds()]
+        assert len(set(codes)) == len(codes) > 5
+        assert 0 not in codes
+
+    @pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.__name__)
+    def test_readme_lists_the_code(self, kind: type[TfbenchError]) -> None:
+        assert re.search(rf"^\| *`?{kind.exit_code}`? *\|", read(ROOT / "README.md"), re.MULTILINE)
+
+
+def entry_name(entry: Entry) -> str:
+    return entry.workload.name
+
+
+class TestEverythingIsTestedAndDocumented:
+    @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
+    def test_workloads(self, entry: Entry) -> None:
+        assert named(entry.workload.name, read(ROOT / "README.md"))
+        assert named(entry.workload.name, tests_text()) or named(entry.module, tests_text())
+        assert entry.workload.source, "where it was published"
+
+    @pytest.mark.parametrize("source", default_sources(), ids=lambda source: source.name)
+    def test_telemetry_sources(self, source: Source) -> None:
+        assert named(source.name, documentation())
+        assert named(type(source).__name__, tests_text())
+
+    @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+    def test_rules(self, rule: object) -> None:
+        name = rule.__name__.replace("_", "-")
+        assert named(name, documentation())
+        assert named(name, tests_text()) or named(rule.__name__, tests_text())
+        assert len((inspect.getdoc(rule) or "").splitlines()) > 1, "where its threshold comes from"
+
+    @pytest.mark.parametrize(
+        "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]
+    )
+    def test_make_targets(self, target: str) -> None:
+        listed = subprocess.run(
+            ["make", "-s", "-C", ROOT, "help"], check=True, capture_output=True, text=True
+        )
+        assert re.search(rf"^  make {target} ", listed.stdout, re.MULTILINE)
+
+
+def test_documents_name_only_files_that_there_are() -> None:
+    missing = []
+    for name in DOCUMENTS:
+        for path in re.findall(
+            r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`", read(ROOT / name)
+        ):
+            if not (ROOT / path).exists():
+                missing.append(f"{name}: {path}")
+    assert missing == []
+
+
+def test_make_bench_passes_everything_on() -> None:
+    variables = [
+        "PROFILE=smoke",
+        "ENGINE=docker",
+        "DEVICE=gpu0",
+        "WORKLOADS=a-mlp,b-mlp",
+        "OUT=x",
+        "ARGS=--trials 2",
+    ]
+    command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), "bench", *variables]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    words = said[said.rindex("tfbench bench") :].replace("\\\n", " ").split()
+    assert words[:6] == ["tfbench", "bench", "--profile", "smoke", "--engine", "docker"]
+    assert words[6:10] == ["--device", "gpu0", "--out", "x"]
+    assert words[10:] == ["--workload", "a-mlp", "--workload", "b-mlp", "--trials", "2"]
+
+
+class TestTrackedFiles:
+    def test_nothing_is_tracked_that_is_ignored(self) -> None:
+        assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
+
+    def test_no_file_names_a_package_registry_or_mirror(self) -> None:
+        found = [
+            f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+            for path in tracked()
+            if path.suffix in TEXT
+            for number, line in enumerate(read(path).splitlines(), 1)
+            if (match := HOSTS.search(line))
+        ]
+        assert found == []
+
+    def test_no_file_is_large(self) -> None:
+        large = [path.relative_to(ROOT) for path in tracked() if path.stat().st_size > 3 << 20]
+        assert large == []
+
+    @pytest.mark.parametrize("name", LOCKS)
+    def test_locks_have_a_hash_for_everything_and_no_address(self, name: str) -> None:
+        text = read(ROOT / name)
+        assert "://" not in text
+        assert not re.search(r"^--", text, re.MULTILINE), "options such as an index"
+        pins = [block for block in re.split(r"\n(?=\S)", text) if block and not block.startswith("#")]
+        assert len(pins) > 10
+        assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
+
+    def test_scripts_can_be_run(self) -> None:
+        scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
+        assert scripts
+        assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
+        assert [path.name for path in scripts if not read(path).startswith("#!")] == []
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(read(path))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def sources() -> list[Path]:
+    return [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("harness", "reports")
+    ]
+
+
+def test_only_the_command_line_prints_and_exits() -> None:
+    """harness/engines/init.py runs inside containers, as their first process."""
+    elsewhere = ("print", "sys.exit", "exit", "typer.echo", "sys.stdout.write", "sys.stderr.write")
+    found = [
+        f"{path.relative_to(ROOT)}: {call}"
+        for path in sources()
+        if not path.is_relative_to(ROOT / "harness/cli") and path != ROOT / "harness/engines/init.py"
+        for call in calls(path)
+        if call in elsewhere
+    ]
+    assert found == []
+
+
+def test_nothing_is_evaluated_and_nothing_of_ours_is_patched() -> None:
+    evaluated = [f"{path}: {call}" for path in sources() for call in calls(path) if call in ("eval", "exec")]
+    assert evaluated == []
+    patched = [
+        path.name
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != Path(__file__)
+        and re.search(
+            r"unittest[.]mock|mocker|monkeypatch[.]setattr\([\"'](harness|workloads|reports)", read(path)
+        )
+    ]
+    assert patched == []
