@@ -1,8 +1,8 @@
-"""Horizontal bars with intervals, published numbers as hollow diamonds, and the figures written at the right."""
+"""Horizontal bars with intervals, published numbers as hollow diamonds, and the figures at the right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ from reports import numbers
 from reports.names import device_name, is_gpu, leg_name
 from workloads.protocol import TUNED
 
-LABELS_PX = 168
 ROW_PX = 22
+_LABELS_PX = (70, 168)
+_LETTER_PX = 6.2
 _BAR_PX = 12
-_ROOM = 1.4  # of the widest bar: the figures stand to its right on a telephone too
+_ROOM = 1.45  # of the widest bar: the figures stand to its right on a telephone too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +58,31 @@ def row_label(summary: Summary) -> str:
     return f"{device_name(summary.device)} {leg_name(summary.leg)}"
 
 
-def row_axis() -> dict[str, Any]:
+def labels_px(labels: Iterable[str]) -> int:
+    """Say how much room a figure's row labels need, within limits; longer ones are cut short."""
+    low, high = _LABELS_PX
+    longest = max(map(len, labels), default=0)
+    return min(max(round(longest * _LETTER_PX) + 14, low), high)
+
+
+def row_axis(room_px: int) -> dict[str, Any]:
     """Encode the rows by their labels, in the order in which they come."""
-    axis = {"minExtent": LABELS_PX, "maxExtent": LABELS_PX, "labelLimit": LABELS_PX - 10, "ticks": False}
+    axis = {"minExtent": room_px, "maxExtent": room_px, "labelLimit": room_px - 10, "ticks": False}
     return {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis}
 
 
-def panel_title(text: str) -> dict[str, Any]:
-    """Set a panel's title flush with the labels' left edge."""
-    return {"text": text, "dx": -LABELS_PX}
+def panel_title(text: str, room_px: int) -> dict[str, Any]:
+    """Set a panel's title flush with the left edge of labels that take up `room_px`."""
+    return {"text": text, "dx": -room_px}
 
 
-def bar_panel(title: str, bars: Sequence[Bar], *, unit: str) -> dict[str, Any]:
+def bar_panels(groups: Sequence[tuple[str, Sequence[Bar]]], *, unit: str) -> tuple[list[dict[str, Any]], int]:
+    """Draw groups of rows under their titles, and say how much room their labels take."""
+    room_px = labels_px(bar.label for _, bars in groups for bar in bars)
+    return [_panel(title, bars, unit, room_px) for title, bars in groups], room_px
+
+
+def _panel(title: str, bars: Sequence[Bar], unit: str, room_px: int) -> dict[str, Any]:
     """Draw one group of rows on a scale of its own that begins at zero."""
     top = max((bar.high or bar.value for bar in bars), default=1.0) or 1.0
     x = {
@@ -77,7 +91,7 @@ def bar_panel(title: str, bars: Sequence[Bar], *, unit: str) -> dict[str, Any]:
         "axis": None,
         "scale": {"domain": [0, top * _ROOM], "nice": False},
     }
-    y = row_axis()
+    y = row_axis(room_px)
     tooltip = [
         {"field": "row", "title": "what", "type": "nominal"},
         {"field": "text", "title": unit, "type": "nominal"},
@@ -112,7 +126,7 @@ def bar_panel(title: str, bars: Sequence[Bar], *, unit: str) -> dict[str, Any]:
         }  # fmt: skip
         encoding = {"x": x, "y": y, "tooltip": tooltip}
         layers.append({"data": {"values": published}, "mark": diamond, "encoding": encoding})
-    return {"title": panel_title(title), "height": {"step": ROW_PX}, "layer": layers}
+    return {"title": panel_title(title, room_px), "height": {"step": ROW_PX}, "layer": layers}
 
 
 def _row(bar: Bar) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import vl_convert
 
+from reports.text import harmless
+
 PRINT_WIDTH_PX = 700  # what fits A4 and Letter between their margins at the size it is drawn
 
 Spec = Mapping[str, Any]
@@ -83,12 +85,14 @@ def still(figure: Figure) -> str:
     """Draw a figure as SVG for paper and for readers without scripts."""
     spec = sized(figure.still_spec or figure.spec, PRINT_WIDTH_PX - figure.reserve_px)
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    svg = harmless(svg)
     return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
 
 
 def script_json(value: Any) -> str:
     """Write JSON that may stand inside a script element: no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = harmless(text)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

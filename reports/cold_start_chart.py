@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.model import Analysis, Summary
 from reports import numbers
-from reports.bars import LABELS_PX, ROW_PX, panel_title, row_axis, row_label
+from reports.bars import ROW_PX, labels_px, panel_title, row_axis, row_label
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, leg_name, phase_name
 from reports.titles import titles_of
@@ -30,8 +30,9 @@ def cold_start_figure(analysis: Analysis) -> Figure | None:
         return None
     phases = tuple(dict.fromkeys(phase for summary in shown for phase, _ in summary.cold_start))
     top = max(sum(seconds for _, seconds in summary.cold_start) for summary in shown)
+    room_px = labels_px(map(row_label, shown))
     panels = [
-        _panel(titles[workload], [each for each in shown if each.workload == workload], top)
+        _panel(titles[workload], [each for each in shown if each.workload == workload], top, room_px)
         for workload in dict.fromkeys(summary.workload for summary in shown)
     ]
     rows = tuple(
@@ -46,10 +47,10 @@ def cold_start_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         id="figure-cold-start",
         title="Cold start, seconds from container start to steady state",
-        description="Stacked bars of the phases before steady state. None of this time is part of the speeds.",
+        description="Stacked bars of the phases before steady state; no part of the speeds.",
         spec=chart(panels, spacing=18),
         table=Table(header=("Workload", "Device", "Leg", *map(phase_name, phases), "Together"), rows=rows),
-        reserve_px=LABELS_PX + 4,
+        reserve_px=room_px + 4,
         rank=50,
         legend=tuple(Key(colour=_colour(phase), shape="bar", name=phase_name(phase)) for phase in phases),
         trial_ids=tuple(dict.fromkeys(trial for summary in shown for trial in summary.trial_ids)),
@@ -60,7 +61,7 @@ def _colour(phase: str) -> str:
     return _COLOURS.get(phase, "var(--ph-other)")
 
 
-def _panel(title: str, summaries: list[Summary], top: float) -> dict[str, Any]:
+def _panel(title: str, summaries: list[Summary], top: float, room_px: int) -> dict[str, Any]:
     parts, totals = [], []
     for summary in summaries:
         row = row_label(summary)
@@ -68,17 +69,19 @@ def _panel(title: str, summaries: list[Summary], top: float) -> dict[str, Any]:
         for phase, seconds in summary.cold_start:
             parts.append(
                 {"row": row, "a": round(start, 3), "b": round(start + seconds, 3), "c": _colour(phase),
-                 "what": phase_name(phase), "long": numbers.duration(seconds), "from": ", ".join(summary.trial_ids)}
+                 "what": phase_name(phase), "long": numbers.duration(seconds),
+                 "from": ", ".join(summary.trial_ids)}
             )  # fmt: skip
             start += seconds
         totals.append({"row": row, "label": numbers.duration(start)})
-    y = row_axis()
+    y = row_axis(room_px)
     scale = {"domain": [0, (top or 1.0) * _ROOM], "nice": False}
     bars = {
         "data": {"values": parts},
         "mark": {"type": "bar", "height": 12},
         "encoding": {
-            "x": {"field": "a", "type": "quantitative", "axis": None, "scale": scale}, "x2": {"field": "b"}, "y": y,
+            "x": {"field": "a", "type": "quantitative", "axis": None, "scale": scale},
+            "x2": {"field": "b"}, "y": y,
             "fill": {"field": "c", "type": "nominal", "scale": None},
             "tooltip": [
                 {"field": "what", "title": "phase", "type": "nominal"},
@@ -92,4 +95,4 @@ def _panel(title: str, summaries: list[Summary], top: float) -> dict[str, Any]:
         "mark": {"type": "text", "align": "right", "baseline": "middle"},
         "encoding": {"x": {"value": "width"}, "y": y, "text": {"field": "label"}},
     }
-    return {"title": panel_title(title), "height": {"step": ROW_PX}, "layer": [bars, text]}
+    return {"title": panel_title(title, room_px), "height": {"step": ROW_PX}, "layer": [bars, text]}

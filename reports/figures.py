@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from harness.model import Analysis, Status, Trial
 from reports.charts import Figure
 from reports.cold_start_chart import cold_start_figure
-from reports.ladder_chart import ladder_figure, stages_figure, training_figure
+from reports.ladder_chart import ladder_figure, stages_figure
 from reports.names import device_name
 from reports.speed_chart import speed_figure
 from reports.steps_chart import steps_figure
 from reports.timeline import lines
 from reports.timeline_chart import timeline_figure
 from reports.titles import titles_of
+from reports.training_chart import training_figure
 
 # Instants drawn in all timelines together, some 5 bytes each: a long run may take more room than a quick one.
 _POINTS = (30_000, 100_000)

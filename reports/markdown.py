@@ -6,6 +6,8 @@ import re
 
 from markupsafe import Markup
 
+from reports.text import harmless
+
 # Characters that begin a construct in GitHub's Markdown, HTML and mentions among them.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~])")
 _AT_LINE_START = re.compile(r"^(\d*)([-+=>.)])(?=\s|$)")
@@ -21,7 +23,7 @@ def escape_markdown(value: object) -> str:
 
 def code_span(text: str) -> Markup:
     """Set text as code in one line, fenced by more backticks than it has."""
-    flat = _BREAKS.sub(" ", text).replace("|", "\\|")
+    flat = _BREAKS.sub(" ", harmless(text)).replace("|", "\\|")
     longest = max((len(run) for run in re.findall("`+", flat)), default=0)
     fence = "`" * (longest + 1)
     return Markup(f"{fence} {flat} {fence}" if longest else f"`{flat or ' '}`")  # noqa: S704
@@ -29,13 +31,14 @@ def code_span(text: str) -> Markup:
 
 def code_block(text: str, language: str = "") -> Markup:
     """Set text as a block of code, fenced by more backticks than it has."""
+    text = harmless(text)
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return Markup(f"{fence}{language}\n{text.rstrip()}\n{fence}")  # noqa: S704
 
 
 def _escape(text: str) -> str:
-    flat = _BREAKS.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    flat = _BREAKS.sub(" ", harmless(text)).replace("&", "&amp;").replace("<", "&lt;")
     escaped = _AT_LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", flat))
     # A zero-width joiner keeps "@name" from calling someone in.
     return escaped.replace("@", "@\u200d").replace("://", ":\u200d//")

@@ -78,7 +78,7 @@ def device_name(device: str) -> str:
 
 def card_name(device: str, gpus: tuple[Gpu, ...]) -> str:
     """Name the model of a device's first card, "" for the processor or a card that is not known."""
-    first = device.split("+")[0].removeprefix("gpu")
+    first = device.split("+", maxsplit=1)[0].removeprefix("gpu")
     return next((gpu.name for gpu in gpus if is_gpu(device) and str(gpu.index) == first), "")
 
 

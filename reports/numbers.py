@@ -10,6 +10,7 @@ from harness.model import Estimate
 THIN = "\u202f"  # narrow no-break space: groups digits and joins a number to its unit
 MISSING = "not available"
 _MINUS = "\u2212"
+_RATIO_DIGITS = 3
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -19,18 +20,18 @@ def number(value: float, digits: int = 3) -> str:
     return _fixed(value, _decimals(value, digits))
 
 
-def estimate(value: Estimate | None) -> str:
-    """Write a median with as many digits as its interval supports, at least two and at most four."""
-    return MISSING if value is None else _fixed(value.median, _estimate_decimals(value))
+def estimate(value: Estimate | None, most: int = 4) -> str:
+    """Write a median with as many digits as its interval supports, at least two and at most `most`."""
+    return MISSING if value is None else _fixed(value.median, _estimate_decimals(value, most))
 
 
-def interval(value: Estimate | None) -> str:
-    """Write the 95 % interval with the digits of its median; "one value" where there is none."""
+def interval(value: Estimate | None, most: int = 4) -> str:
+    """Write the 95 % interval with the digits of its median; "one trial" where there is none."""
     if value is None:
         return MISSING
     if not has_interval(value):
-        return "one value, no interval"
-    decimals = _estimate_decimals(value)
+        return "one trial"
+    decimals = _estimate_decimals(value, most)
     return f"{_fixed(value.low, decimals)} to {_fixed(value.high, decimals)}"
 
 
@@ -55,8 +56,8 @@ def ratio_estimate(value: Estimate | None) -> str:
     """Write a ratio with its interval, "3.1× (3.0 to 3.2)"."""
     if value is None:
         return MISSING
-    tail = f" ({interval(value)})" if has_interval(value) else ""
-    return f"{estimate(value)}×{tail}"
+    tail = f" ({interval(value, _RATIO_DIGITS)})" if has_interval(value) else ""
+    return f"{estimate(value, _RATIO_DIGITS)}×{tail}"
 
 
 def percent(share: float | None, digits: int = 2) -> str:
@@ -96,7 +97,7 @@ def quantity_estimate(value: Estimate) -> str:
     if value.unit == "s":
         return duration(value.median)
     if value.unit == "ratio":
-        return f"{estimate(value)}×"
+        return f"{estimate(value, _RATIO_DIGITS)}×"
     return f"{estimate(value)}{THIN}{value.unit}"
 
 
@@ -122,10 +123,13 @@ def when(created: str) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
-    return digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    if not value:
+        return 0
+    rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
+    return digits - 1 - math.floor(math.log10(rounded))
 
 
-def _estimate_decimals(value: Estimate) -> int:
+def _estimate_decimals(value: Estimate, most: int) -> int:
     """Let the interval choose: its half width keeps one digit, or two when the first is a 1 or a 2."""
     if not math.isfinite(value.median):
         return 0
@@ -133,7 +137,7 @@ def _estimate_decimals(value: Estimate) -> int:
     wanted = _decimals(value.median, 3)
     if has_interval(value) and half > 0:
         wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
-    return min(max(wanted, _decimals(value.median, 2)), _decimals(value.median, 4))
+    return min(max(wanted, _decimals(value.median, 2)), _decimals(value.median, most))
 
 
 def _fixed(value: float, decimals: int) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from harness.model import Analysis, Comparison, Status, Summary, Verdict
 from reports.charts import Figure
 from reports.names import card_name
 from reports.titles import titles_of
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +48,15 @@ class Page:
 
     analysis: Analysis
     figures: Mapping[str, Figure]
-    stills: Mapping[str, str]
+    stills: Mapping[str, Markup]
     titles: Mapping[str, str]
     anchors: Mapping[str, str]
     banners: tuple[Banner, ...]
+
+    def headline(self) -> tuple[str, str]:
+        """Give the headline's first sentence, which is set large, and the rest."""
+        first, *rest = _SENTENCE_END.split(self.analysis.headline, maxsplit=1)
+        return first, " ".join(rest)
 
     def summaries(self, *legs: str) -> tuple[Summary, ...]:
         """Give the summaries of some legs; of all when none is named."""
@@ -93,7 +103,7 @@ class Page:
         return tuple(figure for figure in self.figures.values() if figure.zoomable)
 
 
-def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, str]) -> Page:
+def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup]) -> Page:
     """Make an analysis ready for templates."""
     return Page(
         analysis=analysis,

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.model import Analysis
+from reports.bundle import Bundling
 from reports.charts import Figure, script_json, still
 from reports.data import packed
 from reports.figures import figures_of
 from reports.filters import FILTERS
 from reports.markdown import escape_markdown
 from reports.page import Page, page_of
+from reports.text import harmless
 
 STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
 
@@ -33,7 +35,17 @@ class Section:
 def render_html(analysis: Analysis) -> str:
     """Write the report as one HTML page without any external reference."""
     figures = figures_of(analysis)
-    page = page_of(analysis, figures, _stills(figures))
+    if not figures:
+        return _page(analysis, figures, {}, "")
+    with Bundling() as bundling:
+        stills = _stills(figures)
+        return _page(analysis, figures, stills, bundling.text())
+
+
+def _page(
+    analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup], bundle: str
+) -> str:
+    page = page_of(analysis, figures, stills)
     environment = html_environment()
     specs = {
         figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
@@ -42,10 +54,10 @@ def render_html(analysis: Analysis) -> str:
     return environment.get_template("page.html").render(
         page=page,
         sections=_sections(environment, page),
-        bundle=Markup(vl_convert.javascript_bundle()) if figures else "",
-        style=Markup(_text("report.css")),
-        script=Markup(_text("report.js")),
-        specs=Markup(script_json(specs)),
+        bundle=Markup(bundle),  # noqa: S704 - as shipped by vl-convert
+        style=Markup(_text("report.css")),  # noqa: S704 - our own
+        script=Markup(_text("report.js")),  # noqa: S704 - our own
+        specs=Markup(script_json(specs)),  # noqa: S704 - escaped for a script element
         data=packed(analysis),
     )
 
@@ -60,7 +72,9 @@ def render_markdown(analysis: Analysis) -> str:
 
 def html_environment() -> Environment:
     """Give the templates' environment: everything is escaped, and an unknown name is an error."""
-    return _environment(autoescape=True)
+    environment = _environment(autoescape=True)
+    environment.finalize = _printable
+    return environment
 
 
 def section_names(environment: Environment) -> tuple[str, ...]:
@@ -71,7 +85,7 @@ def section_names(environment: Environment) -> tuple[str, ...]:
 def _environment(*, autoescape: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("reports"),
-        autoescape=autoescape,
+        autoescape=autoescape,  # noqa: S701 - off for Markdown only, which escapes in its own way
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -80,10 +94,14 @@ def _environment(*, autoescape: bool) -> Environment:
     return environment
 
 
+def _printable(value: object) -> object:
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _sections(environment: Environment, page: Page) -> tuple[Section, ...]:
     found = []
     for name in section_names(environment):
-        module = environment.get_template(name).make_module({"page": page})
+        module: Any = environment.get_template(name).make_module({"page": page})
         body = str(module).strip()
         if body:
             id_ = name.removeprefix("sections/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
@@ -91,7 +109,7 @@ def _sections(environment: Environment, page: Page) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _stills(figures: Mapping[str, Figure]) -> Mapping[str, str]:
+def _stills(figures: Mapping[str, Figure]) -> Mapping[str, Markup]:
     first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
     return {figure.id: Markup(still(figure)) for figure in first}  # noqa: S704 - made by Vega, text escaped
 

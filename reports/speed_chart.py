@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from harness.model import Analysis, PublishedComparison, Summary
 from reports import numbers
-from reports.bars import LABELS_PX, Bar, bar_panel, colour, estimate_bar, row_label
+from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, is_gpu, leg_name
 from reports.titles import titles_of
@@ -19,7 +17,7 @@ DIAMOND = Key(colour="var(--ink)", shape="diamond", name="published")
 def speed_figure(analysis: Analysis) -> Figure | None:
     """Draw samples per second of each workload with 95 % intervals; None when nothing was measured."""
     titles = titles_of(analysis)
-    panels: list[dict[str, Any]] = []
+    groups: list[tuple[str, list[Bar]]] = []
     rows: list[tuple[str, ...]] = []
     diamonds = False
     measured = [summary for summary in analysis.summaries if summary.leg in SPEED_LEGS]
@@ -29,25 +27,26 @@ def speed_figure(analysis: Analysis) -> Figure | None:
         others = [each for each in analysis.published if each.workload == workload and each.unit == unit]
         diamonds = diamonds or bool(others)
         bars = [_measured_bar(summary) for summary in own] + [published_bar(each) for each in others]
-        panels.append(bar_panel(titles[workload], bars, unit=unit))
+        groups.append((titles[workload], bars))
         rows += [_row(titles[workload], summary) for summary in own]
         rows += [
             (titles[workload], each.system, "published", numbers.number(each.value, 4), "–", each.source)
             for each in others
         ]
-    if not panels:
+    if not groups:
         return None
+    panels, room_px = bar_panels(groups, unit=measured[0].throughput.unit)
     return Figure(
         id="figure-speed",
         title="Speed in steady state, samples per second",
-        description="Bars of throughput for each workload, device and leg, with 95 % intervals as whiskers; each "
-        "workload has a scale of its own. The table behind the figure has the same numbers.",
+        description="Bars of throughput for each workload, device and leg, with 95 % intervals as "
+        "whiskers; each workload has a scale of its own. The table below has the same numbers.",
         spec=chart(panels, spacing=18),
         table=Table(
             header=("Workload", "Device", "Leg", "samples/s", "95 % interval", "Trials or source"),
             rows=tuple(rows),
         ),
-        reserve_px=LABELS_PX + 4,
+        reserve_px=room_px + 4,
         legend=(*device_legend(measured), *((DIAMOND,) if diamonds else ())),
         trial_ids=tuple(dict.fromkeys(trial for summary in measured for trial in summary.trial_ids)),
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harness.model import Analysis, Summary
 from reports import numbers
-from reports.bars import LABELS_PX, colour, panel_title, row_label
+from reports.bars import colour, labels_px, panel_title, row_label
 from reports.charts import Figure, Table, chart
 from reports.names import device_name, leg_name
 from reports.speed_chart import device_legend
@@ -32,18 +32,19 @@ def steps_figure(analysis: Analysis) -> Figure | None:
                 drawn.append((summary, seconds))
     if not drawn:
         return None
+    room_px = labels_px(row_label(summary) for summary, _ in drawn)
     panels = [
-        _panel(titles[workload], [each for each in drawn if each[0].workload == workload])
+        _panel(titles[workload], [each for each in drawn if each[0].workload == workload], room_px)
         for workload in dict.fromkeys(summary.workload for summary, _ in drawn)
     ]
     return Figure(
         id="figure-steps",
         title="Single step times in steady state, share of steps, logarithmic axis",
-        description="How long single steps took, as the host saw them. A narrow hill means steady steps; a second "
-        "hill or a long tail to the right means that some steps waited. The table below gives the quantiles.",
+        description="How long single steps took, as the host saw them. A narrow hill means steady steps; a "
+        "second hill or a long tail means that some steps waited. The table below gives the quantiles.",
         spec=chart(panels, spacing=22),
         table=_table(drawn, titles),
-        reserve_px=LABELS_PX + 4,
+        reserve_px=room_px + 4,
         rank=40,
         legend=device_legend([summary for summary, _ in drawn]),
         trial_ids=tuple(dict.fromkeys(trial for summary, _ in drawn for trial in summary.trial_ids)),
@@ -63,7 +64,7 @@ def _single_steps(analysis: Analysis, summary: Summary) -> NDArray[np.float64]:
     return together[together > 0] / 1e9
 
 
-def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]]) -> dict[str, Any]:
+def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]], room_px: int) -> dict[str, Any]:
     low = min(float(seconds.min()) for _, seconds in drawn)
     high = max(float(seconds.max()) for _, seconds in drawn)
     edges = np.geomspace(low * 0.98, high * 1.02, _BINS + 1)
@@ -78,7 +79,8 @@ def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]]) -> dict
             if part:
                 rows.append(
                     {"a": round(left * 1e3, 5), "b": round(right * 1e3, 5), "y": base,
-                     "top": round(base + 0.86 * part / float(share.max()), 3), "c": colour(summary.device, summary.leg),
+                     "top": round(base + 0.86 * part / float(share.max()), 3),
+                     "c": colour(summary.device, summary.leg),
                      "what": row_label(summary),
                      "range": f"{numbers.duration(left)} to {numbers.duration(right)}",
                      "share": numbers.percent(part)}
@@ -88,13 +90,14 @@ def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]]) -> dict
         "scale": {"type": "log", "domain": [float(edges[0]) * 1e3, float(edges[-1]) * 1e3], "nice": False},
         "axis": {"title": "milliseconds a step", "tickCount": 6, "format": "~g", "labelOverlap": True},
     }  # fmt: skip
-    height = {"domain": [0, len(drawn)], "nice": False}
+    scale = {"domain": [0, len(drawn)], "nice": False}
+    y = {"field": "y", "type": "quantitative", "scale": scale, "axis": None}
     bars = {
         "data": {"values": rows},
         "mark": {"type": "rect"},
         "encoding": {
             "x": x, "x2": {"field": "b"},
-            "y": {"field": "y", "type": "quantitative", "scale": height, "axis": None}, "y2": {"field": "top"},
+            "y": y, "y2": {"field": "top"},
             "fill": {"field": "c", "type": "nominal", "scale": None},
             "tooltip": [
                 {"field": "what", "title": "what", "type": "nominal"},
@@ -105,13 +108,17 @@ def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]]) -> dict
     }  # fmt: skip
     text = {
         "data": {"values": labels},
-        "mark": {"type": "text", "align": "right", "dx": -12, "fill": "var(--ink-2)", "limit": LABELS_PX - 16},
-        "encoding": {"x": {"value": 0}, "y": {"field": "y", "type": "quantitative", "scale": height, "axis": None},
-                     "text": {"field": "label"}},
+        "mark": {"type": "text", "align": "right", "dx": -12, "fill": "var(--ink-2)", "limit": room_px - 12},
+        "encoding": {"x": {"value": 0}, "y": y, "text": {"field": "label"}},
     }  # fmt: skip
     return {
-        "title": panel_title(title), "height": _ROW_PX * len(drawn), "layer": [bars, text],
+        "title": panel_title(title, room_px), "height": _ROW_PX * len(drawn), "layer": [bars, text],
     }  # fmt: skip
+
+
+def _quantile(summary: Summary, name: str) -> str:
+    seconds = summary.step_quantiles.get(name)
+    return numbers.MISSING if seconds is None else numbers.duration(seconds)
 
 
 def _table(drawn: list[tuple[Summary, NDArray[np.float64]]], titles: dict[str, str]) -> Table:
@@ -119,8 +126,7 @@ def _table(drawn: list[tuple[Summary, NDArray[np.float64]]], titles: dict[str, s
     rows = tuple(
         (
             titles[summary.workload], device_name(summary.device), leg_name(summary.leg),
-            *(numbers.duration(summary.step_quantiles[name]) if name in summary.step_quantiles else numbers.MISSING
-              for name in names),
+            *(_quantile(summary, name) for name in names),
             f"{len(seconds):,}".replace(",", numbers.THIN),
         )
         for summary, seconds in drawn

@@ -58,8 +58,8 @@ PANELS = (
     Panel(title="GPU temperature", unit="°C", metrics=("temperature_c",)),
     Panel(title="SM clock", unit="MHz", metrics=("sm_clock_mhz",)),
     Panel(title="CPU clock", unit="MHz", metrics=("cpu_freq_mhz",), only="cpu"),
-    Panel(title="Memory of the container", unit="GiB", metrics=("mem_used_bytes",), sources=("cgroup",), only="cpu",
-          scale=2.0**-30, decimals=2),
+    Panel(title="Memory of the container", unit="GiB", metrics=("mem_used_bytes",), sources=("cgroup",),
+          only="cpu", scale=2.0**-30, decimals=2),
     Panel(title="Memory of the process", unit="GiB", metrics=("mem_rss_bytes",), only="cpu", scale=2.0**-30,
           decimals=2),
 )  # fmt: skip

@@ -14,10 +14,11 @@ from reports.timeline import PANELS, Band, Line, bands, extremes, lines, records
 _AXIS_PX = 46
 _PANEL_PX = 64
 _RIBBON_PX = 9
-_SPACING_PX = 27  # room for a panel's title
+_SPACING_PX = 32  # room for a panel's title
 _SHADED = 60  # more bands than this are shown in the ribbon only: shading would be a flicker
 _CARD_COLOURS = 8
-_STILL_POINTS = 240
+_STILL_POINTS = (80, 240)
+_STILL_TOTAL = 6_000  # instants in all lines of a still: it stands in the page beside the live one
 
 
 def timeline_figure(trial: Trial, *, number: int, title: str, points: int) -> Figure | None:
@@ -35,7 +36,7 @@ def timeline_figure(trial: Trial, *, number: int, title: str, points: int) -> Fi
         + ", ".join(PANELS[panel].title for panel in drawing.used)
         + ". The table below gives least, mean and greatest values and the phases.",
         spec=drawing.spec(points, interactive=True),
-        still_spec=drawing.spec(min(points, _STILL_POINTS), interactive=False),
+        still_spec=drawing.spec(_still_points(len(found)), interactive=False),
         table=_table(found, shaded, held),
         reserve_px=_AXIS_PX + 4,
         rank=1 + number,
@@ -44,6 +45,11 @@ def timeline_figure(trial: Trial, *, number: int, title: str, points: int) -> Fi
         extent_s=extent,
         trial_ids=(trial.id,),
     )
+
+
+def _still_points(lines_drawn: int) -> int:
+    low, high = _STILL_POINTS
+    return min(max(_STILL_TOTAL // lines_drawn, low), high)
 
 
 class _Drawing:
@@ -121,7 +127,7 @@ class _Drawing:
             "axis": {"title": None, "tickCount": 3, "minExtent": _AXIS_PX, "maxExtent": _AXIS_PX,
                      "ticks": False, "format": "~r"},
         }  # fmt: skip
-        readings = [
+        readings: list[dict[str, Any]] = [
             {"filter": f"isValid(datum.p{number})"},
             {"flatten": ["t", f"p{number}"], "as": ["t", "v"]},
         ]
