@@ -8,7 +8,7 @@ from harness.analysis.align import gpu_names
 from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
 from harness.model import Comparison, Estimate, PublishedComparison, Run, Summary
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, STAGE_PREFIX, TUNED, Published, Workload
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, TUNED, Published, Workload
 
 GPU_OVER_CPU = "gpu-over-cpu"
 TUNED_OVER_AS_WRITTEN = "tuned-over-as-written"
@@ -26,7 +26,7 @@ def comparisons(found: Measures) -> tuple[Comparison, ...]:
 
 def _comparisons(found: Measures) -> Iterator[Comparison]:
     for key in found:
-        if key.device != CPU and not key.leg.startswith((RUNG_PREFIX, STAGE_PREFIX)):
+        if key.device != CPU and not key.leg.startswith((INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX)):
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
         if key.leg == TUNED:
             yield from _ratio(found, TUNED_OVER_AS_WRITTEN, key, key._replace(leg=AS_WRITTEN))
