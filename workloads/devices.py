@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import python_version
-
-
-class NoGpuError(RuntimeError):
-    """TensorFlow does not have, or does not use, the GPUs that were asked for."""
+from workloads.protocol import NoGpuError, python_version
 
 
 def prepare(device: str, gpus: int) -> list[str]:

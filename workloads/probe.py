@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from workloads import devices
-from workloads.protocol import NO_GPU_EXIT
+from workloads.protocol import NO_GPU_EXIT, NoGpuError
 
 # Square matrices: large enough to fill a card, small enough for two cores.
 GPU_SIZE = 8192
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = int(arguments[1]) if len(arguments) > 1 else 1
     try:
         names = devices.prepare(device, asked if device == "gpu" else 0)
-    except devices.NoGpuError as error:
+    except NoGpuError as error:
         sys.stdout.write(json.dumps({"ok": False, "message": str(error)}) + "\n")
         return NO_GPU_EXIT
     found = {

@@ -138,12 +138,15 @@ class Rung:
         why: what this step adds, and why it should help.
         after: the leg that it is a step from, as "as-written", "tuned" or "rung:NAME": what this rung adds
             is its speed over that leg's.
+        device: "gpu" for a rung that makes sense on that kind of device only (half precision on a CPU is
+            emulated); "" for any.
     """
 
     name: str
     params: Mapping[str, Any]
     why: str
     after: str = AS_WRITTEN
+    device: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +212,8 @@ class Spec:
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
-        params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every leg.
+        params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
+            leg; only what a rung sets itself stays.
         window_s: least length of a measured window, seconds.
         windows: measured windows a leg; legs are interleaved window by window.
         warmup_s: most time to wait for the step time to settle, seconds.
@@ -231,6 +235,10 @@ class Spec:
     steps: int = 0
     full: bool = False
     seed: int = 1
+
+
+class NoGpuError(RuntimeError):
+    """TensorFlow does not have, or does not use, the GPUs that were asked for; the driver's NO_GPU_EXIT."""
 
 
 class ProtocolError(ValueError):

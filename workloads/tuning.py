@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED, Change, Spec, Workload
+from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED, Change, Rung, Spec, Workload
 
 # What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
 DEFAULT_TUNED: Mapping[str, Any] = {
@@ -69,9 +69,11 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     if leg == TUNED:
         declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if pipeline else DEFAULT_TUNED)
         base.update(resolve(declared, spec.device))
-    elif leg.startswith(RUNG_PREFIX):
+    base.update(spec.params)
+    if leg.startswith(RUNG_PREFIX):
+        # A rung is its parameters: an override must not turn it into another one.
         base.update(resolve(_rung(workload, leg).params, spec.device))
-    return {**base, **spec.params}
+    return base
 
 
 def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> list[Change]:
@@ -88,7 +90,8 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
                 changes.append(
                     Change(what=key, before=_text(before.get(key)), after=_text(after[key]), why=why)
                 )
-        changes += [change for change in workload.changes if leg == TUNED and change.what in said]
+        # What is left is no parameter; or one that this device does not change, which would be untrue.
+        changes += [one for one in workload.changes if one.what in said and one.what not in after]
     if spec.gpus > 1:
         size = after["batch_size"]
         changes.append(
@@ -102,7 +105,14 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
     return changes
 
 
-def _rung(workload: Workload, leg: str) -> Any:
+def unfit(workload: Workload, spec: Spec, leg: str) -> str:
+    """Say why `leg` makes no sense on this spec's device; "" where it does."""
+    if leg.startswith(RUNG_PREFIX) and (_rung(workload, leg).device or spec.device) != spec.device:
+        return f"{leg} is for a {_rung(workload, leg).device} only and was left out."
+    return ""
+
+
+def _rung(workload: Workload, leg: str) -> Rung:
     name = leg.removeprefix(RUNG_PREFIX)
     for rung in workload.ladder:
         if rung.name == name:

@@ -1,0 +1,118 @@
+"""Workload files: what they declare is what was published, and the host can read it without TensorFlow."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import catalog
+from workloads import author, tuning
+from workloads.protocol import LEASE_EXIT, LEGS, RUNG_PREFIX, Spec
+
+FOLDER = Path(author.__file__).parent
+BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
+
+
+def test_the_published_workloads_are_there():
+    default = {name for name, one in BUILT_IN.items() if one.suite == "default"}
+    assert default >= {"cifar100-mlp", "cifar10-mlp", "fashion-mnist-mlp"}
+    assert {"resnet50", "resnet50-infer"} <= BUILT_IN.keys() - default
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "classes", "shape", "train", "epochs", "optimizer", "loss"),
+    [
+        ("cifar100-mlp", "cifar100", 100, (32, 32, 3), 50_000, 100, "Adam", "categorical cross-entropy"),
+        ("cifar10-mlp", "cifar10", 10, (32, 32, 3), 50_000, 10, "SGD", "sparse categorical cross-entropy"),
+        ("fashion-mnist-mlp", "fashion-mnist", 10, (28, 28), 60_000, 5, "Adam",
+         "sparse categorical cross-entropy"),
+    ],
+)  # fmt: skip
+def test_as_published(name, data, classes, shape, train, epochs, optimizer, loss):
+    one = BUILT_IN[name]
+    assert (one.data.name, one.data.classes, one.data.shape) == (data, classes, shape)
+    assert (one.data.train, one.data.test) == (train, 10_000)
+    assert (one.batch_size, one.epochs, one.optimizer, one.loss) == (32, epochs, optimizer, loss)
+    assert one.min_accuracy > 2 / classes
+
+
+def test_azure_numbers():
+    numbers = {(one.device, one.unit): one.value for one in BUILT_IN["cifar100-mlp"].published}
+    assert numbers == {("cpu", "s"): 17 * 60 + 55, ("gpu", "s"): 5 * 60 + 43, ("gpu", "ratio"): 3.1}
+
+
+def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
+    others = [one for one in BUILT_IN["resnet50"].published if "PyTorch" in one.source]
+    assert sorted(one.value for one in others) == [833, 1582, 2790, 3079]
+    assert all("not TensorFlow" in one.note for one in others)
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_every_rung_is_a_step_from_a_leg_that_comes_before_it(name):
+    one = BUILT_IN[name]
+    before = set(LEGS)
+    for rung in one.ladder:
+        assert rung.after in before
+        assert rung.why
+        before.add(RUNG_PREFIX + rung.name)
+        for device in ("cpu", "gpu"):
+            leg = tuning.leg_params(one, Spec(device=device), RUNG_PREFIX + rung.name, pipeline=True)
+            assert not any(":" in key for key in leg)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_no_workload_imports_the_harness(path):
+    tree = ast.parse(path.read_text())
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in names if name.split(".")[0] in ("harness", "reports")]
+
+
+def test_the_example_is_short_and_the_host_can_read_it():
+    path = FOLDER.parent / "examples" / "my_workload.py"
+    assert len(path.read_text().splitlines()) <= 30
+    assert catalog.external(path).workload.name == "my-cnn"
+
+
+def test_default_preprocessing_scales_integers_to_one_as_float32():
+    arrays = {
+        "x_train": np.array([[0, 255]], np.uint8), "y_train": np.array([1], np.uint8),
+        "x_test": np.array([[51, 102]], np.uint8), "y_test": np.array([0], np.uint8),
+    }  # fmt: skip
+    (x_train, y_train), (x_test, _) = author.scaled(arrays, {})
+    assert x_train.dtype == np.float32
+    assert x_train.tolist() == [[0.0, 1.0]]
+    assert x_test.tolist() == pytest.approx(np.array([[0.2, 0.4]], np.float32))
+    assert y_train.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x = 1\n", "no `workload"), ("workload = 3\n", "no `workload"), (None, "not a Python")],
+)
+def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(author.AuthorError, match=message):
+        author.load("", str(path))
+
+
+def test_the_driver_ends_when_its_standard_input_closes():
+    code = (
+        "from workloads import lease; lease.hold(); print('held', flush=True)\nimport time; time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=FOLDER.parent, env={**os.environ, "TFBENCH_LEASE": "stdin"},
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "held\n"
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(timeout=60) == LEASE_EXIT

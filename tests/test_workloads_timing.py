@@ -1,0 +1,179 @@
+"""The meter, on a clock that only moves when a step or a synchronisation takes time."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from workloads.protocol import EventWriter, Spec, read_events
+from workloads.timing import BLOCK_NS, LossError, Meter, settled
+
+MS = 1_000_000
+
+
+class Machine:
+    """A device that runs steps behind the host's back and is waited for by `synchronise`."""
+
+    def __init__(self, *, host_ns: int, device_ns: int) -> None:
+        self.now = 0
+        self.busy_until = 0
+        self.host_ns = host_ns
+        self.device_ns = device_ns
+        self.syncs = 0
+
+    def clock(self) -> int:
+        return self.now
+
+    def step(self) -> None:
+        self.now += self.host_ns
+        self.busy_until = max(self.busy_until, self.now) + self.device_ns
+
+    def synchronise(self) -> None:
+        self.syncs += 1
+        self.now = max(self.now, self.busy_until)
+
+
+def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None, full: int = 0):
+    """Run a leg of 32 samples a step until the meter stops it; return its events."""
+    left = [windows]
+
+    def pause() -> bool:
+        left[0] -= 1
+        return left[0] >= 0
+
+    with EventWriter(path) as events:
+        meter = Meter(
+            "as-written", spec=spec, events=events, synchronise=machine.synchronise, pause=pause,
+            full=bool(full), clock=machine.clock,
+        )  # fmt: skip
+        meter.loss = loss
+        meter.begin()
+        for _ in range(full or 1_000_000):
+            machine.step()
+            if not meter.tick(1, 32, 1):
+                break
+        trained = meter.finish() if full else 0.0
+    with path.open() as lines:
+        return list(read_events(lines)), meter, trained
+
+
+def of(events, kind):
+    return [event for event in events if event["kind"] == kind]
+
+
+def test_phases_come_in_order_and_windows_are_whole(tmp_path):
+    machine = Machine(host_ns=4 * MS, device_ns=0)
+    events, meter, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=1.0), windows=3)
+    assert [event["name"] for event in of(events, "phase")] == [
+        "first-step", "warm-up", "steady", "steady", "steady",
+    ]  # fmt: skip
+    for window in of(events, "window"):
+        assert window["end_ns"] - window["start_ns"] == window["steps"] * 4 * MS
+        assert window["samples"] == 32 * window["steps"]
+        assert window["steps"] == 250
+        assert window["wait_ns"] == window["steps"]
+    assert meter.samples == 32 * meter.steps
+    assert not of(events, "warning")
+
+
+def test_a_device_that_lags_behind_the_host_is_waited_for(tmp_path):
+    # The host needs 1 ms to launch a step that takes 20: its own clock would see twenty times the speed.
+    machine = Machine(host_ns=MS, device_ns=20 * MS)
+    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=1.0), windows=2)
+    for window in of(events, "window"):
+        per_step = (window["end_ns"] - window["start_ns"]) / window["steps"]
+        assert per_step == pytest.approx(20 * MS, rel=0.05)
+        assert window["end_ns"] - window["start_ns"] < 1.2e9
+    assert machine.syncs > 4
+
+
+def test_a_window_that_got_faster_is_extended_to_its_length(tmp_path):
+    machine = Machine(host_ns=10 * MS, device_ns=0)
+
+    def speed_up() -> bool:
+        machine.host_ns = 2 * MS
+        return machine.now < 10**10
+
+    with EventWriter(tmp_path / "e") as events:
+        meter = Meter(
+            "tuned", spec=Spec(window_s=1.0), events=events, synchronise=machine.synchronise,
+            pause=speed_up, clock=machine.clock,
+        )  # fmt: skip
+        meter.begin()
+        for _ in range(1000):
+            machine.step()
+            meter.tick(1, 1)
+    with (tmp_path / "e").open() as lines:
+        window = of(list(read_events(lines)), "window")[0]
+    assert 0.95e9 <= window["end_ns"] - window["start_ns"] <= 1.1e9
+    assert window["wait_ns"] == -1
+
+
+def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
+    machine = Machine(host_ns=50 * MS, device_ns=0)
+    steps = [0]
+    plain = machine.step
+
+    def cooling() -> None:
+        steps[0] += 1
+        machine.host_ns = max(5 * MS, 50 * MS - steps[0] * MS // 2)
+        plain()
+
+    machine.step = cooling
+    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=0.1, warmup_s=60), windows=1)
+    warm_up = next(event for event in of(events, "phase") if event["name"] == "warm-up")
+    assert warm_up["end_ns"] - warm_up["start_ns"] >= 3 * BLOCK_NS
+    assert machine.host_ns < 7 * MS
+    assert not of(events, "warning")
+
+
+def test_a_step_time_that_never_settles_is_warned_of(tmp_path):
+    machine = Machine(host_ns=5 * MS, device_ns=0)
+    blocks = [0]
+
+    def synchronise() -> None:
+        blocks[0] += 1
+        machine.host_ns = 5 * MS * (1 + blocks[0] % 2)
+
+    machine.synchronise = synchronise
+    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=0.1, warmup_s=2), windows=1)
+    (warning,) = of(events, "warning")
+    assert "had not settled within 5% after 2 s" in warning["message"]
+
+
+def test_a_loss_that_is_not_a_number_ends_the_leg(tmp_path):
+    losses = iter([2.3, 2.2, float("nan")])
+    machine = Machine(host_ns=MS, device_ns=0)
+    with pytest.raises(LossError, match="loss is nan after"):
+        measure(tmp_path / "e", machine, spec=Spec(steps=10), windows=5, loss=lambda: next(losses))
+    with (tmp_path / "e").open() as lines:
+        assert len(of(list(read_events(lines)), "window")) == 2
+
+
+def test_fixed_steps_make_windows_of_just_so_many(tmp_path):
+    machine = Machine(host_ns=MS, device_ns=3 * MS)
+    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(steps=7, warmup_s=0.1), windows=3)
+    assert [window["steps"] for window in of(events, "window")] == [7, 7, 7]
+    assert [len(steps["step_ns"]) for steps in of(events, "steps")] == [7, 7, 7]
+
+
+def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step(tmp_path):
+    machine = Machine(host_ns=10 * MS, device_ns=0)
+    events, meter, trained = measure(tmp_path / "e", machine, spec=Spec(window_s=1), windows=0, full=450)
+    assert trained == pytest.approx(4.5)
+    assert meter.steps == 450
+    windows = of(events, "window")
+    assert [window["index"] for window in windows] == [0, 1, 2, 3]
+    assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(windows))
+    steady = [event for event in of(events, "phase") if event["name"] == "steady"]
+    assert [(event["start_ns"], event["end_ns"]) for event in steady] == [(10 * MS, 4500 * MS)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [([], False), ([1.0, 1.0], False), ([9.0, 1.0, 1.04, 1.02], True), ([1.0, 1.0, 1.06], False)],
+)
+def test_settled_looks_at_the_last_three_blocks(blocks, expected):
+    assert settled(blocks) is expected

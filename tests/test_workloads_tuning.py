@@ -1,0 +1,82 @@
+"""Which parameters each leg runs with, and what it says that it changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads.protocol import Change, Data, Rung, Spec, Workload
+from workloads.tuning import ParameterError, leg_changes, leg_params, resolve, unfit
+
+WORKLOAD = Workload(
+    name="w",
+    title="W",
+    data=Data(name="d", shape=(2,), classes=2, train=8, test=4),
+    batch_size=32,
+    epochs=10,
+    params={"jit_compile": False, "width": 5, "cpu:width": 3},
+    tuned={"feed": "resident", "gpu:jit_compile": True, "gpu:batch_size": 256},
+    changes=(
+        Change(what="batch_size", before="32", after="256", why="fills the card"),
+        Change(what="layout", before="NCHW", after="NHWC", why="tensor cores read it"),
+    ),
+    ladder=(Rung(name="half", params={"precision": "fp16"}, why="half the bytes", device="gpu"),),
+)
+
+
+def params(leg, **spec):
+    return leg_params(WORKLOAD, Spec(**spec), leg, pipeline=False)
+
+
+def changes(leg, **spec):
+    return {one.what: one for one in leg_changes(WORKLOAD, Spec(**spec), leg, pipeline=False)}
+
+
+def test_a_prefixed_key_holds_on_its_device_only_and_wins_there():
+    assert resolve({"a": 1, "cpu:a": 2, "gpu:b": 3}, "cpu") == {"a": 2}
+    assert resolve({"a": 1, "cpu:a": 2, "gpu:b": 3}, "gpu") == {"a": 1, "b": 3}
+
+
+def test_as_written_is_as_published_and_changes_nothing():
+    found = params("as-written")
+    assert (found["batch_size"], found["epochs"], found["feed"], found["width"]) == (32, 10, "fit", 3)
+    assert found["jit_compile"] is False
+    assert changes("as-written") == {}
+
+
+def test_tuned_says_each_change_with_its_reason():
+    assert set(changes("tuned", device="cpu")) == {"feed", "layout"}
+    found = changes("tuned", device="gpu", gpus=1)
+    assert set(found) == {"feed", "jit_compile", "batch_size", "layout"}
+    assert (found["jit_compile"].before, found["jit_compile"].after) == ("off", "on")
+    assert found["batch_size"].why == "fills the card"
+    assert found["feed"].why
+
+
+def test_overrides_reach_every_leg_but_not_what_a_rung_is_made_of():
+    assert params("tuned", device="gpu", params={"batch_size": 8})["batch_size"] == 8
+    assert params("rung:half", device="gpu", params={"precision": "bf16"})["precision"] == "fp16"
+    assert params("rung:half", device="gpu", params={"width": 9})["width"] == 9
+
+
+def test_an_unknown_rung_names_those_there_are():
+    with pytest.raises(ParameterError, match="it has: half"):
+        params("rung:quarter")
+
+
+def test_a_rung_for_another_device_is_unfit():
+    assert "left out" in unfit(WORKLOAD, Spec(device="cpu"), "rung:half")
+    assert unfit(WORKLOAD, Spec(device="gpu", gpus=1), "rung:half") == ""
+    assert unfit(WORKLOAD, Spec(device="cpu"), "tuned") == ""
+
+
+def test_several_gpus_change_the_global_batch_in_every_leg():
+    found = changes("as-written", device="gpu", gpus=4)
+    assert (found["global batch"].before, found["global batch"].after) == ("32", "128")
+
+
+def test_a_file_that_declares_nothing_still_gets_a_tuned_leg():
+    bare = Workload(name="b", title="B", data=WORKLOAD.data, batch_size=1, epochs=1)
+    arrays = leg_params(bare, Spec(device="gpu", gpus=1), "tuned", pipeline=False)
+    assert (arrays["feed"], arrays["jit_compile"], arrays["steps_per_execution"]) == ("resident", True, 50)
+    stages = leg_params(bare, Spec(device="gpu", gpus=1), "tuned", pipeline=True)
+    assert (stages["feed"], stages["prefetch_to_device"]) == ("fit", True)

@@ -1,0 +1,161 @@
+"""One trial: devices, data, and the legs, measured window by window in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workloads import author, building, devices, inference, legs, tuning
+from workloads.job import Job
+from workloads.protocol import (
+    DATA,
+    IMPORT,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    RUNG_PREFIX,
+    STAGE_PREFIX,
+    EventWriter,
+    Spec,
+)
+from workloads.timing import Meter
+from workloads.turns import Pausable
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
+    """Run all that `spec` asks for.
+
+    Args:
+        began_ns: when the import of TensorFlow began.
+
+    Raises:
+        NoGpuError: the GPUs that were asked for are not there.
+    """
+    names = devices.prepare(spec.device, spec.gpus)
+    strategy = devices.strategy_for(names)
+    loaded = author.load(spec.workload, spec.file)
+    began = _phase(events, IMPORT, began_ns)
+    events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
+    train, test = load_arrays(loaded, spec)
+    _phase(events, DATA, began)
+    job = Job(
+        author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
+    )
+    run_legs(job)
+    _extra_metrics(job)
+
+
+def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
+    """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own.
+
+    Raises:
+        ValueError: the spec names no data.
+    """
+    if loaded.dataset is not None:
+        return None, None
+    if not spec.data_dir:
+        raise ValueError(f"{loaded.workload.name} trains on arrays, but the spec has no data_dir.")
+    arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+    return loaded.data(arrays, tuning.leg_params(loaded.workload, spec, spec.legs[0], pipeline=False))
+
+
+def run_legs(job: Job) -> None:
+    """Set every leg up, measure them window by window in turn, end them.
+
+    A leg that fails is dropped, so that it costs the others nothing; in the end the first failure is
+    raised. A rung that does not fit into the device's memory is left out with a warning.
+    """
+    running: dict[str, Pausable] = {}
+    failures: list[Exception] = []
+    for leg in job.spec.legs:
+        if reason := tuning.unfit(job.author.workload, job.spec, leg):
+            job.events.write("warning", message=reason)
+            continue
+        running[leg] = Pausable(leg, _body(job, leg))
+        _resume(job, running, leg, True, failures)
+    for window in range(job.spec.windows):
+        order = list(running)
+        # Each round starts with another leg, so that none always runs after the same neighbour.
+        shift = window % max(len(order), 1)
+        for leg in order[shift:] + order[:shift]:
+            _resume(job, running, leg, True, failures)
+    for leg in list(running):
+        _resume(job, running, leg, False, failures)
+    if failures:
+        raise failures[0]
+
+
+def _resume(job: Job, running: dict[str, Pausable], leg: str, order: bool, failures: list[Exception]) -> None:
+    one = running[leg]
+    try:
+        one.resume(order)
+    except Exception as error:
+        if isinstance(error, tf.errors.ResourceExhaustedError) and leg.startswith(RUNG_PREFIX):
+            message = f"{leg} was left out: the device's memory does not suffice."
+        else:
+            failures.append(error)
+            message = f"{leg} failed: {type(error).__name__}: {error}"
+        job.events.write("warning", message=message)
+    if one.ended:
+        del running[leg]
+
+
+def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
+    """Return the code of one leg, as turns.Pausable runs it."""
+    workload, spec = job.author.workload, job.spec
+    pipeline = job.author.dataset is not None
+    alone = leg in (INPUT_ONLY, MODEL_ONLY) or leg.startswith(STAGE_PREFIX)
+    # Nothing can be trained wholly where there is no dataset to go through.
+    whole = spec.full and not alone and workload.task == "train" and workload.data.train > 0
+
+    def body(pause: Callable[[], Any]) -> None:
+        params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
+        changes = tuning.leg_changes(workload, spec, leg, pipeline=pipeline)
+        job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
+
+        def pause_and_restore() -> bool:
+            go_on = bool(pause())
+            # The one switch that legs share; another leg may have turned it since.
+            building.set_precision(params["precision"])
+            return go_on
+
+        meter = Meter(
+            leg,
+            spec=spec,
+            events=job.events,
+            synchronise=devices.synchronise,
+            pause=pause_and_restore,
+            full=whole,
+        )
+        _kind(leg, workload.task)(job, leg, params, meter)
+
+    return body
+
+
+def _kind(leg: str, task: str) -> Callable[..., None]:
+    if leg == INPUT_ONLY or leg.startswith(STAGE_PREFIX):
+        return legs.input_only
+    if leg == MODEL_ONLY:
+        return inference.model_only if task == "infer" else legs.model_only
+    return inference.infer if task == "infer" else legs.train
+
+
+def _extra_metrics(job: Job) -> None:
+    if job.author.metrics is None:
+        return
+    params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=True)
+    for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
+        job.metric("", name, value, unit)
+
+
+def _phase(events: EventWriter, name: str, start_ns: int) -> int:
+    now = time.monotonic_ns()
+    events.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
+    return now
