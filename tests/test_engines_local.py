@@ -1,0 +1,184 @@
+"""The local engine with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
+from harness.engines.local import LocalEngine
+from harness.engines.owner import current_owner, start_ticks
+from harness.engines.probe import run_to_end
+from harness.errors import EngineError
+from harness.model import ImageInfo
+from tests.test_engines_init import ended, wait_until_ended
+
+ROOT = Path(__file__).parents[1]
+IMAGE = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> LocalEngine:
+    engine = LocalEngine(tmp_path / "state")
+    assert not engine.connect().isolated
+    return engine
+
+
+@pytest.fixture
+def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
+    out = tmp_path / "out"
+    out.mkdir()
+    plain = ContainerSpec(
+        image=IMAGE, command=(), environment={}, out=out, mounts=(), trial_id="a-trial", run_id="run"
+    )
+    return lambda *command, **changes: replace(plain, command=command, **changes)
+
+
+def wait_for(container: Container) -> Exit:
+    while (exit_ := container.poll()) is None:
+        time.sleep(0.01)
+    return exit_
+
+
+def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x").write_text("payload")
+    code = (
+        "import json, os, workloads.protocol\n"
+        "spec = json.load(open('/tfbench/out/spec.json'))\n"
+        "payload = open(spec['data_dir'] + '/x').read()\n"
+        "open('/tfbench/out/events.jsonl', 'w').write(payload + os.environ['SAME'])\n"
+        "print(spec, os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd())"
+    )
+    spec = make_spec(
+        "python3",
+        "-c",
+        code,
+        environment={"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"},
+        mounts=(
+            Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),
+            Mount(container=DATA_DIR, host=data),
+        ),
+    )
+    (spec.out / "spec.json").write_text(
+        json.dumps({"data_dir": DATA_DIR, "steps": 3, "legs": ["as-written"]})
+    )
+    exit_, log = run_to_end(engine, spec, 60)
+    assert exit_ == Exit(code=0, out_of_memory=False), log
+    assert (spec.out / "events.jsonl").read_text() == "payload/tfbenchmark:/x/tfbench"
+    assert "'steps': 3" in log
+    assert log.endswith("True\n")
+    assert list((tmp_path / "state/running").iterdir()) == []
+
+
+def test_environment_of_the_harness_stays_outside(engine, make_spec, monkeypatch):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    _, log = run_to_end(engine, make_spec("python3", "-c", "import os; print(sorted(os.environ))"), 60)
+    assert "TF_ENABLE" not in log
+    assert "KERAS" not in log
+    assert "PATH" in log
+
+
+def test_gpus_are_visible_only_where_asked_for(engine, make_spec):
+    show = ("python3", "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
+    assert run_to_end(engine, make_spec(*show), 60)[1] == "-1\n"
+    two = GpuAccess(kind="host", uuids=("GPU-b", "GPU-a"))
+    assert run_to_end(engine, make_spec(*show, gpu=two), 60)[1] == "GPU-b,GPU-a\n"
+
+
+def test_processors_are_pinned(engine, make_spec):
+    cpu = min(os.sched_getaffinity(0))
+    show = ("python3", "-c", "import os; print(os.sched_getaffinity(0))")
+    assert run_to_end(engine, make_spec(*show, cpus=f"{cpu}-{cpu}"), 60)[1] == f"{{{cpu}}}\n"
+
+
+def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, tmp_path):
+    script = "yes xxxxxxxxxxxxxxxxxxx | head -c 1000000; setsid sleep 1000 & echo $!; wait"
+    container = engine.start(make_spec("sh", "-c", script))
+    while not (text := container.log()).endswith("\n") or not text.splitlines()[-1].isdigit():
+        time.sleep(0.01)
+    assert len(text.encode()) == 64 * 1024
+    assert container.poll() is None
+    container.kill()
+    exit_ = container.poll()
+    assert exit_ == Exit(code=-9, out_of_memory=False)
+    assert ended(int(text.splitlines()[-1]))
+    container.remove()
+    container.remove()
+    assert list((tmp_path / "state/running").iterdir()) == []
+
+
+def test_python_that_is_not_there_is_refused(engine, make_spec):
+    missing = replace(IMAGE, reference="/nowhere/python")
+    with pytest.raises(EngineError, match="a-trial could not be started"):
+        engine.start(make_spec("true", image=missing))
+
+
+HARNESS = """
+import sys, time
+from pathlib import Path
+from harness.engines import ContainerSpec
+from harness.engines.local import LocalEngine
+from harness.model import ImageInfo
+image = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
+engine = LocalEngine(Path(sys.argv[1]))
+engine.connect()
+container = engine.start(ContainerSpec(
+    image=image, command=("sh", "-c", "trap '' HUP TERM; setsid sleep 1000 & echo $!; wait"), environment={},
+    out=Path(sys.argv[2]), mounts=(), trial_id="t", run_id="r"))
+while not container.log(): time.sleep(0.01)
+print(container.id, container.log(), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine, make_spec, tmp_path):
+    harness = subprocess.Popen(
+        [sys.executable, "-c", HARNESS, tmp_path / "state", make_spec().out],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert harness.stdout
+    pids = [int(word) for word in harness.stdout.readline().split()]
+    record = json.loads((tmp_path / f"state/running/{pids[0]}.json").read_text())
+    assert Path(record["root"]).is_dir()
+    assert engine.remove_stale() == 0
+    harness.kill()
+    harness.wait()
+    wait_until_ended(*pids)
+    assert engine.remove_stale() == 1
+    assert not Path(record["root"]).exists()
+    assert engine.remove_stale() == 0
+
+
+def test_process_that_took_over_an_id_is_spared(engine, tmp_path):
+    innocent = subprocess.Popen(["sleep", "1000"])
+    dead = subprocess.Popen(["true"])
+    gone = replace(current_owner(), pid=dead.pid, started=1)
+    dead.wait()
+    running = tmp_path / "state/running"
+    facts = {"process": innocent.pid, "process_started": 1, "root": str(tmp_path / "nothing")}
+    (running / "1.json").write_text(json.dumps({**gone.labels(), **facts}))
+    (running / "2.json").write_text("{half a reco")
+    assert engine.remove_stale() == 1
+    assert innocent.poll() is None
+    started = start_ticks(innocent.pid)
+    (running / "1.json").write_text(json.dumps({**gone.labels(), **facts, "process_started": started}))
+    assert engine.remove_stale() == 1
+    assert ended(innocent.pid)
+
+
+def test_trial_that_does_not_end_is_ended_and_told(engine, make_spec):
+    with pytest.raises(EngineError, match=r"a-trial had not ended after 0\.2 s"):
+        run_to_end(engine, make_spec("sleep", "1000"), 0.2)

@@ -1,0 +1,204 @@
+"""Where engines are looked for, who containers run as, and what is said when nothing answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.engines import ContainerSpec, GpuAccess
+from harness.engines.daemon import Daemon
+from harness.engines.docker import DockerEngine
+from harness.engines.owner import current_owner, owner_from
+from harness.engines.places import Place, dial, places
+from harness.engines.recipe import environment, host_options, identity_for
+from harness.errors import EngineError
+from harness.model import ImageInfo
+
+DAEMON = Daemon(
+    name="docker",
+    version="28.0.0",
+    rootless=False,
+    user_namespaces=False,
+    selinux=False,
+    memory=True,
+    pids=True,
+    cpu_quota=True,
+    cpuset=True,
+    cgroup_version=2,
+    runtimes=("runc",),
+    cdi_folders=(),
+    remote=False,
+)
+SPEC = ContainerSpec(
+    image=ImageInfo(target="cpu", reference="x", digest="", base="", lock_sha256=""),
+    command=("true",),
+    environment={},
+    out=Path("/out"),
+    mounts=(),
+    trial_id="t",
+    run_id="r",
+    memory_bytes=2**30,
+    cpus="0-1",
+    cpu_quota=1.5,
+)
+
+
+@pytest.fixture
+def docker_settings(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    return tmp_path
+
+
+def write_context(folder: Path, name: str, url: str) -> None:
+
+    meta = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    meta.mkdir(parents=True)
+    endpoint = {"docker": {"Host": url, "SkipTLSVerify": False}}
+    (meta / "meta.json").write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": endpoint}))
+
+
+def test_without_settings_docker_comes_before_podman(docker_settings):
+    urls = [place.url for place in places({"XDG_RUNTIME_DIR": "/run/user/7"})]
+    assert urls == [
+        "unix:///var/run/docker.sock",
+        "unix:///run/user/7/docker.sock",
+        "unix:///run/user/7/podman/podman.sock",
+        "unix:///run/podman/podman.sock",
+    ]
+
+
+def test_docker_host_stands_alone_even_beside_a_context(docker_settings):
+    write_context(docker_settings, "lab", "ssh://lab")
+    found = places({"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_CONTEXT": "lab"})
+    assert [(place.url, place.why) for place in found] == [("tcp://127.0.0.1:1", "DOCKER_HOST")]
+
+
+def test_context_of_the_environment_and_of_the_settings(docker_settings):
+    write_context(docker_settings, "lab", "ssh://lab")
+    write_context(docker_settings, "desk", "unix:///desk.sock")
+    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
+    assert [place.url for place in places({})] == ["unix:///desk.sock"]
+    assert [place.url for place in places({"DOCKER_CONTEXT": "lab"})] == ["ssh://lab"]
+    assert len(places({"DOCKER_CONTEXT": "default"})) == 4
+
+
+def test_unknown_context_is_an_error_not_another_engine(docker_settings):
+    with pytest.raises(EngineError, match="no Docker context nowhere"):
+        places({"DOCKER_CONTEXT": "nowhere"})
+    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "gone"}))
+    with pytest.raises(EngineError, match="no Docker context"):
+        places({})
+
+
+def test_broken_context_and_missing_certificates_are_errors(docker_settings):
+    write_context(docker_settings, "lab", "ssh://lab")
+    next(docker_settings.glob("contexts/meta/*/meta.json")).write_text("{")
+    with pytest.raises(EngineError, match="Docker"):
+        places({"DOCKER_CONTEXT": "lab"})
+    with pytest.raises(EngineError, match="cert"):
+        places({"DOCKER_HOST": "tcp://h:2376", "DOCKER_CERT_PATH": "/nowhere"})
+
+
+def test_every_place_and_its_failure_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    tried = (
+        Place(url=f"unix://{tmp_path}/none.sock", why="Docker"),
+        Place(url=f"unix://{tmp_path}/file", why="Podman"),
+        Place(url="tcp://127.0.0.1:1", why="elsewhere"),
+    )
+    with pytest.raises(EngineError) as caught:
+        dial(tried)
+    assert "Docker at unix://" in caught.value.message
+    assert "no such socket" in caught.value.message
+    assert caught.value.message.count("Connection refused") == 2
+    for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
+        assert remedy in caught.value.hint
+
+
+def test_engine_that_was_not_reached_says_so():
+    engine = DockerEngine({})
+    with pytest.raises(EngineError, match="not been reached"):
+        _ = engine.client
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "uid", "user", "host_ids", "namespace"),
+    [
+        ({}, 1000, "1000:100", None, ""),
+        ({}, 0, "10001:10001", (10001, 10001), ""),
+        ({"rootless": True}, 1000, "0:0", None, ""),
+        ({"rootless": True, "name": "podman"}, 1000, "1000:100", None, "keep-id"),
+        ({"user_namespaces": True}, 1000, "1000:100", None, "host"),
+        ({"remote": True}, 1000, "10001:10001", None, ""),
+        ({"remote": True}, 0, "10001:10001", None, ""),
+    ],
+)
+def test_containers_are_never_root_on_the_host(changes, uid, user, host_ids, namespace):
+    identity = identity_for(replace(DAEMON, **changes), uid, 100)
+    assert (identity.user, identity.host_ids, identity.user_namespace) == (user, host_ids, namespace)
+
+
+def test_limits_that_the_engine_cannot_set_are_not_asked_for():
+    who = identity_for(DAEMON, 1000, 1000)
+    full = host_options(SPEC, DAEMON, who, ())
+    assert (full["mem_limit"], full["memswap_limit"], full["cpuset_cpus"], full["nano_cpus"]) == (
+        2**30,
+        2**30,
+        "0-1",
+        1_500_000_000,
+    )
+    poor = replace(DAEMON, memory=False, pids=False, cpu_quota=False, cpuset=False)
+    options = host_options(SPEC, poor, who, ())
+    for name in ("mem_limit", "memswap_limit", "pids_limit", "cpuset_cpus", "nano_cpus"):
+        assert options[name] is None
+
+
+def test_selinux_does_not_shut_out_the_mounts():
+    options = host_options(SPEC, replace(DAEMON, selinux=True), identity_for(DAEMON, 1, 1), ())
+    assert options["security_opt"] == ["no-new-privileges", "label=disable"]
+
+
+def test_gpu_requests_follow_the_way_of_access():
+    who = identity_for(DAEMON, 1000, 1000)
+    toolkit = replace(SPEC, gpu=GpuAccess(kind="toolkit", uuids=("GPU-a",)))
+    (request,) = host_options(toolkit, DAEMON, who, ())["device_requests"]
+    assert (request["Driver"], request["DeviceIDs"]) == ("nvidia", ["GPU-a"])
+    cdi = replace(SPEC, gpu=GpuAccess(kind="cdi", uuids=("GPU-a",), device_nodes=("nvidia.com/gpu=0",)))
+    (request,) = host_options(cdi, DAEMON, who, ())["device_requests"]
+    assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=0"])
+    nodes = replace(SPEC, gpu=GpuAccess(kind="devices", uuids=("GPU-a",), device_nodes=("/dev/null",)))
+    options = host_options(nodes, DAEMON, who, ())
+    assert options["device_requests"] is None
+    assert options["devices"] == ["/dev/null:/dev/null:rw"]
+    assert options["group_add"] is None
+
+
+def test_group_of_a_closed_device_node_is_joined(tmp_path):
+    node = tmp_path / "nvidia0"
+    node.touch(mode=0o660)
+    spec = replace(SPEC, gpu=GpuAccess(kind="devices", uuids=("GPU-a",), device_nodes=(str(node),)))
+    options = host_options(spec, DAEMON, identity_for(DAEMON, 1000, 1000), ())
+    assert options["group_add"] == [node.stat().st_gid]
+
+
+def test_driver_libraries_come_before_the_image_s_own():
+    gpu = GpuAccess(
+        kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+    )
+    made = environment(replace(SPEC, gpu=gpu), {"LD_LIBRARY_PATH": "/opt/lib"})
+    assert made["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64:/opt/lib"
+    assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_owner_survives_its_labels():
+    here = current_owner()
+    assert owner_from(here.labels()) == here
+    assert not here.gone_for(here)
+    assert owner_from({}) is None
+    assert owner_from({**here.labels(), "tfbench.pid": "x"}) is None
