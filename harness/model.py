@@ -227,7 +227,10 @@ class ImageInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
-    """The data that a workload trained on; `kind` is "real" or "procedural", `why` says how that came."""
+    """The data that a workload trained on; `why` says how that came.
+
+    `kind` is "real", "procedural", or "synthetic" where the workload makes its own samples.
+    """
 
     workload: str
     name: str

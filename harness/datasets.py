@@ -1,0 +1,184 @@
+"""Give each workload its data as four NumPy files in one folder: the real dataset, or a made one.
+
+Folders are named by their content, `<cache>/data/sha256-<hex>/`; `<cache>/data/index/` remembers which
+folder a declaration led to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from harness.archives import ArchiveCache, disk_error
+from harness.cachelock import filling
+from harness.errors import DataError, UsageError
+from harness.locks import file_sha256
+from harness.model import DataInfo
+from harness.procedural import RECIPE, Recipe
+from harness.progress import Progress
+from harness.published_data import KNOWN, Published
+from workloads.protocol import Data
+
+MODES = ("auto", "real", "procedural")
+FILES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def ensure_data(
+    data: Data,
+    workload: str,
+    cache: Path,
+    mode: str,
+    seed: int,
+    progress: Progress,
+    known: Mapping[str, Published] = KNOWN,
+) -> tuple[Path, DataInfo]:
+    """Return the folder with `data`'s x_train.npy, y_train.npy, x_test.npy, y_test.npy, and what it is.
+
+    Labels are uint8[n], int32[n] above 256 classes. For a declaration without training samples, whose
+    workload makes its own, the folder is empty.
+
+    Args:
+        data: what the workload declares; fewer samples than published means the first ones.
+        workload: goes into the answer.
+        cache: root of the cache.
+        mode: "real" or "procedural" insist; "auto" takes the real dataset where it can be had.
+        seed: of the procedural dataset.
+        progress: where bars and remarks go.
+        known: the datasets that have a real version.
+
+    Raises:
+        UsageError: an unknown mode, or a declaration that contradicts the dataset it names.
+        DataError: the real dataset was insisted on and cannot be had, or the cache cannot be written.
+    """
+    if mode not in MODES:
+        raise UsageError(f"There is no data mode {mode!r}.", hint=f"Choose one of: {', '.join(MODES)}.")
+    try:
+        with filling(cache / "data" / ".lock", progress):
+            return _Datasets(cache / "data", seed, progress, known).find(data, workload, mode)
+    except OSError as error:
+        raise disk_error(cache / "data", error) from error
+
+
+class _Datasets:
+    def __init__(self, folder: Path, seed: int, progress: Progress, known: Mapping[str, Published]) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._progress = progress
+        self._known = known
+
+    def find(self, data: Data, workload: str, mode: str) -> tuple[Path, DataInfo]:
+        if data.train == 0:
+            empty = self._folder / "none"
+            empty.mkdir(exist_ok=True)
+            why = "the workload makes its own samples"
+            return empty, DataInfo(workload=workload, name=data.name, kind="synthetic", sha256="", why=why)
+        published = self._known.get(data.name)
+        if published is not None:
+            _check_declaration(data, published)
+        if mode == "procedural":
+            return self._procedural(data, workload, "asked for")
+        if published is None:
+            if mode == "real":
+                raise DataError(
+                    f"The workload {workload} uses the dataset {data.name!r}, which has no real version here.",
+                    hint=f"Use --data auto; real ones are: {', '.join(self._known)}.",
+                )
+            return self._procedural(data, workload, "the dataset is declared by its shape only")
+        try:
+            return self._real(data, workload, published, retry=mode == "real")
+        except DataError as error:
+            if mode == "real":
+                raise
+            self._progress.line(f"{workload} trains on procedural data: {error}")
+            return self._procedural(data, workload, error.message)
+
+    def _real(self, data: Data, workload: str, published: Published, *, retry: bool) -> tuple[Path, DataInfo]:
+        checksums = [archive.checksum for archive in published.archives]
+        key = _key({"real": checksums, "train": data.train, "test": data.test})
+
+        def make(folder: Path) -> None:
+            archives = ArchiveCache(self._folder / "archives", self._progress)
+            paths = [archives.get(archive, retry=retry) for archive in published.archives]
+            arrays = published.read(paths)
+            for name in FILES:
+                count = data.train if name.endswith("train") else data.test
+                np.save(folder / f"{name}.npy", arrays[name][:count])
+
+        path, sha256 = self._content(key, data, make)
+        why = "published files, checksums verified"
+        return path, DataInfo(workload=workload, name=data.name, kind="real", sha256=sha256, why=why)
+
+    def _procedural(self, data: Data, workload: str, why: str) -> tuple[Path, DataInfo]:
+        declared = [list(data.shape), data.classes, data.train, data.test, data.dtype]
+        key = _key({"procedural": RECIPE, "name": data.name, "declared": declared, "seed": self._seed})
+
+        def make(folder: Path) -> None:
+            label = f"making {data.name} data"
+            with self._progress.task(label, data.train + data.test, "samples") as bar:
+                Recipe(data, self._seed).write(folder, bar)
+
+        path, sha256 = self._content(key, data, make)
+        return path, DataInfo(workload=workload, name=data.name, kind="procedural", sha256=sha256, why=why)
+
+    def _content(self, key: str, data: Data, make: Callable[[Path], None]) -> tuple[Path, str]:
+        """Return the folder that `key` stands for, and its content's hash, after making it if need be."""
+        index = self._folder / "index" / key
+        if index.exists():
+            sha256 = index.read_text(encoding="ascii").strip()
+            path = self._folder / f"sha256-{sha256}"
+            if _whole(path, data):
+                return path, sha256
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=self._folder) as temporary:
+            made = Path(temporary) / "data"
+            made.mkdir()
+            make(made)
+            sha256 = _content_sha256(made)
+            path = self._folder / f"sha256-{sha256}"
+            if not _whole(path, data):
+                if path.exists():
+                    path.rename(Path(temporary) / "torn")
+                # The container's user is another one.
+                made.chmod(0o755)
+                made.rename(path)
+        index.parent.mkdir(exist_ok=True)
+        partial = index.with_name(f"{key}.{os.getpid()}")
+        partial.write_text(sha256 + "\n", encoding="ascii")
+        partial.replace(index)
+        return path, sha256
+
+
+def _check_declaration(data: Data, published: Published) -> None:
+    same = (tuple(data.shape), data.classes, data.dtype) == (published.shape, published.classes, "uint8")
+    if not same or data.train > published.train or data.test > published.test:
+        raise UsageError(
+            f"The declaration of {data.name} does not fit the dataset: it has {published.train} + "
+            f"{published.test} samples of {published.shape} uint8 in {published.classes} classes.",
+            hint="Correct the workload's Data(...), or give the dataset a name of its own.",
+        )
+
+
+def _key(recipe: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _content_sha256(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in FILES:
+        digest.update(f"{name} {file_sha256(folder / f'{name}.npy')}\n".encode())
+    return digest.hexdigest()
+
+
+def _whole(folder: Path, data: Data) -> bool:
+    """Tell whether a folder has all four files, none torn, in `data`'s shape; reads their headers only."""
+    try:
+        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in FILES}
+    except (OSError, ValueError):
+        return False
+    shapes = ((data.train, *data.shape), (data.train,), (data.test, *data.shape), (data.test,))
+    return all(arrays[name].shape == shape for name, shape in zip(FILES, shapes, strict=True))
