@@ -6,16 +6,26 @@ import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.errors import StoreError
-from harness.model import Gap, PlannedTrial, Status, Stop
+from harness.model import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
 from harness.store import RunFolder, TrialRecord, read_run
-from tests.builders import cpu_run, gpu_run
+from tests.builders import (
+    bare_run,
+    cpu_run,
+    empty_run,
+    failed_run,
+    four_gpu_run,
+    gpu_run,
+    interrupted_run,
+)
 from tests.fakes import good_events
+from tests.folders import write_run
 from workloads.protocol import Spec
 
 RUN = cpu_run(trials=2)
@@ -188,3 +198,31 @@ def test_a_run_can_be_moved(folder: RunFolder, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.move(folder.path, moved)
     assert read_run(moved).trials[0].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    "build", [cpu_run, gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run]
+)
+def test_every_kind_of_run_survives_the_disk(build: Callable[[], Run], tmp_path: Path) -> None:
+    run = build()
+    back = read_run(write_run(tmp_path / "run", run).path)
+    assert back.manifest == run.manifest
+    assert (back.workloads, back.planned, back.stops) == (run.workloads, run.planned, run.stops)
+    assert len(back.trials) == len(run.trials)
+    for then, now in zip(run.trials, back.trials, strict=True):
+        assert plain(now) == plain(then)
+
+
+def plain(value: object) -> object:
+    """Return a value that compares with ==; of a trial that was cut off only what its files can tell."""
+    if isinstance(value, np.ndarray):
+        return [None if np.isnan(one) else one for one in value.tolist()]
+    if isinstance(value, Trial) and value.status is Status.INTERRUPTED:
+        return plain((value.id, value.legs, value.phases, value.windows, value.steps, value.telemetry))
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, tuple) and value and isinstance(value[0], Series):
+        return {(one.source, one.device): plain(one) for one in value}  # on disk they have no order
+    return [plain(one) for one in value] if isinstance(value, tuple) else value

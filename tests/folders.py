@@ -1,0 +1,66 @@
+"""Made-up runs as run folders on disk, written as a container and the harness would have written them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from harness.model import Run, Series, Status, Trial
+from harness.store import RunFolder, TrialRecord
+from tests.fakes import line, start_line
+from workloads.protocol import Spec
+
+
+def write_run(path: Path, run: Run) -> RunFolder:
+    """Write a run; a trial that was interrupted is left as a killed harness leaves it."""
+    folder = RunFolder(path)
+    folder.create(run.manifest, run.workloads, run.planned)
+    planned = {one.id: one for one in run.planned}
+    for trial in run.trials:
+        files = folder.open_trial(planned[trial.id], Spec(workload="x", legs=planned[trial.id].legs))
+        files.events.write_text(events(trial), encoding="utf-8")
+        for series in trial.telemetry:
+            write_series(files.telemetry, series)
+        if trial.status is not Status.INTERRUPTED:
+            kept = {name: getattr(trial, name) for name in TrialRecord.__slots__}
+            folder.close_trial(TrialRecord(**kept), "")
+    if run.stops:
+        folder.close(run.stops)
+    return folder
+
+
+def events(trial: Trial) -> str:
+    """Return the event file of a trial."""
+    lines = [start_line(), line("facts", facts=dict(trial.facts))]
+    lines += [
+        line("leg", leg=leg.leg, params=dict(leg.params), changes=[asdict(one) for one in leg.changes])
+        for leg in trial.legs
+    ]
+    lines += [line("phase", **asdict(phase)) for phase in trial.phases]
+    lines += [line("window", **asdict(window)) for window in trial.windows]
+    lines += [
+        line(
+            "steps",
+            leg=one.leg,
+            window=one.window,
+            step_ns=one.step_ns.tolist(),
+            wait_ns=one.wait_ns.tolist(),
+        )
+        for one in trial.steps
+    ]
+    lines += [line("metric", **asdict(metric)) for metric in trial.metrics]
+    lines += [line("warning", message=message) for message in trial.warnings]
+    if trial.status is Status.OK:
+        lines.append(line("end", ok=True))
+    return "".join(lines)
+
+
+def write_series(folder: Path, series: Series) -> None:
+    """Write one source's readings of one device as CSV."""
+    rows = [",".join(("t_ns", *series.columns))]
+    for index, t_ns in enumerate(series.t_ns.tolist()):
+        cells = (values[index] for values in series.columns.values())
+        rows.append(",".join((str(t_ns), *("" if np.isnan(cell) else repr(float(cell)) for cell in cells))))
+    (folder / f"{series.source}-{series.device}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
