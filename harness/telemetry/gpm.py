@@ -51,6 +51,7 @@ class Gpm:
         self._buffers: list[Any] = []
         self._filled = False
         self._request: Any = None
+        self._answers: Sequence[Any] = ()
 
     @property
     def metrics(self) -> Sequence[str]:
@@ -83,31 +84,33 @@ class Gpm:
         self._filled = False
 
     def _compare(self, before: Any, now: Any, failed: Failed) -> Mapping[str, float]:
-        # The structure has room for hundreds of metrics: it is made once.
         if self._request is None:
-            self._request = pynvml.c_nvmlGpmMetricsGet_t()
-            self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+            self._prepare()
         request = self._request
-        request.numMetrics = len(self._wanted)
         request.sample1, request.sample2 = before, now
-        for place, (number, _) in enumerate(self._wanted.values()):
-            request.metrics[place].metricId = number
         pynvml.nvmlGpmMetricsGet(request)
         values: dict[str, float] = {}
-        for place, (metric, (_, scale)) in enumerate(tuple(self._wanted.items())):
-            answer = request.metrics[place]
-            if answer.nvmlReturn == pynvml.NVML_SUCCESS:
-                if math.isfinite(answer.value):
-                    values[metric] = round(answer.value * scale, 3)
-                else:
-                    failed(metric, pynvml.NVML_ERROR_NO_DATA)
+        for (metric, (_, scale)), answer in zip(tuple(self._wanted.items()), self._answers, strict=True):
+            code, value = answer.nvmlReturn, answer.value
+            if code == pynvml.NVML_SUCCESS and math.isfinite(value):
+                values[metric] = round(value * scale, 3)
             else:
-                failed(metric, answer.nvmlReturn)
+                failed(metric, code or pynvml.NVML_ERROR_NO_DATA)
         return values
+
+    def _prepare(self) -> None:
+        """Make the request once: the structure has room for hundreds of metrics."""
+        self._request = pynvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._request.numMetrics = len(self._wanted)
+        self._answers = [self._request.metrics[place] for place in range(len(self._wanted))]
+        for answer, (number, _) in zip(self._answers, self._wanted.values(), strict=True):
+            answer.metricId = number
 
     def drop(self, metric: str) -> None:
         """Ask for `metric` no more."""
         self._wanted.pop(metric, None)
+        self._request = None
 
     def reset(self) -> None:
         """Free the buffers: they belong to an earlier initialisation."""

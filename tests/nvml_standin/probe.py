@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import time
 
 from harness.gpus import discover
 from harness.telemetry import Target
@@ -46,6 +47,7 @@ def read(request: dict) -> dict:
     }
     samples = []
     for _ in range(request["reads"]):
+        time.sleep(request["pause_s"])
         clock.ns += round(request["step_s"] * 1e9)
         samples += [dataclasses.asdict(each) for source in sources for each in source.read()]
     for source in sources:

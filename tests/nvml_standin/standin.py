@@ -49,8 +49,12 @@ class Standin:
         gpus: Mapping[str, str] | None = None,
         pid: int | None = None,
         step_s: float = 0.1,
+        pause_s: float = 0.0,
     ) -> "Reading":
-        """Start sources, read them `reads` times and stop them."""
+        """Start sources, read them `reads` times and stop them.
+
+        Between two reads the sources' clock moves by `step_s`, and `pause_s` really pass.
+        """
         request = {
             "discover": False,
             "sources": sources,
@@ -58,6 +62,7 @@ class Standin:
             "gpus": gpus or {"gpu0": UUID},
             "pid": pid,
             "step_s": step_s,
+            "pause_s": pause_s,
         }
         return Reading(**self._probe(script, request))
 
