@@ -17,12 +17,13 @@ from typing import Any
 import cattrs
 
 from harness.catalog import Entry, built_in, external, select
+from harness.datasets import MODES
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
 from harness.model import Gpu, PlannedTrial
 from harness.params import check_params
-from harness.plan import Profile, devices_named, legs_named, plan_trials, profile_named
+from harness.plan import Profile, device_words, devices_named, legs_named, plan_trials, profile_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +83,11 @@ def resolve(options: Options) -> Resolved:
     """Hold the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, leg or parameter.
+        UsageError: an unknown profile, workload, device, leg, parameter or data mode.
         GpuError: a GPU was asked for by name and none can be used.
     """
+    if options.data not in MODES:
+        raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
     profile = _profile(options)
     entries = _entries(options)
     gpus = _gpus(options)
@@ -104,17 +107,18 @@ def resolve(options: Options) -> Resolved:
 
 def _gpus(options: Options) -> tuple[Gpu, ...]:
     """Return the chosen cards; none when none is asked for, so that a CPU run needs no driver at all."""
-    if options.device == "cpu":
+    words = device_words(options.device)
+    if set(words) <= {"cpu"}:
         return ()
     found, reason = discover()
     if found:
         return select_gpus(found, options.gpus)
-    if options.device != "auto":
-        raise GpuError(
-            f"Device {options.device!r} was asked for and no GPU can be used: {reason}.",
-            hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
-        )
-    return ()
+    if set(words) <= {"auto", "cpu"}:
+        return ()
+    raise GpuError(
+        f"Device {options.device!r} was asked for and no GPU can be used: {reason.rstrip('.')}.",
+        hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
+    )
 
 
 def _profile(options: Options) -> Profile:

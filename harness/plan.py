@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,22 @@ def profile_named(name: str) -> Profile:
     return PROFILES[name]
 
 
+def device_words(wanted: str) -> tuple[str, ...]:
+    """Split a device list, whichever of them this machine has.
+
+    Raises:
+        UsageError: a word that names no device on any machine.
+    """
+    words = tuple(part.strip() for part in wanted.split(",") if part.strip())
+    for word in words:
+        if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", word):
+            raise UsageError(
+                f"There is no device {word!r}.",
+                hint="Choose from: auto, cpu, gpu, scaling, gpu0, gpu1 ...; join GPUs with '+'.",
+            )
+    return words
+
+
 def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
     """Resolve a device list such as "auto", "cpu,gpu", "gpu0+gpu1" or "cpu,scaling".
 
@@ -94,7 +111,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         "scaling": tuple("+".join(singles[:count]) for count in powers),
     }
     found: list[str] = []
-    for word in filter(None, (part.strip() for part in wanted.split(","))):
+    for word in device_words(wanted):
         if word in groups:
             if not groups[word]:
                 raise UsageError(
@@ -107,7 +124,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         else:
             raise UsageError(
                 f"There is no device {word!r}.",
-                hint=f"Choose from: {', '.join([*groups, *singles])}; join GPUs with '+'.",
+                hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+'.",
             )
     return tuple(dict.fromkeys(found))
 
