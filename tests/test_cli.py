@@ -1,0 +1,288 @@
+"""The command line as users meet it: what it prints where, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from harness.bench import Options, command_line
+from harness.catalog import built_in
+from harness.cli import main
+from harness.cli.app import app
+from harness.cli.console import duration, interval
+from harness.errors import TfbenchError
+from harness.model import Estimate
+from tests.builders import cpu_run, empty_run, gpu_run, interrupted_run
+from tests.folders import write_run
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = ("bench", "doctor", "images", "list", "report")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run the command line in this process, wide enough that no line is wrapped."""
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(one) for one in arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        out, err = capsys.readouterr()
+        return Said(code=code, out=out, err=err)
+
+    return run
+
+
+class TestHelp:
+    def test_without_a_word_it_lists_the_commands(self, tfbench: Run) -> None:
+        said = tfbench()
+        assert all(command in said.out + said.err for command in COMMANDS)
+
+    @pytest.mark.parametrize("flag", ["--help", "-h"])
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_every_command_explains_itself(self, tfbench: Run, command: str, flag: str) -> None:
+        said = tfbench(command, flag)
+        assert said.code == 0
+        assert f"tfbench {command}" in said.out
+        assert said.err == ""
+
+    def test_every_option_has_a_sentence(self) -> None:
+        for name, command in typer.main.get_command(app).commands.items():
+            assert command.help, name
+            bare = [one.name for one in command.params if not getattr(one, "help", None)]
+            assert bare == [], name
+
+    def test_bench_lists_every_exit_code(self, tfbench: Run) -> None:
+        text = tfbench("bench", "--help").out
+        for kind in TfbenchError.__subclasses__():
+            assert f" {kind.exit_code} " in text, kind.__name__
+
+    def test_version(self, tfbench: Run) -> None:
+        assert tfbench("--version").out == "tfbench 0.1.0\n"
+
+    def test_completion_of_commands(self) -> None:
+        words = {"_TFBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "tfbench be", "COMP_CWORD": "1"}
+        assert CliRunner().invoke(app, [], env=words, prog_name="tfbench").stdout.split() == ["bench"]
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said", "hint"),
+        [
+            (("-w", "none"), 2, "no workload 'none'", "cifar10-mlp"),
+            (("-w", "cifar10-mlp,none"), 2, "no workload 'none'", "cifar10-mlp"),
+            (("-p", "fast"), 2, "no profile 'fast'", "smoke, quick, full"),
+            (("-d", "tpu"), 2, "no device 'tpu'", "auto, cpu"),
+            (("-d", "cpu", "--legs", "x"), 2, "no leg 'x'", "as-written"),
+            (("-d", "cpu", "--param", "colour=red"), 2, "no parameter 'colour'", "batch_size"),
+            (("-d", "cpu", "--param", "batch_size"), 2, "not NAME=VALUE", "--param name=value"),
+            (("-d", "cpu", "--param", "batch_size=0"), 2, "batch_size=0", "above 0"),
+            (("-d", "cpu", "--image", "cpu="), 2, "not NAME=VALUE", "--image name=value"),
+            (("-d", "cpu", "--data", "dreams"), 2, "no data mode 'dreams'", "auto, real, procedural"),
+            (("-d", "cpu", "-e", "lxc"), 2, "no engine 'lxc'", "auto, docker, local"),
+            (("--workload-file", "none.py"), 2, "Cannot read none.py", "path"),
+            (("--resume", "none"), 6, "none is not a run", "runs/"),
+        ],
+    )  # fmt: skip
+    def test_what_is_not_there_is_named_with_what_is(
+        self, tfbench: Run, arguments: tuple[str, ...], code: int, said: str, hint: str
+    ) -> None:
+        done = tfbench("bench", *arguments)
+        assert done.code == code
+        assert done.out == ""
+        message, _, remedy = done.err.partition("Try: ")
+        assert message.startswith("tfbench: ")
+        assert said in message
+        assert hint in remedy
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("dance",), ("bench", "--dance"), ("bench", "--trials", "0"), ("bench", "--rate", "-1"),
+         ("bench", "--memory", "lots"), ("list", "extra")],
+    )  # fmt: skip
+    def test_what_the_parser_refuses(self, tfbench: Run, arguments: tuple[str, ...]) -> None:
+        done = tfbench(*arguments)
+        assert done.code == 2
+        assert done.out == ""
+        assert "Traceback" not in done.err
+
+    def test_no_engine(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+        done = tfbench("bench", "-d", "cpu", "-e", "docker", "-o", tmp_path / "runs")
+        assert done.code == 3
+        assert "none.sock" in done.err
+        assert "Try: " in done.err
+        assert not (tmp_path / "runs").exists(), "nothing was run, so there is no run"
+
+
+class TestListing:
+    def test_names(self, tfbench: Run) -> None:
+        names = tfbench("list", "--names").out.split()
+        assert names == [entry.workload.name for entry in built_in()]
+
+    def test_json(self, tfbench: Run) -> None:
+        listed = json.loads(tfbench("list", "--json").out)
+        assert [one["name"] for one in listed] == [entry.workload.name for entry in built_in()]
+        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= one.keys() for one in listed)
+
+    def test_table(self, tfbench: Run) -> None:
+        said = tfbench("list")
+        for entry in built_in():
+            assert entry.workload.name in said.out
+        assert "cifar10-mlp *" in said.out, "the default suite is marked"
+        assert "17 min 55 s" in said.out, "published numbers are shown"
+
+
+class TestReport:
+    def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
+        said = tfbench("report", folder, "--format", "html,json,md")
+        assert said.code == 0
+        assert f"html: {folder / 'report.html'}" in said.out
+        assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        assert results["summaries"]
+        assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
+        assert "Steady-state speed" in said.out
+        assert "as-written" in said.out
+
+    def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
+        for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
+            write_run(tmp_path / "runs" / name, cpu_run(trials=1))
+        assert tfbench("report", "--format", "json").code == 0
+        assert not (tmp_path / "runs/20260101-000000-aaaa/results.json").exists()
+        assert (tmp_path / "runs/20260102-000000-bbbb/results.json").exists()
+
+    @pytest.mark.parametrize("build", [empty_run, interrupted_run])
+    def test_of_a_run_that_was_cut_off(
+        self, tfbench: Run, tmp_path: Path, build: Callable[[], object]
+    ) -> None:
+        folder = write_run(tmp_path / "run", build()).path
+        said = tfbench("report", folder)
+        assert (said.code, said.err) == (0, "")
+        assert (folder / "report.html").exists()
+
+    def test_of_nothing(self, tfbench: Run, tmp_path: Path) -> None:
+        said = tfbench("report", tmp_path)
+        assert said.code == 6
+        assert "is not a run" in said.err
+
+    def test_in_a_format_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", cpu_run(trials=1)).path
+        said = tfbench("report", folder, "-f", "html,pdf")
+        assert said.code == 2
+        assert "'pdf'" in said.err
+        assert not (folder / "report.html").exists(), "all or nothing"
+
+
+def spoken(*arguments: str, terminal: bool, **environment: str) -> str:
+    """Return what a process of its own prints, on a terminal or into a pipe."""
+    command = [sys.executable, "-m", "harness", *arguments]
+    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    surroundings = clean | {"TERM": "xterm-256color", "COLUMNS": "200"} | environment
+    if not terminal:
+        piped = subprocess.run(command, capture_output=True, cwd=ROOT, env=surroundings, check=False)
+        return (piped.stdout + piped.stderr).decode()
+    ours, theirs = pty.openpty()
+    said = b""
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=ROOT, env=surroundings):
+        os.close(theirs)
+        while chunk := _read(ours):
+            said += chunk
+    os.close(ours)
+    return said.decode()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:  # the other side is closed
+        return b""
+
+
+class TestColour:
+    MISTAKE = ("bench", "-p", "fast")
+
+    def test_on_a_terminal(self) -> None:
+        assert "\x1b[1;31mtfbench: " in spoken(*self.MISTAKE, terminal=True)
+
+    def test_none_where_it_is_not_wanted(self) -> None:
+        said = spoken(*self.MISTAKE, terminal=True, NO_COLOR="1")
+        assert "no profile 'fast'" in said
+        assert "31m" not in said
+
+    def test_none_in_a_pipe(self) -> None:
+        assert "\x1b" not in spoken(*self.MISTAKE, terminal=False) + spoken("list", terminal=False)
+
+
+def test_a_reader_that_goes_away_early_is_no_crash() -> None:
+    command = f"{sys.executable} -m harness list | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def parsed(words: list[str]) -> dict[str, object]:
+    """Return the values with which `tfbench bench` would be called."""
+    command = typer.main.get_command(app).commands["bench"]
+    return dict(command.make_context("bench", words[2:]).params)
+
+
+def test_the_command_to_run_again_says_everything_that_was_asked_for(tmp_path: Path) -> None:
+    """Whoever adds an option adds it there too: an option that is left out would parse to its default."""
+    file = tmp_path / "my file.py"
+    options = Options(
+        profile="smoke", engine="docker", device="cpu,gpu", gpus="1,2", workloads=("a", "b"), files=(file,),
+        images={"cpu": "x:y"}, base="my base", legs="tuned", analysis=False, params={"batch_size": "8"},
+        trials=2, data="real", interval_s=0.5, cpus="0-1", cpu_quota=1.5, memory_bytes=3 << 28, stall_s=9.0,
+        seed=7,
+    )  # fmt: skip
+
+    asked = parsed(shlex.split(command_line(options)))
+    default = parsed(["tfbench", "bench"])
+    same = {name for name, value in asked.items() if value == default[name]}
+    assert same == {"runs", "resume_run", "as_json", "quiet", "help"} & asked.keys()
+    assert asked["memory"] == 0.75
+    assert asked["rate"] == 2.0
+    assert asked["workload_file"] == [file]
+    assert asked["image"] == ["cpu=x:y"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0123, "0.0123 s"), (59.9, "59.9 s"), (60, "1 min 0 s"), (1075, "17 min 55 s"), (3599.7, "1 h 0 min"),
+     (7322, "2 h 2 min")],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_single_value_has_no_interval() -> None:
+    assert interval(Estimate(median=5, low=5, high=5, n=1, unit="s")) == "-"
+    assert interval(Estimate(median=5, low=4, high=6, n=2, unit="s")) == "4 to 6"
