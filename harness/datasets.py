@@ -86,7 +86,7 @@ class _Datasets:
         if published is None:
             if mode == "real":
                 raise DataError(
-                    f"The workload {workload} uses the dataset {data.name!r}, which has no real version here.",
+                    f"{workload} uses the dataset {data.name!r}, which has no real version here.",
                     hint=f"Use --data auto; real ones are: {', '.join(self._known)}.",
                 )
             return self._procedural(data, workload, "the dataset is declared by its shape only")
