@@ -14,13 +14,15 @@ LAUNCH = frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"})
 INPUT = frozenset({"feed", "prefetch_to_device", "cache", "prefetch", "workers", "num_parallel_calls"})
 DEVICE = frozenset({"precision", "jit_compile", "batch_size"})
 
+# How the driver and a workload's own declaration say yes.
+_ON = ("on", "True")
 _POLICIES = {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
 _FEED = """\
-with tf.device("/GPU:0"):  # the data stays on the card
+with tf.device("{device}"):  # the data stays on the device
     x, y = tf.constant(x_train), tf.constant(y_train)
 
-@tf.function(jit_compile=True)
-def train(indices):  # int32[steps, batch], shuffled
+@tf.function(jit_compile={jit})
+def train(indices):  # int32[{steps}, batch], shuffled: so many steps a call
     for chosen in indices:
         model.train_step((tf.gather(x, chosen), tf.gather(y, chosen)))
 """
@@ -62,22 +64,19 @@ def code_for(changes: Mapping[str, Change], on_gpu: bool) -> str:
 
 def _lines(changes: Mapping[str, Change], on_gpu: bool) -> Iterable[str]:
     after = {what: change.after for what, change in changes.items()}
+    said = after.get("steps_per_execution", "")
+    steps = said if said.isdecimal() else "1"
+    jit = after.get("jit_compile") in _ON
     if after.get("precision") in _POLICIES:
         yield f'tf.keras.mixed_precision.set_global_policy("{_POLICIES[after["precision"]]}")'
-    compiled = []
-    if after.get("steps_per_execution", "").isdecimal():
-        compiled.append(f"steps_per_execution={after['steps_per_execution']}")
-    if after.get("jit_compile") in ("on", "True"):
-        compiled.append("jit_compile=True")
+    if after.get("feed") == "resident":
+        yield _FEED.format(device="/GPU:0" if on_gpu else "/CPU:0", jit=jit, steps=steps)
+        return
+    compiled = [f"steps_per_execution={steps}"] if steps != "1" else []
+    compiled += ["jit_compile=True"] if jit else []
     if compiled:
         yield f"model.compile(optimizer, loss, {', '.join(compiled)})"
     if after.get("batch_size", "").isdecimal():
         yield f"model.fit(x, y, batch_size={after['batch_size']})"
-    if after.get("prefetch_to_device") in ("on", "True"):
+    if after.get("prefetch_to_device") in _ON:
         yield 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 2))'
-    if after.get("feed") == "resident":
-        yield (
-            _FEED
-            if on_gpu
-            else _FEED.replace("/GPU:0", "/CPU:0").replace("  # the data stays on the card", "")
-        )
