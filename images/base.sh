@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Bootstrap a base image out of distribution packages, for hosts that no image registry answers.
-#   images/base.sh FILE.tar     writes the root file system; then: docker import FILE.tar NAME:TAG
+#   images/base.sh FILE.tar     writes its root file system
+#   images/base.sh NAME:TAG     imports it into the engine, with the docker command
 # It holds what the slim Python image holds as far as tfbench needs it: Debian 13 and its Python 3.13
 # with venv. Packages and their signatures come from the mirror that this host's apt is set up with.
 set -euo pipefail
 
-out=${1:?usage: images/base.sh FILE.tar}
+goal=${1:?usage: images/base.sh FILE.tar or NAME:TAG}
 suite=trixie
 
 fail() { echo "images/base.sh: $1" >&2; exit 1; }
@@ -33,13 +34,19 @@ if [ "${#wanted[@]}" != 0 ]; then
 fi
 
 # The host's own Debian mirror, whatever its name; an Ubuntu host leaves the choice to mmdebstrap.
+# shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)' 2>/dev/null |
     sed -n 's/^Debian|\(.*\/debian\/\?\)$/\1/p' | head -n 1)
 
-trap 'rm -f "$out.partial"' EXIT
+case $goal in
+    *.tar) work=$(mktemp -d "$(dirname "$goal")/.base-XXXXXX") ;;
+    *) work=$(mktemp -d) ;;
+esac
+trap 'rm -rf "$work"' EXIT
 # A lab's mirror may be a snapshot that is older than the validity its Release file claims; signatures
 # are checked all the same. Documentation and translations would
 # add a third to the size.
+# shellcheck disable=SC2016
 SOURCE_DATE_EPOCH=0 mmdebstrap --quiet --variant=minbase --format=tar \
     --include=python3,python3-venv,ca-certificates \
     --aptopt='Acquire::Check-Valid-Until "false"' \
@@ -47,6 +54,9 @@ SOURCE_DATE_EPOCH=0 mmdebstrap --quiet --variant=minbase --format=tar \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/etc/apt/sources.list "$1"/etc/resolv.conf' \
-    "$suite" "$out.partial" ${mirror:+"$mirror"} >&2 ||
+    "$suite" "$work/base.tar" ${mirror:+"$mirror"} >&2 ||
     fail "mmdebstrap failed; see above."
-mv "$out.partial" "$out"
+case $goal in
+    *.tar) mv "$work/base.tar" "$goal" ;;
+    *) docker import --change 'CMD ["python3"]' --message "tfbench base: Debian $suite" "$work/base.tar" "$goal" ;;
+esac
