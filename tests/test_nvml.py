@@ -10,6 +10,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from harness.telemetry.csvfile import read_series
 from harness.telemetry.metrics import METRICS
 from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build
 
@@ -234,6 +235,23 @@ def test_the_drivers_buffers_show_a_duty_cycle_between_reads_and_hold_no_doubles
         assert len(samples) >= 30
         assert all(b - a > 10_000_000 for a, b in itertools.pairwise(times))
         assert abs(times[-1] - time.monotonic_ns()) < 60_000_000_000, "on the sampler's clock"
+
+
+def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
+    found = standin.trial(ONE_CARD + f"fail card:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
+    series = {(each.source, each.device): each for each in read_series(tmp_path / "telemetry")}
+    gaps = [gap for gap in found["gaps"] if gap["source"] == "nvml" and gap["metric"] == "*"]
+    assert gaps
+    for gap in gaps:
+        assert gap["reason"].startswith("The GPU is lost")
+        inside = [t for t in series["nvml", "gpu0"].t_ns if gap["start_ns"] < t < gap["end_ns"]]
+        assert inside == []
+    times = series["nvml", "gpu0"].t_ns
+    assert times[0] < gaps[0]["start_ns"] < gaps[-1]["end_ns"] <= times[-1]
+    # The host is watched on while the card is gone.
+    host = series["host", "host"].t_ns
+    assert any(gaps[0]["start_ns"] < t < gaps[-1]["end_ns"] for t in host)
+    assert found["cost"]["nvml.reads"] == found["cost"]["host.reads"]
 
 
 def test_discovery_describes_cards(standin):

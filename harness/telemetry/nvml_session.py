@@ -28,6 +28,7 @@ class Session:
         self._state = threading.Condition()
         self._users = 0
         self._calls = 0
+        self._renewing = False
         self._error: pynvml.NVMLError | None = pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         self._next_ns = 0
         self._pause_ns = 0
@@ -56,6 +57,8 @@ class Session:
             NVMLError: NVML could not be initialised.
         """
         with self._state:
+            # Otherwise sources that call all the time would never let a renewal through.
+            self._state.wait_for(lambda: not self._renewing, timeout=_DRAIN_S)
             if self._error is not None and self._now_ns() >= self._next_ns:
                 self._initialise()
             if self._error is not None:
@@ -78,10 +81,16 @@ class Session:
         with self._state:
             if generation != self.generation or self._now_ns() < self._next_ns:
                 return False
-            if not self._state.wait_for(lambda: self._calls == 0, timeout=_DRAIN_S):
-                return False
-            self._shut_down()
-            self._initialise()
+            self._renewing = True
+            try:
+                if not self._state.wait_for(lambda: self._calls == 0, timeout=_DRAIN_S):
+                    self._next_ns = self._now_ns() + self._pause_ns
+                    return False
+                self._shut_down()
+                self._initialise()
+            finally:
+                self._renewing = False
+                self._state.notify_all()
             return True
 
     def _initialise(self) -> None:

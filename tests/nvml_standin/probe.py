@@ -2,16 +2,21 @@
 
 import dataclasses
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 from harness.gpus import discover
 from harness.telemetry import Target
+from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.nvml import NvmlSource
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
 from harness.telemetry.nvml_session import Session
 from harness.telemetry.nvml_slow import NvmlSlowSource
+from harness.telemetry.sampler import sample
+from harness.telemetry.sources import default_sources
 
 
 class Clock:
@@ -55,11 +60,28 @@ def read(request: dict) -> dict:
     return {"columns": columns, "samples": samples, "gaps": gaps}
 
 
+def trial(request: dict) -> dict:
+    """Sample with every source there is until the card has been lost and read again."""
+    folder, target = Path(request["folder"]), Target(pid=os.getpid(), gpus=request["gpus"])
+    give_up = time.monotonic() + 30
+
+    def rows() -> int:
+        return sum(len(series.t_ns) for series in read_series(folder) if series.source == "nvml")
+
+    with sample(default_sources(), target, folder, 0.02) as sampling:
+        while rows() < request["rows"] and time.monotonic() < give_up:
+            time.sleep(0.1)
+    gaps = [dataclasses.asdict(gap) for gap in sampling.gaps]
+    return {"gaps": gaps, "cost": sampling.cost, "end_ns": time.monotonic_ns()}
+
+
 def main() -> None:
     request = json.loads(sys.argv[1])
     if request["discover"]:
         cards, reason = discover()
         answer = {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
+    elif "folder" in request:
+        answer = trial(request)
     else:
         answer = read(request)
     json.dump(answer, sys.stdout)

@@ -66,6 +66,11 @@ class Standin:
         }
         return Reading(**self._probe(script, request))
 
+    def trial(self, script: str, folder: Path, rows: int) -> dict[str, Any]:
+        """Sample with all sources into `folder` until "nvml" has `rows` rows; return gaps and cost."""
+        request = {"discover": False, "folder": str(folder), "gpus": {"gpu0": UUID}, "rows": rows}
+        return self._probe(script, request)
+
     def _probe(self, script: str, request: Mapping[str, Any]) -> dict[str, Any]:
         self.script.write_text(script)
         found = subprocess.run(
