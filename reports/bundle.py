@@ -8,7 +8,10 @@ from types import TracebackType
 
 import vl_convert
 
-_PROGRAM = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
+_EXPORT = "window.vegaEmbed = vegaEmbed;"
+_PROGRAM = (
+    f"import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle({_EXPORT!r}).encode())"
+)
 
 
 class Bundling:
@@ -42,5 +45,5 @@ class Bundling:
             made, _ = self._process.communicate()
             if self._process.returncode == 0:
                 return made.decode()
-        bundle: str = vl_convert.javascript_bundle(None)
+        bundle: str = vl_convert.javascript_bundle(_EXPORT)
         return bundle

@@ -32,11 +32,18 @@ class Section:
     body: str
 
 
-def render_html(analysis: Analysis) -> str:
-    """Write the report as one HTML page without any external reference."""
+def render_html(analysis: Analysis, *, javascript: str | None = None) -> str:
+    """Write the report as one HTML page without any external reference.
+
+    Args:
+        analysis: what to report.
+        javascript: the charts' code, for a caller that writes many pages; made when None.
+    """
     figures = figures_of(analysis)
     if not figures:
         return _page(analysis, figures, {}, "")
+    if javascript is not None:
+        return _page(analysis, figures, _stills(figures), javascript)
     with Bundling() as bundling:
         stills = _stills(figures)
         return _page(analysis, figures, stills, bundling.text())

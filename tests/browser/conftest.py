@@ -1,0 +1,73 @@
+"""A Chromium that opens reports from files, and writes down what they do that they should not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.report_pages import page as report
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and everything it said or asked for."""
+
+    page: Page
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def drawn(self) -> None:
+        self.page.wait_for_selector("html[data-figures=drawn]", state="attached", timeout=120_000)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    assert found, f"install one of {', '.join(NAMES)} for the browser tests"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    contexts = []
+
+    def open_(
+        name: str, *, width: int = 1200, height: int = 900, scripts: bool = True, scheme="light"
+    ) -> Opened:
+        path = tmp_path / f"{name}.html"
+        path.write_text(report(name), encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, java_script_enabled=scripts, color_scheme=scheme
+        )
+        contexts.append(context)
+        opened = Opened(page=context.new_page())
+        opened.page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
+        opened.page.on("pageerror", lambda error: opened.said.append(f"error: {error}"))
+        opened.page.on("request", lambda request: opened.asked.append(request.url))
+        opened.page.goto(path.as_uri())
+        if scripts:
+            opened.drawn()
+        return opened
+
+    yield open_
+    for context in contexts:
+        context.close()

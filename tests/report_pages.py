@@ -1,0 +1,106 @@
+"""Reports of the builders' runs, made once for each process of the test run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+
+from harness.analysis import analyse
+from harness.model import Analysis, Run
+from reports.bundle import Bundling
+from reports.render import render_html
+from tests import builders
+
+RUNS = {
+    "cpu": builders.cpu_run,
+    "gpu": builders.gpu_run,
+    "four-gpus": builders.four_gpu_run,
+    "interrupted": builders.interrupted_run,
+    "failed": builders.failed_run,
+    "bare": builders.bare_run,
+    "empty": builders.empty_run,
+    "hostile": builders.hostile_run,
+}
+
+
+@cache
+def analysis(name: str) -> Analysis:
+    return analyse(RUNS[name]())
+
+
+@cache
+def page(name: str) -> str:
+    return render_html(analysis(name), javascript=javascript())
+
+
+@cache
+def document(name: str) -> Document:
+    return Document(page(name))
+
+
+@cache
+def javascript() -> str:
+    with Bundling() as bundling:
+        return bundling.text()
+
+
+def local(run: Run) -> Run:
+    """Give a run as the local engine would have made it."""
+    engine = replace(run.manifest.engine, name="local", isolated=False)
+    return replace(run, manifest=replace(run.manifest, engine=engine))
+
+
+class Document(HTMLParser):
+    """What the tests ask of a page: its elements in order, what scripts say, and what a reader reads."""
+
+    VOID = frozenset({"meta", "br", "hr", "img", "link", "input", "wbr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.words: list[str] = []
+        self.unbalanced: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        self.unbalanced += self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if self._open and self._open[-1] == tag:
+            self._open.pop()
+        else:
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data):
+        where = self._open[-1] if self._open else ""
+        if where == "script":
+            self.scripts[-1] += data
+        elif where == "style":
+            self.styles.append(data)
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"[ \n]+", " ", " ".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def ids(self) -> list[str]:
+        return [attributes["id"] for _, attributes in self.elements if attributes.get("id")]

@@ -1,0 +1,237 @@
+"""The HTML report: whole, closed off from the outside, small, and honest about what it rests on."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+from jinja2 import UndefinedError
+
+from harness.analysis import analyse
+from reports.figures import figures_of
+from reports.numbers import estimate
+from reports.render import html_environment, render_html, section_names
+from tests import builders
+from tests import report_pages as pages
+from tests.report_pages import RUNS, Document, analysis, local, page
+
+EVERY = pytest.mark.parametrize("name", RUNS)
+
+
+@pytest.fixture(scope="module")
+def long_page() -> str:
+    return render_html(analyse(builders.long_run()), javascript=pages.javascript())
+
+
+@EVERY
+def test_page_is_well_formed(name):
+    document = pages.document(name)
+    assert document.unbalanced == []
+    assert len(document.ids) == len(set(document.ids))
+    assert len(document.all("h1")) == 1
+    assert document.elements[0] == ("html", {"lang": "en"})
+
+
+@EVERY
+def test_links_lead_somewhere_in_the_page(name):
+    document = pages.document(name)
+    targets = {attributes["href"] for attributes in document.all("a")}
+    assert targets
+    assert targets <= {f"#{id_}" for id_ in document.ids}
+
+
+@EVERY
+def test_nothing_refers_to_the_outside(name):
+    document = pages.document(name)
+    for tag, attributes in document.elements:
+        assert tag not in {"link", "iframe", "object", "embed", "img", "base", "form"}
+        assert "src" not in attributes
+        assert not any(key.startswith("on") for key in attributes), "no inline event handlers"
+        if "href" in attributes or "xlink:href" in attributes:
+            assert str(attributes.get("href") or attributes.get("xlink:href")).startswith("#")
+    for style in document.styles:
+        assert "url(" not in style
+        assert "@import" not in style
+
+
+@EVERY
+def test_policy_allows_nothing_but_the_page_itself(name):
+    metas = pages.document(name).all("meta")
+    policy = next(meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == "'unsafe-inline'"
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    # The policy holds only for what comes after it.
+    assert page(name).index("Content-Security-Policy") < page(name).index("<style")
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "four-gpus", "hostile"])
+def test_quick_report_is_small(name):
+    assert len(page(name).encode()) < 1_500_000
+
+
+def test_an_hour_on_eight_cards_stays_under_three_megabytes(long_page):
+    assert 1_000_000 < len(long_page.encode()) <= 3_000_000
+    assert Document(long_page).unbalanced == []
+
+
+def test_the_same_analysis_gives_the_same_page():
+    assert render_html(analysis("empty")) == render_html(analysis("empty"))
+    assert figures_of(analysis("gpu")) == figures_of(analysis("gpu"))
+
+
+def test_hostile_names_are_text():
+    document = pages.document("hostile")
+    assert builders.HOSTILE.replace("\u202e", "\ufffd") in document.text
+    assert "49" not in {word for word in document.words if word.strip() == "49"}
+    assert len(document.scripts) == len(pages.document("gpu").scripts)
+    kinds = [attributes.get("type", "") for attributes in document.all("script")]
+    data = [text for kind, text in zip(kinds, document.scripts, strict=True) if kind]
+    code = [text for kind, text in zip(kinds, document.scripts, strict=True) if not kind]
+    assert not any("alert(1)" in text for text in code)
+    for text in data:
+        assert "<" not in text
+        assert ">" not in text
+    assert "\u202e" not in page("hostile")
+
+
+def test_figures_in_the_page_are_the_specifications():
+    scripts = pages.document("hostile")
+    text = next(
+        text
+        for attributes, text in zip(scripts.all("script"), scripts.scripts, strict=True)
+        if attributes.get("id") == "tfbench-figures"
+    )
+    figures = json.loads(text)
+    assert set(figures) == set(figures_of(analysis("hostile")))
+    assert "alert(1)" in json.dumps(figures), "hostile names reach the charts as data"
+
+
+def test_unknown_names_in_templates_are_errors():
+    with pytest.raises(UndefinedError):
+        html_environment().from_string("{{ no_such_thing }}").render()
+    with pytest.raises(UndefinedError):
+        html_environment().from_string("{{ page.no_such_thing }}").render(page=object())
+
+
+@pytest.mark.parametrize("name", section_names(html_environment()))
+def test_every_section_is_shown_by_some_run(name):
+    section = name.split("_", 1)[1].removesuffix(".html").replace("_", "-")
+    shown = [run for run in RUNS if f'<section id="{section}"' in page(run)]
+    assert shown, f"no builder's run makes {name} say anything"
+
+
+@EVERY
+def test_every_figure_has_words_and_a_table(name):
+    document = pages.document(name)
+    figures = figures_of(analysis(name))
+    assert sorted(str(each["id"]) for each in document.all("figure")) == sorted(figures)
+    drawings = [each for each in document.all("div") if each.get("role") == "img"]
+    assert len(drawings) == len(figures)
+    assert all(len(each["aria-label"] or "") > 40 for each in drawings)
+    for figure in figures.values():
+        assert figure.table.rows
+        assert {len(row) for row in figure.table.rows} == {len(figure.table.header)}
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "four-gpus"])
+def test_every_speed_is_shown_and_traced_to_its_trials(name):
+    text = page(name)
+    document = Document(text)
+    for summary in analysis(name).summaries:
+        if summary.leg in ("as-written", "tuned"):
+            assert estimate(summary.throughput) in document.text
+    ids = [trial.id for trial in analysis(name).run.trials]
+    for number, trial in enumerate(ids, 1):
+        assert f'href="#trial-{number}"' in text
+        assert trial in document.text
+
+
+def test_verdict_comes_before_everything_else():
+    text = page("gpu")
+    first = analysis("gpu").headline.split(". ")[0]
+    assert text.index(first) < text.index('id="speed"') < text.index('id="limits"')
+
+
+def test_found_limits_come_with_gains_and_code():
+    document = pages.document("gpu")
+    found = [each for each in analysis("gpu").verdicts if each.finding == "found" and each.remedy]
+    assert found
+    for verdict in found:
+        assert verdict.sentence in document.text
+        assert verdict.remedy.text in document.text
+        assert " ".join(verdict.remedy.code.split()) in document.text
+    assert "predicted gain" in document.text
+    assert "measured gain" in document.text
+
+
+def test_clean_run_has_no_banner():
+    assert 'class="banner' not in page("gpu")
+
+
+def test_local_engine_is_said_at_the_top():
+    text = render_html(analyse(local(builders.empty_run())))
+    assert "Nothing was isolated" in text
+    assert text.index("Nothing was isolated") < text.index('class="lead"')
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("interrupted", "This run was cut short: 3 of 10 planned trials ended well"),
+        ("failed", "3 of 6 trials failed"),
+        ("empty", "No trial has ended yet"),
+    ],
+)
+def test_partial_runs_say_so_at_the_top(name, words):
+    text = page(name)
+    assert words in text
+    assert text.index(words) < text.index('class="lead"')
+
+
+def test_failures_are_listed_with_their_message():
+    text = pages.document("failed").text
+    assert "no-gpu" in text
+    assert "TensorFlow registered 0 of 1 GPUs." in text
+
+
+def test_missing_telemetry_is_listed_with_its_reason_and_never_a_zero():
+    text = pages.document("bare").text
+    assert "NVML is not installed" in text
+    assert not figures_of(analysis("bare")).keys() & {"figure-steps", "figure-timeline-1"}
+    assert "not visible" in text
+
+
+def test_machine_is_in_mlperf_field_names_with_what_mlperf_leaves_out():
+    text = pages.document("gpu").text
+    for words in (
+        "host_processor_model_name",
+        "accelerator_model_name",
+        "sha256:" + "ab" * 32,
+        "Power limit",
+    ):
+        assert words in text
+    assert "ECC" in text
+    assert "MIG" in text
+    assert analysis("gpu").run.manifest.command in text
+
+
+@EVERY
+def test_numbers_behind_the_page_can_be_read_back(name):
+    packed = re.search(r'id="tfbench-analysis"[^>]*>([^<]*)<', page(name)).group(1)
+    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    run = analysis(name).run
+    assert data["run"]["manifest"]["run_id"] == run.manifest.run_id
+    assert [trial["id"] for trial in data["run"]["trials"]] == [trial.id for trial in run.trials]
+    assert len(data["summaries"]) == len(analysis(name).summaries)
+
+
+def test_page_carries_the_charts_code():
+    assert "vegaEmbed" in pages.javascript()
+    assert render_html(analysis("cpu")) == page("cpu"), "made beside the drawing or given: the same page"
+    assert "vegaEmbed=" not in page("empty"), "a page without figures needs no such code"

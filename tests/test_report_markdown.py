@@ -1,0 +1,70 @@
+"""The Markdown report: fit for a pull request, whatever the names in it are made of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from reports.markdown import code_block, code_span, escape_markdown
+from reports.numbers import estimate
+from reports.render import render_markdown
+from tests import builders
+from tests.report_pages import RUNS, analysis
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_tables_hold_together(name):
+    text = render_markdown(analysis(name))
+    width = 0
+    for line in text.splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        if width and cells:
+            assert cells == width, line
+        width = cells
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "four-gpus"])
+def test_speeds_and_the_command_are_there(name):
+    text = render_markdown(analysis(name))
+    for summary in analysis(name).summaries:
+        if summary.leg in ("as-written", "tuned"):
+            assert f"**{estimate(summary.throughput)}**" in text
+    assert analysis(name).run.manifest.command in text
+    assert "None" not in text
+
+
+def test_partial_runs_say_so():
+    assert "This run was cut short" in render_markdown(analysis("interrupted"))
+    assert "TensorFlow registered 0 of 1 GPUs." in render_markdown(analysis("failed"))
+
+
+def test_hostile_names_start_nothing():
+    text = render_markdown(analysis("hostile"))
+    outside_code = re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)
+    assert re.findall(r"<(?!/?(?:details|summary)>)", outside_code) == []
+    assert "\u202e" not in text
+    assert builders.HOSTILE.split("\u202e")[0][:8] not in outside_code
+
+
+@pytest.mark.parametrize(
+    ("raw", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("*x* _y_ `z`", r"\*x\* \_y\_ \`z\`"),
+        ("[a](http://b)", "\\[a\\](http:\u200d//b)"),
+        ("line\nbreak", "line break"),
+        ("- item", r"\- item"),
+        ("1. item", r"1\. item"),
+        ("3.1× faster", "3.1× faster"),
+        ("@someone #12", "@\u200dsomeone \\#12"),
+        ("<b>&amp;", "&lt;b>&amp;amp;"),
+    ],
+)
+def test_escapes(raw, escaped):
+    assert escape_markdown(raw) == escaped
+
+
+def test_code_is_fenced_by_more_backticks_than_it_has():
+    assert code_span("a`b") == "`` a`b ``"
+    assert code_block("```\nx").startswith("````\n")
