@@ -244,7 +244,7 @@ def trial(
 
 
 def _accuracy(value: float) -> tuple[Metric, ...]:
-    return (Metric(leg=AS_WRITTEN, name="test_accuracy", value=value, unit="ratio"),) if value else ()
+    return (Metric(leg=AS_WRITTEN, name="accuracy", value=value, unit="share"),) if value else ()
 
 
 def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise: float) -> NDArray[np.int64]:

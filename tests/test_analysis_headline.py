@@ -146,3 +146,8 @@ def test_words() -> None:
     one = Estimate(median=2.0, low=1.5, high=2.5, n=3, unit="")
     assert interval(one) == " (95 % interval 1.5 to 2.5)"
     assert interval(replace(one, n=1)) == ""
+
+
+def test_remedies_that_change_nothing_beyond_the_noise_are_not_called_a_gain() -> None:
+    made = run({"cpu": {**CPU_SPEEDS, "tuned": CPU_SPEEDS["as-written"]}})
+    assert "it runs about as fast (95 % interval" in analyse(made).headline

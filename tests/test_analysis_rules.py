@@ -283,7 +283,7 @@ def test_not_learning_found_clear_unknown_and_silent() -> None:
 
 def test_not_learning_looks_at_the_tuned_leg_too() -> None:
     made = cpu_run()
-    broken = Metric(leg=TUNED, name="test_accuracy", value=0.01, unit="ratio")
+    broken = Metric(leg=TUNED, name="accuracy", value=0.01, unit="share")
     trials = tuple(replace(trial, metrics=(*trial.metrics, broken)) for trial in made.trials)
     found = verdict(replace(made, trials=trials), "not-learning", "cpu")
     assert found.finding is Finding.FOUND

@@ -220,7 +220,7 @@ def test_accuracy_on_real_data_only_has_to_beat_chance() -> None:
     run = replace(run, workloads=(replace(run.workloads[0], min_accuracy=0.9),))
     assert summary(run, "cpu", AS_WRITTEN).accuracy_ok is True  # 24 % of 100 classes
     guess = tuple(
-        replace(trial, metrics=(Metric(leg=AS_WRITTEN, name="test_accuracy", value=0.0145, unit="ratio"),))
+        replace(trial, metrics=(Metric(leg=AS_WRITTEN, name="accuracy", value=0.0145, unit="share"),))
         for trial in run.trials
     )
     assert summary(replace(run, trials=guess), "cpu", AS_WRITTEN).accuracy_ok is False

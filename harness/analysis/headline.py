@@ -169,10 +169,9 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
     over = [one for one in ratios if one.kind == GPU_OVER_CPU and one.numerator == f"{device}/{TUNED}"]
     if len(gains) == 1:
         what, gain = _changed(summaries, gains[0].workload, device), gains[0].ratio
-        yield (
-            f"With the remedies applied{what} it runs {significant(gain.median)} times as fast"
-            f"{interval(gain)}."
-        )
+        word, _ = _direction(gain)
+        speed = SAME if word == SAME else f"{significant(gain.median)} times as fast"
+        yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
     else:
         parts = [f"{one.workload} {significant(one.ratio.median)}" for one in gains]
         yield f"With the remedies applied it runs this many times as fast: {listed(parts)}."

@@ -19,7 +19,7 @@ from workloads.protocol import AS_WRITTEN, EVALUATE, STEADY, TUNED, Change, Work
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 # What the driver names the time of a training that it ran to the end.
 TRAINING_TIME = "training_s"
-ACCURACY = "test_accuracy"
+ACCURACY = "accuracy"
 
 
 def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:

@@ -8,9 +8,9 @@ from harness.model import Estimate
 
 
 def percent(share: float) -> str:
-    """Say a share between 0 and 1 in whole percent; small ones keep a digit, so that none reads as 0."""
+    """Say a share between 0 and 1 in percent; below ten with two digits, so that none reads as 0."""
     value = share * 100
-    return f"{value:.0f} %" if value == 0 or value >= 1.5 else f"{value:.1g} %"
+    return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
 
 
 def times(ratio: float) -> str:
