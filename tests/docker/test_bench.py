@@ -1,0 +1,224 @@
+"""`tfbench bench` end to end: the real command line, engine, image, containers and TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from harness.model import Run, Status
+from harness.telemetry.csvfile import read_series
+from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
+from workloads.protocol import LEGS
+
+pytestmark = pytest.mark.docker
+
+SOCKET = "/var/run/docker.sock"
+SCHEMA = ROOT / "harness/schemas/results.schema.json"
+
+
+def docker(*words: str) -> list[str]:
+    done = subprocess.run(["docker", *words], check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def containers(bench: Tfbench, *, all_of_them: bool = True, trial: str = "") -> list[str]:
+    """Return the ids of a run's containers, those that have ended among them."""
+    flags = ["--all"] if all_of_them else []
+    if trial:
+        flags += ["--filter", f"label=tfbench.trial={trial}"]
+    return docker("ps", "--quiet", "--no-trunc", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
+
+
+def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
+    """Return the options that run a small workload file with its published code path alone."""
+    return ("--workload-file", workload_file(folder / "files", "good"), "--legs", "as-written", *arguments)
+
+
+def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=("-w", "fashion-mnist-mlp", "--json")) as bench:
+        code, out, err = bench.finish()
+        assert code == 0, err
+        assert containers(bench) == []
+    assert "Engine: docker" in err
+    run = bench.read()
+    (trial,) = run.trials
+    assert [leg.leg for leg in trial.legs] == list(LEGS)
+    assert {window.leg for window in trial.windows} == set(LEGS)
+    assert trial.facts["tensorflow"] == "2.21.0"
+    assert run.manifest.engine.isolated
+    assert run.manifest.images[0].lock_sha256
+    assert run.manifest.data[0].kind == "procedural"
+    _check_telemetry(run)
+    results = json.loads(out)
+    jsonschema.validate(results, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert results == bench.results()
+    report = (bench.run_path / "report.html").read_text(encoding="utf-8")
+    assert "fashion-mnist-mlp" in report
+    assert run.manifest.command in report
+
+
+def _check_telemetry(run: Run) -> None:
+    (trial,) = run.trials
+    series = {(one.source, one.device): one for one in trial.telemetry}
+    used = series["cgroup", "container"].columns["mem_used_bytes"]
+    assert used.max() > 100e6, "TensorFlow alone takes more"
+    ticks = series["host", "host"].t_ns
+    assert trial.started_ns <= ticks[0] <= ticks[-1] <= trial.ended_ns
+    steady = [window for window in trial.windows if window.leg == LEGS[0]]
+    assert all(trial.started_ns < window.start_ns < window.end_ns < trial.ended_ns for window in steady)
+
+
+def test_workloads_that_fail_each_in_its_own_way(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    bodies = {
+        "good": "pass",
+        "raises": "raise RuntimeError('no such layer')",
+        "garbage": "open('/tfbench/out/events.jsonl', 'a').write('garbage\\n')",
+        "vanishes": "os._exit(0)",
+        "hog": "hoard = [b'x' * (64 << 20) for _ in range(100)]",
+        "hangs": "time.sleep(3600)",
+    }
+    arguments: list[str | Path] = ["--legs", "as-written", "--memory", "1.0", "--stall", "25"]
+    for name, body in bodies.items():
+        arguments += ["--workload-file", workload_file(files, name, body)]
+    with Tfbench(folder=tmp_path, engine="docker", arguments=tuple(arguments)) as bench:
+        code, out, err = bench.finish()
+        assert containers(bench) == []
+    assert code == 5, err
+    assert bench.statuses == {
+        "good.cpu.0": Status.OK,
+        "raises.cpu.0": Status.FAILED,
+        "garbage.cpu.0": Status.BAD_EVENTS,
+        "vanishes.cpu.0": Status.BAD_EVENTS,
+        "hog.cpu.0": Status.OUT_OF_MEMORY,
+        "hangs.cpu.0": Status.TIMEOUT,
+    }
+    said = {trial.workload: trial.message for trial in bench.read().trials}
+    assert "RuntimeError: no such layer." in said["raises"]
+    assert "limit of 1.0 GiB. Raise --memory" in said["hog"]
+    assert "No event for 25 s" in said["hangs"]
+    assert "5 of 6 trials failed" in err
+    assert all(message in err for message in said.values())
+    log = (bench.run_path / "trials/raises.cpu.0/log.txt").read_text(encoding="utf-8")
+    assert "Traceback" in log
+    assert "good" in out, "what went well is in the summary"
+    assert str(bench.run_path / "report.html") in out
+
+
+def test_a_container_that_is_killed_costs_its_trial_alone(tmp_path: Path) -> None:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path, "--trials", "3")) as bench:
+        bench.wait_for(lambda: bench.trial_begun("good.cpu.1"))
+        docker("kill", "--signal", "KILL", *containers(bench, trial="good.cpu.1"))
+        code, _, err = bench.finish()
+        assert containers(bench) == []
+    assert code == 5
+    assert list(bench.statuses.values()) == [Status.OK, Status.FAILED, Status.OK]
+    assert "exited with code 137" in err
+    assert bench.results()["summaries"]
+
+
+def test_a_harness_that_is_killed_leaves_nothing_running_and_can_go_on(tmp_path: Path) -> None:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path, "--trials", "2")) as bench:
+        bench.wait_for(lambda: bench.trial_begun("good.cpu.1"))
+        bench.signal(signal.SIGKILL)
+        bench.finish()
+    wait_until(lambda: containers(bench, all_of_them=False) == [])
+    path = bench.run_path
+    assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.INTERRUPTED}
+    kept = (path / "trials/good.cpu.0/trial.json").read_bytes()
+    said = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
+    assert said.returncode == 0
+    assert (path / "report.html").exists()
+    again = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
+    with again:
+        code, _, err = again.finish()
+    assert code == 0, err
+    assert again.run_path == path, "it went on in the same folder"
+    assert again.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
+    assert (path / "trials/good.cpu.0/trial.json").read_bytes() == kept
+    assert containers(again) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path, number: signal.Signals) -> None:
+    options = one_file(tmp_path, "--trials", "3")
+    with Tfbench(folder=tmp_path, engine="docker", arguments=options) as bench:
+        bench.wait_for(lambda: bench.trial_begun("good.cpu.0"))
+        first = bench.run_path
+        if number == signal.SIGINT:
+            _check_kept_out(tmp_path, options, bench)
+        bench.wait_for((first / "trials/good.cpu.1/out/events.jsonl").exists)
+        bench.signal(number)
+        code, _, err = bench.finish()
+    assert code == 130
+    assert f"Go on with: tfbench bench --resume {first}" in err
+    assert "Traceback" not in err
+    assert docker("ps", "--quiet", "--all", "--filter", f"label=tfbench.run={first.name}") == []
+    assert (first / "report.html").exists()
+    assert (first / "trials/good.cpu.0/trial.json").exists()
+
+
+def _check_kept_out(folder: Path, options: tuple[str | Path, ...], holder: Tfbench) -> None:
+    with Tfbench(folder=folder, engine="docker", arguments=options) as second:
+        code, _, err = second.finish()
+    assert code == 7
+    assert f"process {holder.process.pid}" in err
+    assert holder.process.poll() is None, "the first is not disturbed"
+
+
+@contextmanager
+def engine_behind_a_door(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Yield a URL of the engine and the process that it goes through: when that is killed, it is gone."""
+    code = (
+        "import time; from tests.docker.tcp_proxy import tcp_proxy\n"
+        f"with tcp_proxy({SOCKET!r}) as url:\n print(url, flush=True); time.sleep(3600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT) as door:
+        try:
+            assert door.stdout is not None
+            yield door.stdout.readline().strip(), door
+        finally:
+            door.kill()
+
+
+def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
+    options = one_file(tmp_path, "--trials", "3")
+    with (
+        engine_behind_a_door(tmp_path) as (url, door),
+        Tfbench(
+            folder=tmp_path, engine="docker", arguments=options, environment={"DOCKER_HOST": url}
+        ) as bench,
+    ):
+        bench.wait_for(lambda: bench.trial_begun("good.cpu.1"))
+        door.kill()
+        code, _, err = bench.finish()
+    assert code == 3, err
+    assert "Traceback" not in err
+    assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.ENGINE_LOST}
+    assert (bench.run_path / "report.html").exists()
+    wait_until(lambda: containers(bench, all_of_them=False) == [])
+    again = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", bench.run_path))
+    with again:
+        assert again.finish()[0] == 0
+    assert list(again.statuses.values()) == [Status.OK] * 3
+    assert containers(again) == [], "what the lost engine kept has been removed too"
+
+
+def test_telemetry_opens_in_one_line(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path)) as bench:
+        code, _, err = bench.finish()
+    assert code == 0, err
+    folder = bench.run_path / "trials/good.cpu.0/telemetry"
+    for series in read_series(folder):
+        frame = pandas.read_csv(folder / f"{series.source}-{series.device}.csv")
+        assert len(frame) == len(series.t_ns)
+        assert list(frame.columns) == ["t_ns", *series.columns]

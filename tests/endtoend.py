@@ -1,0 +1,145 @@
+"""Drive the real command line as a process of its own, with workload files that behave as a test wants."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.model import Run, Status
+from harness.store import read_run
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 240.0
+
+WORKLOAD = """
+import os
+import time
+
+import tensorflow as tf
+
+from workloads.protocol import Data, Workload
+
+workload = Workload(
+    name={name!r}, title="", batch_size=32, epochs=1,
+    data=Data(name="tiny", shape=(8, 8, 1), classes=4, train=512, test=128),
+)
+
+
+def model(params):
+    {body}
+    layers = [tf.keras.layers.Input((8, 8, 1)), tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
+    net = tf.keras.Sequential(layers)
+    net.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return net
+"""
+
+
+def workload_file(folder: Path, name: str, body: str = "pass") -> Path:
+    """Write a workload whose `model` first does `body`; the container's user can read it."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    path = folder / f"{name.replace('-', '_')}.py"
+    path.write_text(WORKLOAD.format(name=name, body=body), encoding="utf-8")
+    path.chmod(0o644)
+    return path
+
+
+@dataclass(kw_only=True)
+class Tfbench:
+    """One `tfbench bench` of the smoke profile on the CPU, with its own run folders and machine lock.
+
+    Args:
+        folder: everything of it lies there.
+        engine: the engine's name.
+        arguments: further options.
+        environment: added to this process' own.
+    """
+
+    folder: Path
+    engine: str
+    arguments: tuple[str | Path, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Tfbench:
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        (self.folder / "tmp").chmod(0o755)
+        command = [
+            sys.executable, "-m", "harness", "bench", "--profile", "smoke", "--engine", self.engine,
+            "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200", **self.environment},
+        )  # fmt: skip
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def run_path(self) -> Path:
+        """The newest run folder."""
+        return max(path.parent for path in (self.folder / "runs").glob("*/manifest.json"))
+
+    @property
+    def run_id(self) -> str:
+        return self.run_path.name
+
+    def read(self) -> Run:
+        return read_run(self.run_path)
+
+    @property
+    def statuses(self) -> dict[str, Status]:
+        """Trial id -> how it ended."""
+        return {trial.id: trial.status for trial in self.read().trials}
+
+    def results(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.run_path / "results.json").read_text(encoding="utf-8"))
+        return document
+
+    def trial_begun(self, trial_id: str) -> bool:
+        """Tell whether the trial's process has written its first event."""
+        return any((self.folder / "runs").glob(f"*/trials/{trial_id}/out/events.jsonl"))
+
+    def wait_for(self, happened: Callable[[], bool]) -> None:
+        """Wait until something has happened while the command line runs."""
+        end = time.monotonic() + PATIENCE_S
+        while not happened():
+            assert self.process.poll() is None, "".join(self.process.communicate())
+            assert time.monotonic() < end, "it does not happen"
+            time.sleep(0.05)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def finish(self) -> tuple[int, str, str]:
+        """Wait for the end; return exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out, err
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened."""
+    end = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.05)
