@@ -1,5 +1,4 @@
 """A workload of your own: `tfbench bench --workload-file examples/my_workload.py`."""
-# ruff: noqa: ANN
 
 import tensorflow as tf
 
@@ -16,7 +15,7 @@ workload = Workload(
 )
 
 
-def model(params):
+def model(params: dict) -> tf.keras.Model:
     """Return a compiled Keras model. Everything else has a default."""
     net = tf.keras.Sequential([
         tf.keras.layers.Input((32, 32, 3)),

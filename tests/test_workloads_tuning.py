@@ -19,7 +19,10 @@ WORKLOAD = Workload(
         Change(what="batch_size", before="32", after="256", why="fills the card"),
         Change(what="layout", before="NCHW", after="NHWC", why="tensor cores read it"),
     ),
-    ladder=(Rung(name="half", params={"precision": "fp16"}, why="half the bytes", device="gpu"),),
+    ladder=(
+        Rung(name="half", params={"precision": "fp16"}, why="half the bytes", device="gpu"),
+        Rung(name="xla", params={"jit_compile": True}, why="fewer kernels"),
+    ),
 )
 
 
@@ -59,14 +62,24 @@ def test_overrides_reach_every_leg_but_not_what_a_rung_is_made_of():
 
 
 def test_an_unknown_rung_names_those_there_are():
-    with pytest.raises(ParameterError, match="it has: half"):
+    with pytest.raises(ParameterError, match="it has: half, xla"):
         params("rung:quarter")
 
 
-def test_a_rung_for_another_device_is_unfit():
-    assert "left out" in unfit(WORKLOAD, Spec(device="cpu"), "rung:half")
-    assert unfit(WORKLOAD, Spec(device="gpu", gpus=1), "rung:half") == ""
-    assert unfit(WORKLOAD, Spec(device="cpu"), "tuned") == ""
+def left_out(leg, **spec):
+    return unfit(WORKLOAD, Spec(**spec), leg, pipeline=False)
+
+
+def test_a_rung_for_another_device_is_left_out():
+    assert "for a gpu only" in left_out("rung:half", device="cpu")
+    assert left_out("rung:half", device="gpu", gpus=1) == ""
+    assert left_out("tuned", device="cpu") == ""
+
+
+def test_a_rung_that_several_devices_make_the_same_as_as_written_is_left_out():
+    assert left_out("rung:xla", device="gpu", gpus=1) == ""
+    assert "the same as as-written" in left_out("rung:xla", device="gpu", gpus=2)
+    assert params("rung:xla", device="gpu", gpus=2)["jit_compile"] is False
 
 
 def test_several_gpus_change_the_global_batch_in_every_leg():

@@ -54,7 +54,10 @@ def build(
 
 
 def _configure(model: Any, params: Mapping[str, Any]) -> None:
-    if params["jit_compile"] is not None:
+    if tf.distribute.has_strategy():
+        # Keras compiles its step around all replicas, which XLA refuses; steps.py compiles inside each.
+        model.jit_compile = False
+    elif params["jit_compile"] is not None:
         # A property of Keras 3 and of Keras 2 from 2.11 on; fit reads it when it traces its step.
         model.jit_compile = params["jit_compile"]
     if params["steps_per_execution"] != 1 and params["feed"] == "fit":

@@ -74,8 +74,9 @@ def run_legs(job: Job) -> None:
     """
     running: dict[str, Pausable] = {}
     failures: list[Exception] = []
+    pipeline = job.author.dataset is not None
     for leg in job.spec.legs:
-        if reason := tuning.unfit(job.author.workload, job.spec, leg):
+        if reason := tuning.unfit(job.author.workload, job.spec, leg, pipeline=pipeline):
             job.events.write("warning", message=reason)
             continue
         running[leg] = Pausable(leg, _body(job, leg))

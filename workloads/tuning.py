@@ -73,6 +73,10 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     if leg.startswith(RUNG_PREFIX):
         # A rung is its parameters: an override must not turn it into another one.
         base.update(resolve(_rung(workload, leg).params, spec.device))
+    if spec.gpus > 1 and base["feed"] == "fit":
+        # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
+        # of an unfed placeholder; the resident loop has both.
+        base.update(jit_compile=False, steps_per_execution=1)
     return base
 
 
@@ -105,10 +109,16 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
     return changes
 
 
-def unfit(workload: Workload, spec: Spec, leg: str) -> str:
-    """Say why `leg` makes no sense on this spec's device; "" where it does."""
-    if leg.startswith(RUNG_PREFIX) and (_rung(workload, leg).device or spec.device) != spec.device:
-        return f"{leg} is for a {_rung(workload, leg).device} only and was left out."
+def unfit(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> str:
+    """Say why the rung `leg` makes no sense in this trial; "" where it does, and for all other legs."""
+    if not leg.startswith(RUNG_PREFIX):
+        return ""
+    device = _rung(workload, leg).device
+    if device not in ("", spec.device):
+        return f"{leg} was left out: it is for a {device} only."
+    written = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
+    if leg_params(workload, spec, leg, pipeline=pipeline) == written:
+        return f"{leg} was left out: with {max(spec.gpus, 1)} devices it is the same as as-written."
     return ""
 
 

@@ -1,0 +1,141 @@
+"""Several devices, synchronisation and the input pipeline, where TensorFlow itself has to agree."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+MIRRORED = """
+import json, sys, tempfile
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from workloads import author, devices, trial
+from workloads.job import Job
+from workloads.protocol import EventWriter, Spec, read_events
+
+file = Path(tempfile.mkdtemp()) / "mine.py"
+file.write_text('''
+import tensorflow as tf
+from workloads.protocol import Data, Rung, Workload
+workload = Workload(
+    name="two", title="T", data=Data(name="own", shape=(8, 8, 3), classes=4, train=512, test=64),
+    batch_size=16, epochs=1, tuned={"feed": "resident", "steps_per_execution": 4},
+    ladder=(
+        Rung(name="xla", params={"feed": "resident", "jit_compile": True}, why="w"),
+        Rung(name="spe", params={"steps_per_execution": 4}, why="w"),
+    ),
+)
+def model(params):
+    layers = tf.keras.layers
+    net = tf.keras.Sequential([
+        layers.Input((8, 8, 3)), layers.Conv2D(8, 3, use_bias=False), layers.BatchNormalization(),
+        layers.ReLU(), layers.Flatten(), layers.Dense(4, activation="softmax")])
+    net.compile(tf.keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return net
+''')
+random = np.random.default_rng(0)
+patterns = random.random((4, 8, 8, 3))
+def split(count):
+    labels = random.integers(0, 4, count)
+    return (patterns[labels] + random.normal(0, 0.3, (count, 8, 8, 3))).astype(np.float32), labels
+legs = ("as-written", "tuned", "rung:xla", "rung:spe", "model-only", "input-only")
+spec = Spec(file=str(file), legs=legs, device="cpu", gpus=2, steps=40, windows=2, warmup_s=0.05)
+names = ["CPU:0", "CPU:1"]
+path = file.parent / "events"
+with EventWriter(path) as events:
+    job = Job(author=author.load("", str(file)), spec=spec, events=events, devices=names,
+              strategy=devices.strategy_for(names), train=split(512), test=split(64))
+    trial.run_legs(job)
+print(json.dumps(list(read_events(path.open()))))
+"""
+
+
+def test_two_devices_train_together_in_every_leg(script):
+    events = script(MIRRORED)
+    (warning,) = [event["message"] for event in events if event["kind"] == "warning"]
+    assert warning.startswith("rung:spe was left out")
+    windows = [event for event in events if event["kind"] == "window"]
+    assert len(windows) == 10
+    assert all(window["samples"] == 2 * 16 * window["steps"] for window in windows)
+    accuracy = {e["leg"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "accuracy"}
+    assert set(accuracy) == {"as-written", "tuned"}
+    assert min(accuracy.values()) > 0.7
+    loss = {e["leg"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "final_loss"}
+    assert loss["rung:xla"] < 1.0
+    for event in events:
+        if event["kind"] == "leg":
+            assert {"what": "global batch", "before": "16", "after": "32"}.items() <= event["changes"][
+                -1
+            ].items()
+
+
+SYNC = """
+import json, time
+import tensorflow as tf
+from workloads import devices
+tf.config.experimental.set_synchronous_execution(False)
+a = tf.random.normal((1500, 1500))
+product = tf.function(lambda x: tf.linalg.matmul(tf.linalg.matmul(tf.linalg.matmul(x, x), x), x))
+product(a); devices.synchronise()
+start = time.monotonic(); product(a); dispatched = time.monotonic() - start
+devices.synchronise(); waited = time.monotonic() - start
+start = time.monotonic(); devices.synchronise(); idle = time.monotonic() - start
+print(json.dumps({"dispatched": dispatched, "waited": waited, "idle": idle}))
+"""
+
+
+def test_synchronise_waits_for_work_that_was_only_dispatched(script):
+    found = script(SYNC)
+    assert found["dispatched"] < found["waited"] / 2
+    assert found["idle"] < found["waited"] / 2
+
+
+PIPELINE = """
+import json
+import numpy as np
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from workloads import pipeline
+x, y = np.arange(103, dtype=np.float32), np.arange(103)
+ours = pipeline.from_arrays(x, y, 10)
+kerass = ArrayDataAdapter(x, y, batch_size=10, shuffle=True).get_tf_dataset()
+read = lambda ds: [[int(v) for v in b[1].numpy()] for b in ds if all(b[0].numpy() == b[1].numpy())]
+print(json.dumps([read(ours), read(ours), read(kerass)]))
+"""
+
+
+def test_the_drained_pipeline_is_the_one_that_keras_fit_builds(script):
+    first, second, kerass = script(PIPELINE)
+    assert [len(batch) for batch in first] == [len(batch) for batch in kerass] == [10] * 10 + [3]
+    for epoch in (first, second, kerass):
+        assert sorted(itertools.chain.from_iterable(epoch)) == list(range(103))
+    assert first != second
+
+
+PERMUTATIONS = """
+import json
+from workloads.legs import Permutations
+order = Permutations(10, seed=3)
+print(json.dumps([order.take(n).tolist() for n in (4, 13, 3, 0, 20)]))
+"""
+
+
+def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script):
+    joined = list(itertools.chain.from_iterable(script(PERMUTATIONS)))
+    epochs = [joined[start : start + 10] for start in range(0, 40, 10)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_the_probe_says_where_it_ran_and_how_fast(script, tf_python):
+    found = script(
+        "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
+    )
+    assert found["ok"] is True
+    assert found["devices"] == ["CPU:0"]
+    assert found["rates"]["CPU:0"]["device_fp32_tflops"] > 0.001

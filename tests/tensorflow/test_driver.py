@@ -1,0 +1,176 @@
+"""The driver runs every leg of the real workloads and says truthfully what it did."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, LEGS, MODEL_ONLY, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+SHAPES = {
+    "cifar100_mlp": ((32, 32, 3), 100, 6000, 150),
+    "cifar10_mlp": ((32, 32, 3), 10, 1000, 30),
+    "fashion_mnist_mlp": ((28, 28), 10, 2000, 40),
+}
+WINDOWS = 2
+
+
+@pytest.fixture(scope="module", params=sorted(SHAPES))
+def outcome(request, drive, data_dir):
+    shape, classes, train, steps = SHAPES[request.param]
+    done = drive(
+        workload=request.param,
+        legs=LEGS,
+        data_dir=data_dir(shape, classes, train),
+        windows=WINDOWS,
+        steps=steps,
+    )
+    assert done.code == 0, done.log
+    return request.param, steps, done
+
+
+def test_start_comes_before_tensorflow_and_end_comes_last(outcome):
+    _, _, done = outcome
+    assert done.events[0]["kind"] == "start"
+    assert done.events[-1] | {"t_ns": 0} == {"kind": "end", "t_ns": 0, "ok": True}
+    (imported,) = done.of("phase", name="import")
+    assert imported["start_ns"] > done.events[0]["t_ns"]
+
+
+def test_facts_name_what_was_used(outcome):
+    name, _, done = outcome
+    (event,) = done.of("facts")
+    facts = event["facts"]
+    assert facts["workload"] == name.replace("_", "-")
+    assert facts["devices"] == "CPU:0"
+    assert facts["gpus_registered"] == 0
+    assert facts["tensorflow"].startswith("2.")
+    assert facts["cpus_visible"] >= 1
+    assert all(isinstance(value, str | int | float | bool) for value in facts.values())
+
+
+def test_cold_start_is_apart_from_steady_state(outcome):
+    _, _, done = outcome
+    for leg in LEGS:
+        names = [event["name"] for event in done.of("phase", leg=leg)]
+        data = ["data"] if leg in (TUNED, MODEL_ONLY) else []
+        evaluate = ["evaluate"] if leg in (AS_WRITTEN, TUNED) else []
+        assert names == ["build", *data, "first-step", "warm-up", *["steady"] * WINDOWS, *evaluate]
+        phases = done.of("phase", leg=leg)
+        assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
+
+
+def test_windows_are_interleaved_and_each_round_starts_elsewhere(outcome):
+    _, _, done = outcome
+    legs = [event["leg"] for event in done.of("window")]
+    rounds = [legs[i : i + len(LEGS)] for i in range(0, len(legs), len(LEGS))]
+    assert rounds == [list(LEGS), [*LEGS[1:], LEGS[0]]]
+
+
+def test_windows_never_overlap_and_hold_what_was_asked_for(outcome):
+    _, steps, done = outcome
+    windows = done.of("window")
+    for before, after in itertools.pairwise(windows):
+        assert before["end_ns"] <= after["start_ns"]
+    for window in windows:
+        assert window["steps"] >= steps
+        # Keras' last batch of an epoch is short.
+        assert 0.8 * 32 * window["steps"] <= window["samples"] <= 32 * window["steps"]
+        (single,) = done.of("steps", leg=window["leg"], window=window["index"])
+        assert len(single["step_ns"]) == len(single["wait_ns"])
+        assert all(value > 0 for value in single["step_ns"])
+
+
+def test_waiting_is_shown_where_it_can_be_seen(outcome):
+    _, _, done = outcome
+    assert all(event["wait_ns"] == -1 for event in done.of("window", leg=AS_WRITTEN))
+    assert all(event["wait_ns"] == 0 for event in done.of("window", leg=MODEL_ONLY))
+    for event in done.of("window", leg=INPUT_ONLY):
+        assert 0.5 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
+
+
+def test_tuned_declares_its_changes_and_as_written_has_none(outcome):
+    _, _, done = outcome
+    (written,) = done.of("leg", leg=AS_WRITTEN)
+    (tuned,) = done.of("leg", leg=TUNED)
+    assert written["changes"] == []
+    assert written["params"]["batch_size"] == tuned["params"]["batch_size"] == 32
+    assert {"feed", "steps_per_execution"} <= {change["what"] for change in tuned["changes"]}
+    assert all(change["why"] and change["before"] != change["after"] for change in tuned["changes"])
+
+
+def test_training_has_learnt_far_above_chance(outcome):
+    name, _, done = outcome
+    chance = 1 / SHAPES[name][1]
+    assert done.metric(AS_WRITTEN, "accuracy") > 5 * chance
+    assert done.metric(TUNED, "accuracy") > 5 * chance
+    assert done.metric(TUNED, "final_loss") < 5
+
+
+def test_a_whole_training_goes_through_every_epoch(drive, data_dir):
+    done = drive(
+        workload="fashion_mnist_mlp", legs=[AS_WRITTEN, TUNED, MODEL_ONLY], full=True, window_s=0.2,
+        data_dir=data_dir((28, 28), 10, 1000), params={"epochs": 3},
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 3 * 32
+    # Calls of twenty steps: the last one goes beyond the end, never short of it.
+    assert 3000 / 32 <= done.metric(TUNED, "steps_trained") < 3000 / 32 + 20
+    for leg in (AS_WRITTEN, TUNED):
+        assert done.metric(leg, "training_s") > 0
+        assert done.metric(leg, "accuracy") > 0.5
+    assert len(done.of("window", leg=MODEL_ONLY)) == 2
+
+
+def test_the_example_file_runs_and_its_tuned_leg_is_the_drivers_own(drive, data_dir):
+    done = drive(
+        file="examples/my_workload.py", legs=LEGS, data_dir=data_dir((32, 32, 3), 10),
+        params={"filters": 4, "batch_size": 50}, steps=20,
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.of("leg", leg=TUNED)[0]["params"]["feed"] == "resident"
+    assert all(event["samples"] == 50 * event["steps"] for event in done.of("window"))
+    assert done.metric(AS_WRITTEN, "accuracy") > 0.3
+
+
+def test_rungs_and_a_pipelines_stages_are_legs(drive, tmp_path):
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED)
+    legs = [AS_WRITTEN, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "rung:bigger", "rung:gpu-only"]
+    done = drive(file=str(path), legs=legs)
+    assert done.code == 0, done.log
+    (warning,) = done.of("warning")
+    assert "rung:gpu-only" in warning["message"]
+    samples = {leg: done.of("window", leg=leg)[0]["samples"] for leg in legs[:-1]}
+    steps = {leg: done.of("window", leg=leg)[0]["steps"] for leg in legs[:-1]}
+    per_step = {leg: samples[leg] / steps[leg] for leg in steps}
+    assert per_step == {
+        AS_WRITTEN: 4, INPUT_ONLY: 4, "stage:make": 1, "stage:batch": 4, TUNED: 4, "rung:bigger": 8,
+    }  # fmt: skip
+
+
+PIPED = """
+import tensorflow as tf
+from workloads.protocol import Data, Rung, Workload
+workload = Workload(
+    name="piped", title="P", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
+    batch_size=4, epochs=1,
+    ladder=(
+        Rung(name="bigger", params={"batch_size": 8}, why="w"),
+        Rung(name="gpu-only", params={}, why="w", device="gpu"),
+    ),
+)
+def model(params):
+    net = tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(2)])
+    net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return net
+def dataset(params, data_dir):
+    return (
+        ("make", lambda: tf.data.Dataset.range(400)),
+        ("spread", lambda ds: ds.map(lambda i: (tf.fill([3], tf.cast(i % 2, tf.float32)), i % 2))),
+        ("batch", lambda ds: ds.batch(params["batch_size"], drop_remainder=True)),
+    )
+"""

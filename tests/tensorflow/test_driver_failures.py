@@ -1,0 +1,102 @@
+"""What goes wrong in a trial is said, ends with the documented code, and costs the other legs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.tensorflow.conftest import ROOT, environment
+from workloads.protocol import LEASE_EXIT, NO_GPU_EXIT
+
+pytestmark = pytest.mark.tensorflow
+
+HEAD = """
+import tensorflow as tf
+from workloads.protocol import Data, Workload
+workload = Workload(
+    name="mine", title="M", data=Data(name="own", shape=(4,), classes=2, train=100, test=20),
+    batch_size=10, epochs=1, params={"rate": 0.1},
+)
+def model(params):
+    layers = tf.keras.layers
+    net = tf.keras.Sequential([layers.Input((4,)), layers.Dense(8), layers.Dense(2)])
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(tf.keras.optimizers.SGD(params["rate"]), loss, metrics=["accuracy"])
+    return net
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, data_dir):
+    def write(more=""):
+        path = tmp_path / "mine.py"
+        path.write_text(HEAD + more)
+        return {"file": str(path), "data_dir": data_dir((4,), 2, 100, 20)}
+
+    return write
+
+
+def test_a_gpu_trial_without_a_gpu_is_an_error_and_never_a_slow_result(drive, mine):
+    done = drive(**mine(), device="gpu", gpus=1)
+    assert done.code == NO_GPU_EXIT
+    (error,) = done.of("error")
+    assert error["type"] == "NoGpuError"
+    assert "registered 0 GPUs of the 1 asked for" in error["message"]
+    assert not done.of("window")
+    assert not done.of("end")
+
+
+def test_a_workload_that_raises_says_where(drive, mine):
+    done = drive(**mine("def data(arrays, params):\n    raise KeyError('no labels here')\n"))
+    assert done.code == 1
+    (error,) = done.of("error")
+    assert error["type"] == "KeyError"
+    assert "no labels here" in error["message"]
+    assert "mine.py" in error["traceback"]
+    assert "no labels here" in done.log
+
+
+def test_a_leg_that_fails_leaves_the_others_their_windows(drive, mine):
+    more = "def tuned_model(params):\n    raise RuntimeError('not for this card')\n"
+    done = drive(**mine(more), legs=["as-written", "tuned", "model-only"])
+    assert done.code == 1
+    assert done.of("error")[0]["message"] == "not for this card"
+    assert len(done.of("window", leg="as-written")) == len(done.of("window", leg="model-only")) == 2
+    assert done.metric("as-written", "accuracy") >= 0
+
+
+@pytest.mark.parametrize("leg", ["as-written", "tuned"])
+def test_a_loss_that_is_not_a_number_is_an_error(drive, mine, leg):
+    done = drive(**mine(), legs=[leg], params={"rate": 1e38})
+    assert done.code == 1
+    (error,) = done.of("error")
+    assert error["type"] == "LossError"
+    assert "try a smaller learning rate" in error["message"]
+
+
+def test_a_rung_too_large_for_the_device_is_left_out_with_a_warning(drive, mine):
+    more = """
+from workloads.protocol import Rung
+import dataclasses
+workload = dataclasses.replace(workload, ladder=(Rung(name="huge", params={"huge": 1}, why="w"),))
+def tuned_model(params):
+    raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+"""
+    done = drive(**mine(more), legs=["as-written", "rung:huge"])
+    assert done.code == 0, done.log
+    assert "memory does not suffice" in done.of("warning")[0]["message"]
+
+
+def test_a_dropped_lease_ends_a_running_trial(tf_python, mine, tmp_path):
+    more = "import time\ndef data(arrays, params):\n    print('in data', flush=True)\n    time.sleep(600)\n"
+    fields = mine(more)
+    spec = tmp_path / "spec.json"
+    spec.write_text(f'{{"file": "{fields["file"]}", "data_dir": "{fields["data_dir"]}"}}')
+    with subprocess.Popen(
+        [tf_python, "-m", "workloads.driver", spec, tmp_path / "events.jsonl"], cwd=ROOT, text=True,
+        env=environment(TFBENCH_LEASE="stdin"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "in data\n"
+        process.stdin.close()
+        assert process.wait(timeout=60) == LEASE_EXIT

@@ -1,0 +1,93 @@
+"""`tfbench bench --engine local` end to end: without any engine, and with nothing isolated, which it says."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.model import Status
+from tests.endtoend import Tfbench, wait_until, workload_file
+from workloads.protocol import LEGS
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def surroundings(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
+    """No engine answers, and what the local engine remembers lies apart."""
+    return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Path, ...]:
+    return ("--workload-file", workload_file(folder / "files", "good", body), *arguments)
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """Return the processes that work below a folder; a trial's home is in the harness' TMPDIR."""
+    found = []
+    for process in psutil.process_iter(["cwd"]):
+        if (process.info["cwd"] or "").startswith(str(folder)):
+            found.append(process)
+    return found
+
+
+def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
+    tmp_path: Path, surroundings: Mapping[str, str]
+) -> None:
+    with Tfbench(
+        folder=tmp_path, engine="auto", arguments=options(tmp_path), environment=surroundings
+    ) as bench:
+        code, out, err = bench.finish()
+    assert code == 0, err
+    assert "NOTHING IS ISOLATED" in err
+    assert "none.sock" in err, "and why it was chosen"
+    (trial,) = bench.read().trials
+    assert [leg.leg for leg in trial.legs] == list(LEGS)
+    manifest = bench.read().manifest
+    assert (manifest.engine.name, manifest.engine.isolated) == ("local", False)
+    assert "isolated" in (bench.run_path / "report.html").read_text(encoding="utf-8")
+    assert str(bench.run_path / "report.html") in out
+    assert processes_in(tmp_path) == []
+    assert list((tmp_path / "tmp").glob("tfbench-*")) == []
+
+
+def test_docker_alone_will_do_when_docker_was_asked_for(
+    tmp_path: Path, surroundings: Mapping[str, str]
+) -> None:
+    with Tfbench(
+        folder=tmp_path, engine="docker", arguments=options(tmp_path), environment=surroundings
+    ) as bench:
+        code, out, err = bench.finish()
+    assert (code, out) == (3, "")
+    assert "make engine" in err or "--engine local" in err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_the_harness(
+    tmp_path: Path, surroundings: Mapping[str, str], number: signal.Signals
+) -> None:
+    arguments = options(tmp_path, "time.sleep(3600)")
+    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
+        bench.wait_for(lambda: bench.trial_begun("good.cpu.0"))
+        assert processes_in(tmp_path / "tmp")
+        bench.signal(number)
+        code, _, err = bench.finish()
+    wait_until(lambda: processes_in(tmp_path / "tmp") == [])
+    assert code == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert "Traceback" not in err
+    assert bench.statuses == {"good.cpu.0": Status.INTERRUPTED}
+
+
+def test_it_runs_no_images(tmp_path: Path, surroundings: Mapping[str, str]) -> None:
+    arguments = options(tmp_path, "pass", "--image", "cpu=mine:1")
+    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
+        code, _, err = bench.finish()
+    assert code == 2
+    assert "The local engine runs no images" in err
+    assert os.listdir(tmp_path / "tmp") == []
