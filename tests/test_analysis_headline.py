@@ -126,7 +126,7 @@ def test_words() -> None:
     assert [percent(share) for share in (0, 0.0004, 0.012, 0.123, 1)] == [
         "0 %",
         "0.04 %",
-        "1 %",
+        "1.2 %",
         "12 %",
         "100 %",
     ]

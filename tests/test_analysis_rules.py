@@ -290,6 +290,20 @@ def test_not_learning_looks_at_the_tuned_leg_too() -> None:
     assert "tuned" in found.sentence
 
 
+def test_not_learning_is_not_said_of_a_measurement_shorter_than_an_epoch() -> None:
+    made = hostile_run()
+    strict = replace(made, workloads=(replace(made.workloads[0], min_accuracy=0.5),))
+
+    def trained(steps: float) -> Verdict:
+        metric = Metric(leg=AS_WRITTEN, name="steps_trained", value=steps, unit="steps")
+        trials = tuple(replace(trial, metrics=(*trial.metrics, metric)) for trial in strict.trials)
+        return verdict(replace(strict, trials=trials), "not-learning", "cpu")
+
+    assert trained(16).finding is Finding.INCONCLUSIVE
+    assert "too short" in trained(16).sentence
+    assert trained(50_000 / 32).finding is Finding.FOUND
+
+
 def test_the_first_verdict_is_the_primary_one() -> None:
     for speeds, rule in (
         (LAUNCH_BOUND, "launch-bound"),

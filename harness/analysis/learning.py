@@ -28,6 +28,19 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
     return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / max(1, workload.data.test))
 
 
+def learned(accuracy: float | None, needed: float | None, epochs: float | None) -> bool | None:
+    """Return whether training worked; None when nothing tells.
+
+    A measurement that ended before every sample was seen once may prove that training works, never that it
+    does not.
+    """
+    if accuracy is None or needed is None:
+        return None
+    if accuracy >= needed:
+        return True
+    return None if epochs is not None and epochs < 1 else False
+
+
 def not_learning(case: Case) -> Verdict | None:
     """Tell whether the model learned: as-written's accuracy on held-out data against `required_accuracy`."""
     rule = "not-learning"
@@ -49,14 +62,20 @@ def not_learning(case: Case) -> Verdict | None:
         )
         for leg, value in accuracies.items()
     ]
-    leg, least = min(accuracies.items(), key=lambda item: item[1])
-    if least >= needed:
-        return case.verdict(
-            rule,
-            Finding.CLEAR,
-            f"Training works: {percent(least)} of unseen samples are right.",
-            evidence=evidence,
+    failed = [leg for leg in accuracies if case.legs[leg].accuracy_ok is False]
+    short = [leg for leg in accuracies if case.legs[leg].accuracy_ok is None]
+    leg = min(failed or short or accuracies, key=lambda name: accuracies[name])
+    least = accuracies[leg]
+    if not failed and short:
+        sentence = (
+            f"Whether training works cannot be told ({leg}): {percent(least)} of unseen samples are "
+            f"right, but "
+            f"it was too short to see every sample once."
         )
+        return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
+    if not failed:
+        sentence = f"Training works: {percent(least)} of unseen samples are right."
+        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence)
     return case.verdict(
         rule,
         Finding.FOUND,

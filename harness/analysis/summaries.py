@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.align import steady_means
 from harness.analysis.energy import energy_per_sample
-from harness.analysis.learning import required_accuracy
+from harness.analysis.learning import learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
 from harness.model import Estimate, Run, Summary
@@ -20,6 +20,7 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 # What the driver names the time of a training that it ran to the end.
 TRAINING_TIME = "training_s"
 ACCURACY = "accuracy"
+STEPS_TRAINED = "steps_trained"
 
 
 def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
@@ -47,7 +48,6 @@ def _summary(
     training, projected = _training(key.leg, group, workload)
     energy, energy_source = _energy(group)
     accuracy = _median(_metric_values(group, ACCURACY))
-    needed = required_accuracy(run, workload)
     return Summary(
         workload=key.workload,
         device=key.device,
@@ -64,7 +64,7 @@ def _summary(
         energy_j_per_sample=energy,
         energy_source=energy_source,
         accuracy=accuracy,
-        accuracy_ok=None if accuracy is None or needed is None else accuracy >= needed,
+        accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
         changes=_changes(group),
         trial_ids=tuple(one.trial.id for one in group),
     )
@@ -91,6 +91,14 @@ def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
         metric.value for one in group for metric in one.trial.metrics
         if metric.leg == one.leg and metric.name == name
     ]  # fmt: skip
+
+
+def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None:
+    """Return how often a leg went through its training data until its accuracy was taken."""
+    steps = _median(_metric_values(group, STEPS_TRAINED))
+    if steps is None or workload is None or workload.data.train <= 0:
+        return None
+    return steps * group[0].batch / workload.data.train
 
 
 def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
