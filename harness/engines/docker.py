@@ -73,6 +73,8 @@ class DockerEngine:
         """
         out = Mount(container=OUT_DIR, host=spec.out, read_only=False)
         mounts, staged = self._placed(spec, (*spec.mounts, out))
+        # The driver's folders are the engine's machine's own already: they are never staged.
+        mounts += spec.gpu.mounts if spec.gpu else ()
         identity = identity_for(self.daemon, os.getuid(), os.getgid())
         writable = [mount.host for mount in mounts if mount.host is not None and not mount.read_only]
         lent = Lent(writable, identity.host_ids)
