@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,4 +89,4 @@ def test_it_runs_no_images(tmp_path: Path, surroundings: Mapping[str, str]) -> N
         code, _, err = bench.finish()
     assert code == 2
     assert "The local engine runs no images" in err
-    assert os.listdir(tmp_path / "tmp") == []
+    assert list((tmp_path / "tmp").iterdir()) == []
