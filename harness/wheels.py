@@ -74,10 +74,10 @@ class WheelCache:
         Raises:
             ImageError: see fetch_wheels.
         """
-        missing = self._missing(pins)
-        if not missing:
-            return
         try:
+            missing = self._missing(pins)
+            if not missing:
+                return
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._progress.task(f"wheels for Python {self._python_version}", len(pins), "wheels") as bar:
                 bar.advance(len(pins) - len(missing))

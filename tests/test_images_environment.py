@@ -1,0 +1,81 @@
+"""The local engine's environment."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.environment import LocalEnvironment, library_variables
+from harness.errors import ImageError
+from harness.progress import Silent
+from tests.fakes import RecordingProgress
+from tests.wheelhouse import make_checkout, make_wheel, write_lock
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    wheels = [make_wheel(tmp_path / "cache" / "wheels", name) for name in ("alpha", "beta")]
+    return make_checkout(tmp_path / "checkout", wheels)
+
+
+def test_has_the_locks_packages_and_is_made_once(tmp_path: Path, checkout: Path) -> None:
+    progress = RecordingProgress()
+    environment = LocalEnvironment(checkout, tmp_path / "cache", progress)
+    info = environment.ensure("cpu")
+    command = [info.reference, "-c", "import alpha, beta; print(alpha.VERSION)"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1.0\n"
+    assert progress.tasks
+    progress.tasks.clear()
+    assert environment.ensure("cpu") == info
+    assert progress.tasks == []
+    assert [path.name for path in (tmp_path / "cache/environments").iterdir()] == [
+        Path(info.reference).parents[1].name
+    ]
+
+
+def test_another_lock_is_another_environment(tmp_path: Path, checkout: Path) -> None:
+    environment = LocalEnvironment(checkout, tmp_path / "cache", Silent())
+    before = environment.ensure("cpu")
+    write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "cache" / "wheels", "alpha", "2.0")])
+    after = environment.ensure("cpu")
+    assert after.reference != before.reference
+    assert after.digest != before.digest
+    assert Path(before.reference).exists()
+
+
+def test_is_made_again_when_its_interpreter_is_gone(tmp_path: Path, checkout: Path) -> None:
+    environment = LocalEnvironment(checkout, tmp_path / "cache", Silent())
+    python = Path(environment.ensure("cpu").reference)
+    for name in ("python", "python3"):
+        (python.parent / name).unlink()
+        (python.parent / name).symlink_to("/nowhere/python")
+    assert Path(environment.ensure("cpu").reference).exists()
+
+
+def test_a_failed_one_leaves_nothing_half_made(
+    tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
+    with pytest.raises(ImageError, match="gamma"):
+        LocalEnvironment(checkout, tmp_path / "cache", Silent()).ensure("cpu")
+    assert not list((tmp_path / "cache").glob("environments/*"))
+
+
+def test_cuda_libraries_are_put_on_the_loaders_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
+    nvidia = tmp_path / "lib/python3.13/site-packages/nvidia"
+    for package in ("cublas", "cusolver"):
+        (nvidia / package / "lib").mkdir(parents=True)
+    variables = library_variables(tmp_path / "bin/python")
+    assert variables["LD_LIBRARY_PATH"] == f"{nvidia}/cublas/lib:{nvidia}/cusolver/lib:/mine"
+    assert variables["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={nvidia}/cuda_nvcc"
+    assert variables["PATH"].startswith(f"{nvidia}/cuda_nvcc/bin:")
+
+
+def test_without_cuda_wheels_nothing_is_changed(tmp_path: Path) -> None:
+    assert library_variables(tmp_path / "bin/python") == {}

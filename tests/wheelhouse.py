@@ -1,0 +1,103 @@
+"""Tiny wheels, package indexes and checkouts: what image tests fetch from and build."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def make_wheel(folder: Path, name: str, version: str = "1.0", tag: str = "py3-none-any") -> Path:
+    """Write a wheel that pip installs: one module that knows its version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-{tag}.whl"
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"VERSION = {version!r}\nTAG = {tag!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(zipfile.ZipInfo(file), content)
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Return a file's hash."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
+    """Write a lock that pins these wheels; several of one name and version become one entry."""
+    entries: dict[str, list[str]] = {}
+    for wheel in wheels:
+        name, version = wheel.name.split("-")[:2]
+        entries.setdefault(f"{name}=={version}", []).append(sha256(wheel))
+    text = "".join(
+        " \\\n    ".join([entry, *(f"--hash=sha256:{digest}" for digest in digests)]) + "\n"
+        for entry, digests in entries.items()
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def make_checkout(folder: Path, wheels: Sequence[Path]) -> Path:
+    """Lay out a checkout with the real image recipes and tiny locks."""
+    images = folder / "images"
+    images.mkdir(parents=True)
+    for name in ("images/Dockerfile", "images/base.sh", "docker-compose.yml"):
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    (images / "base.sh").chmod(0o755)
+    for target in ("cpu", "cuda"):
+        write_lock(images / f"{target}.lock", wheels)
+    return folder
+
+
+@contextmanager
+def index(folder: Path, held: threading.Event | None = None, hold: str = "") -> Iterator[str]:
+    """Serve a folder of wheels as a package index, and give its address.
+
+    Files of the package `hold` are sent only once `held` is set.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            part = self.path.strip("/").split("/")[-1]
+            if part.endswith(".whl"):
+                if held is not None and part.startswith(f"{hold}-"):
+                    held.wait(60)
+                self._send((folder / part).read_bytes(), "application/octet-stream")
+            else:
+                names = [path.name for path in sorted(folder.glob(f"{part.replace('-', '_')}-*.whl"))]
+                links = "".join(f'<a href="/files/{name}">{name}</a>' for name in names)
+                self._send(f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html")
+
+        def _send(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+    finally:
+        if held is not None:
+            held.set()
+        server.shutdown()
+        server.server_close()
