@@ -23,7 +23,7 @@ from harness.cli.app import app
 from harness.cli.console import duration, interval
 from harness.errors import TfbenchError
 from harness.model import Estimate
-from tests.builders import cpu_run, empty_run, gpu_run, interrupted_run
+from tests.builders import cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,6 +172,23 @@ class TestReport:
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert "Steady-state speed" in said.out
         assert "as-written" in said.out
+
+    def test_its_summary_fits_a_terminal_of_80_columns(
+        self, tfbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = write_run(tmp_path / "run", four_gpu_run()).path
+        monkeypatch.setenv("COLUMNS", "80")
+        out = tfbench("report", folder, "--format", "json").out
+        assert "resnet50 on gpu0+gpu1+gpu2+gpu3" in out
+        assert "…" not in out
+        table = out[out.index("Steady-state") : out.index("As published")]
+        assert max(len(one.rstrip()) for one in table.splitlines()) <= 80
+
+    def test_it_says_everything_once(self, tfbench: Run, tmp_path: Path) -> None:
+        out = tfbench("report", write_run(tmp_path / "run", cpu_run(trials=1)).path, "-f", "json").out
+        notes = [one for one in out.splitlines() if one.startswith("Note: ")]
+        assert notes
+        assert len(notes) == len(set(notes))
 
     def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -26,6 +27,8 @@ from harness.model import Analysis, Estimate, Summary
 from harness.progress import Task
 
 LABEL_WIDTH = 28
+# Columns of the summary beside the leg's name, and the widest that usually stands in them.
+_WIDTHS = {"samples/s": 9, "interval": 18, "ms/step": 7, "training": 12, "accuracy": 8, "n": 2}
 
 
 class _BarTask:
@@ -102,36 +105,45 @@ def show_summary(console: Console, analysis: Analysis) -> None:
     if analysis.summaries:
         console.print(_speeds(analysis.summaries))
     console.print(Text(analysis.headline))
-    for fact in (one for one in analysis.quality if one.severity == "warning"):
-        console.print(Text.assemble(("Note: ", "yellow"), f"{fact.fact} {fact.remedy}"))
+    warnings = (one for one in analysis.quality if one.severity == "warning")
+    for note in dict.fromkeys(f"{one.fact} {one.remedy}" for one in warnings):
+        console.print(Text.assemble(("Note: ", "yellow"), note))
 
 
-def _speeds(summaries: Sequence[Summary]) -> Table:
-    table = Table(title="Steady-state speed, median and 95 % interval", title_justify="left")
-    for name in ("workload", "device", "leg"):
-        table.add_column(name, no_wrap=True)
-    for name in ("samples/s", "interval", "ms a step", "published training", "accuracy", "trials"):
-        table.add_column(name, justify="right")
-    previous = ""
-    for one in summaries:
-        if previous and previous != one.workload:
-            table.add_section()
-        previous = one.workload
-        training = "-"
-        if one.training_s is not None:
-            training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
-        table.add_row(
-            Text(one.workload),
-            Text(one.device),
-            Text(one.leg),
-            f"{one.throughput.median:,.0f}",
-            interval(one.throughput),
-            f"{one.step_time.median * 1e3:.3g}",
-            training,
-            "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
-            str(one.throughput.n),
+def _speeds(summaries: Sequence[Summary]) -> Group:
+    """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
+    legs = max(len(one.leg) for one in summaries)
+    parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
+    groups = groupby(summaries, key=lambda one: (one.workload, one.device))
+    for (workload, device), group in groups:
+        table = Table(
+            title=Text(f"\n{workload} on {device}", style="bold"),
+            title_justify="left",
+            box=None,
+            pad_edge=False,
         )
-    return table
+        table.add_column("leg", min_width=legs, no_wrap=True)
+        for name, width in _WIDTHS.items():
+            table.add_column(name, justify="right", min_width=width, no_wrap=True)
+        for one in group:
+            table.add_row(*_speed(one))
+        parts.append(table)
+    return Group(*parts, "")
+
+
+def _speed(one: Summary) -> tuple[Text | str, ...]:
+    training = "-"
+    if one.training_s is not None:
+        training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
+    return (
+        Text(one.leg),
+        f"{one.throughput.median:,.0f}",
+        interval(one.throughput),
+        f"{one.step_time.median * 1e3:.3g}",
+        training,
+        "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
+        str(one.throughput.n),
+    )
 
 
 def interval(estimate: Estimate) -> str:
