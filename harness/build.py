@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 import docker
-from docker.errors import APIError
+import requests
+from docker.errors import DockerException
 
 from harness.compose import Declaration
 from harness.errors import ImageError
@@ -49,11 +50,12 @@ class Build:
             ImageError: the build failed; the message has its last lines and the log's path.
         """
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("w", encoding="utf-8") as log:
-            self._follow(self._start(), log)
-        image = self._client.images.get(self._declaration.image)
-        self._remove_leftovers(str(image.id))
-        return str(image.id)
+        try:
+            with self._log.open("w", encoding="utf-8") as log:
+                self._follow(self._start(), log)
+            return str(self._client.images.get(self._declaration.image).id)
+        finally:
+            self._remove_leftovers()
 
     def _start(self) -> Iterator[dict[str, Any]]:
         declaration = self._declaration
@@ -102,16 +104,16 @@ class Build:
             hint=f"The whole log is in {self._log}; a base of your own needs Python 3.13 with venv.",
         )
 
-    def _remove_leftovers(self, image_id: str) -> None:
-        """Remove the layers that only the build needed, gigabytes for CUDA.
+    def _remove_leftovers(self) -> None:
+        """Remove the layers that only the build needed, gigabytes for CUDA, however it ended.
 
-        They would serve a later build of the same content, which the image's name already spares. Nothing
-        with a name or with descendants goes: the engine refuses.
+        They would serve a later build of the same content, which the image's name already spares, and
+        after a full disk they are what fills it. Nothing with descendants goes: the engine refuses.
         """
         for layer in reversed(self._made):
-            with suppress(APIError):
+            with suppress(DockerException, requests.RequestException):
                 found = self._client.images.get(layer)
-                if found.id != image_id and not found.tags and not found.attrs.get("RepoDigests"):
+                if not found.tags and not found.attrs.get("RepoDigests"):
                     self._client.images.remove(str(found.id))
 
 
