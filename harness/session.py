@@ -194,7 +194,9 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
         host_facts=host_facts(),
         parameters={
             "options": options_document(options),
-            "profile": asdict(resolved.profile),
+            "profile": resolved.profile.name,
+            "settings": asdict(resolved.profile),
+            "params": dict(options.params),
             "memory_limit_bytes": _memory_limit(options),
         },
         seed=options.seed,

@@ -105,7 +105,7 @@ def test_procedural_data_and_changed_parameters_and_the_smoke_profile() -> None:
     made = cpu_run()
     data = DataInfo(workload="cifar100-mlp", name="cifar100", kind="procedural", sha256="", why="no network")
     about(replace(made, manifest=replace(made.manifest, data=(data,))), "procedural data")
-    parameters = {"profile": {"name": "smoke"}, "params": {"batch_size": 64}}
+    parameters = {"profile": "smoke", "params": {"batch_size": 64}}
     changed = replace(made, manifest=replace(made.manifest, parameters=parameters))
     about(changed, "smoke profile")
     about(changed, "batch_size=64")

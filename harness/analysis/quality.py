@@ -186,9 +186,7 @@ def said_by_trials(run: Run, found: Measures, summaries: Sequence[Summary]) -> I
 
 def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
     """Warn of the smoke profile, whose figures mean nothing, and of parameters that are not the published."""
-    chosen = run.manifest.parameters.get("profile")
-    name = chosen.get("name") if isinstance(chosen, dict) else chosen
-    if name == "smoke":
+    if run.manifest.parameters.get("profile") == "smoke":
         yield Quality(
             severity=WARNING,
             subject="the run",

@@ -1,0 +1,1 @@
+"""What measuring costs: benchmarks of the harness itself. Each prints ratios, none asserts a time."""
