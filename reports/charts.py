@@ -22,6 +22,8 @@ Spec = Mapping[str, Any]
 # A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
 _PATH = re.compile(r' d="[^"]*"')
 _DIGITS = re.compile(r"(\.\d)\d+")
+# Vega counts clip paths up through all it draws: a page needs names that no other drawing in it has.
+_CLIP = re.compile(r'(id="|url\(#)clip(\d+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ def still(figure: Figure) -> str:
     spec = sized(figure.still_spec or figure.spec, PRINT_WIDTH_PX - figure.reserve_px)
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     svg = harmless(svg)
+    numbers: dict[str, int] = {}
+    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{numbers.setdefault(clip[2], len(numbers))}", svg)
     return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
 
 

@@ -12,6 +12,7 @@ from harness.model import Analysis, Comparison, Status, Summary, Verdict
 from reports.charts import Figure
 from reports.names import card_name
 from reports.titles import titles_of
+from workloads.protocol import RUNG_PREFIX
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -73,6 +74,27 @@ class Page:
             ),
             None,
         )
+
+    def side(self, workload: str, name: str) -> Summary | None:
+        """Find the summary that a comparison names as one of its sides, "device/leg"."""
+        return next(
+            (
+                each
+                for each in self.analysis.summaries
+                if each.workload == workload and f"{each.device}/{each.leg}" == name
+            ),
+            None,
+        )
+
+    def rungs(self) -> tuple[tuple[Summary, str], ...]:
+        """Give the steps between as-written and tuned, each with why it should help."""
+        why = {
+            (workload.name, f"{RUNG_PREFIX}{rung.name}"): rung.why
+            for workload in self.analysis.run.workloads
+            for rung in workload.ladder
+        }
+        own = [each for each in self.analysis.summaries if each.leg.startswith(RUNG_PREFIX)]
+        return tuple((each, why.get((each.workload, each.leg), "")) for each in own)
 
     def verdicts(self, finding: str) -> tuple[Verdict, ...]:
         """Give the verdicts with one finding, the costliest first."""

@@ -19,6 +19,8 @@ from workloads.protocol import (
     FIRST_STEP,
     INPUT_ONLY,
     MODEL_ONLY,
+    RUNG_PREFIX,
+    STAGE_PREFIX,
     STEADY,
     TUNED,
     WARM_UP,
@@ -172,7 +174,7 @@ def bands(trial: Trial) -> tuple[Band, ...]:
     found: list[Band] = []
     for phase in sorted(trial.phases, key=lambda each: each.start_ns):
         if phase.name == STEADY:
-            kind, colour = leg_name(phase.leg), _STEADY.get(phase.leg, "var(--ph-other)")
+            kind, colour = _steady(phase.leg)
         else:
             kind, colour = _BANDS.get(phase.name, _START)
         start, end = ((moment - trial.started_ns) / 1e9 for moment in (phase.start_ns, phase.end_ns))
@@ -182,6 +184,14 @@ def bands(trial: Trial) -> tuple[Band, ...]:
             start, label = before.start_s, _joined(before.label, label)
         found.append(Band(kind=kind, colour=colour, label=label, start_s=start, end_s=end))
     return tuple(found)
+
+
+def _steady(leg: str) -> tuple[str, str]:
+    if leg.startswith(RUNG_PREFIX):
+        return "tuning steps", "var(--ph-rung)"
+    if leg.startswith(STAGE_PREFIX):
+        return "input stages", "var(--ph-stage)"
+    return leg_name(leg), _STEADY.get(leg, "var(--ph-other)")
 
 
 def _joined(before: str, label: str) -> str:

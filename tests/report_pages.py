@@ -12,8 +12,24 @@ from harness.model import Analysis, Run
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, Rung
+
+
+def ladder_run() -> Run:
+    """Give a run with steps between as-written and tuned, and with the input pipeline's stages."""
+    speeds = builders.INPUT_BOUND
+    legs = {
+        **speeds,
+        f"{RUNG_PREFIX}xla": replace(speeds[AS_WRITTEN], step_s=0.03),
+        f"{STAGE_PREFIX}decode": replace(speeds[INPUT_ONLY], step_s=0.02),
+    }
+    run = builders.run({"gpu0": legs}, trials=2)
+    rung = Rung(name="xla", params={"jit_compile": True}, why="XLA fuses kernels")
+    return replace(run, workloads=(replace(run.workloads[0], ladder=(rung,)),))
+
 
 RUNS = {
+    "ladder": ladder_run,
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
     "four-gpus": builders.four_gpu_run,

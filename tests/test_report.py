@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 
 from harness.analysis import analyse
 from reports.figures import figures_of
-from reports.numbers import estimate
+from reports.numbers import estimate, percent
 from reports.render import html_environment, render_html, section_names
 from tests import builders
 from tests import report_pages as pages
@@ -235,3 +235,27 @@ def test_page_carries_the_charts_code():
     assert "vegaEmbed" in pages.javascript()
     assert render_html(analysis("cpu")) == page("cpu"), "made beside the drawing or given: the same page"
     assert "vegaEmbed=" not in page("empty"), "a page without figures needs no such code"
+
+
+def test_efficiency_over_cards_is_what_the_analysis_says():
+    text = pages.document("four-gpus").text
+    scaling = [each for each in analysis("four-gpus").comparisons if each.kind == "scaling"]
+    assert len(scaling) == 4
+    for each in scaling:
+        assert 0.8 < each.ratio.median < 1.05
+        assert percent(each.ratio.median, 3) in text
+
+
+def test_each_step_from_as_written_to_tuned_is_explained():
+    document = pages.document("ladder")
+    assert "XLA fuses kernels" in document.text
+    assert {"figure-ladder", "figure-stages"} <= set(document.ids)
+    table = figures_of(analysis("ladder"))["figure-ladder"].table
+    assert [row[2] for row in table.rows] == ["as written", "xla", "tuned"]
+    stages = figures_of(analysis("ladder"))["figure-stages"].table
+    assert [row[2] for row in stages.rows] == [
+        "input up to decode",
+        "input alone",
+        "model alone",
+        "as written",
+    ]

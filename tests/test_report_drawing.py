@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -142,6 +143,17 @@ def test_stills_have_no_interaction_and_no_hidden_layers():
     assert "<path" in svg
     assert "params" not in figure.still_spec
     assert "hover" not in script_json(figure.still_spec)
+
+
+def test_stills_share_no_names_and_come_out_the_same_again():
+    figures = figures_of(analysis("gpu"))
+    one, two = (still(figures[f"figure-timeline-{number}"]) for number in (1, 2))
+    names = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (one, two)]
+    assert all(names)
+    assert not names[0] & names[1]
+    for svg, own in zip((one, two), names, strict=True):
+        assert set(re.findall(r"url\(#([^)]+)\)", svg)) <= own
+    assert still(figures["figure-timeline-1"]) == one
 
 
 def test_json_in_a_script_element_cannot_end_it():
