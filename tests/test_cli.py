@@ -107,7 +107,7 @@ class TestMistakes:
             (("-d", "cpu", "--image", "cpu="), 2, "not NAME=VALUE", "--image name=value"),
             (("-d", "cpu", "--data", "dreams"), 2, "no data mode 'dreams'", "auto, real, procedural"),
             (("-d", "cpu", "-e", "lxc"), 2, "no engine 'lxc'", "auto, docker, local"),
-            (("--workload-file", "none.py"), 2, "Cannot read none.py", "path"),
+            (("--workload-file", "none.py"), 2, "none.py: No such file", "path"),
             (("--resume", "none"), 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip

@@ -24,6 +24,8 @@ _RUN = "What to run"
 _WHERE = "Where to run it"
 _HOW = "How to measure"
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @app.command()
 def bench(
@@ -152,7 +154,7 @@ def bench(
                 device=device,
                 gpus=gpus,
                 workloads=_split(workload),
-                files=tuple(workload_file or ()),
+                files=tuple(path.absolute() for path in workload_file or ()),
                 images=_pairs(image, "--image"),
                 base=base,
                 legs=legs,
@@ -176,7 +178,7 @@ def bench(
             records = execute(prepared, progress)
         except TfbenchError as error:
             failure = error
-    _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
+        _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
     if failure is not None:
         raise failure
     _raise_for(records)
@@ -227,19 +229,31 @@ def _raise_for(records: Sequence[TrialRecord]) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Have a polite kill end the run as Ctrl-C does, and say so as an error of ours."""
+    """Have Ctrl-C or a polite kill end the run, once, and say so as an error of ours.
+
+    A second Ctrl-C must not hit the clearing away: from the first one on the process is deaf to them, until
+    it ends. Signals that are ignored already, as under nohup, stay ignored.
+    """
+    stopped = False
 
     def stop(number: int, frame: FrameType | None) -> Any:
+        nonlocal stopped
+        stopped = True
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGHUP)}
+    before = {one: old for one in _STOPPING if (old := signal.getsignal(one)) != signal.SIG_IGN}
+    for one in before:
+        signal.signal(one, stop)
     try:
         yield
     except KeyboardInterrupt as error:
-        raise Interrupted("Stopped before the first trial.", hint="Run the same command again.") from error
+        raise Interrupted("Stopped.", hint="Run the same command again.") from error
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not stopped:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
 
 def _split(values: Sequence[str] | None) -> tuple[str, ...]:

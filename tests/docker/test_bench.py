@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 
 from harness.model import Run, Status
+from harness.store import read_run
 from harness.telemetry.csvfile import read_series
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
 from workloads.protocol import LEGS
@@ -156,14 +158,17 @@ def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path, num
         if number == signal.SIGINT:
             _check_kept_out(tmp_path, options, bench)
         bench.wait_for((first / "trials/good.cpu.1/out/events.jsonl").exists)
-        bench.signal(number)
+        for _ in range(3):  # people press Ctrl-C more than once
+            bench.signal(number)
+            time.sleep(0.05)
         code, _, err = bench.finish()
     assert code == 130
+    assert [trial.status for trial in read_run(first).trials] == [Status.OK, Status.INTERRUPTED]
     assert f"Go on with: tfbench bench --resume {first}" in err
     assert "Traceback" not in err
     assert docker("ps", "--quiet", "--all", "--filter", f"label=tfbench.run={first.name}") == []
     assert (first / "report.html").exists()
-    assert (first / "trials/good.cpu.0/trial.json").exists()
+    assert (first / "trials/good.cpu.1/trial.json").exists(), "the clearing away was not cut short"
 
 
 def _check_kept_out(folder: Path, options: tuple[str | Path, ...], holder: Tfbench) -> None:
