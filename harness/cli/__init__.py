@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
-
-from harness.cli.app import app
-from harness.cli.console import show_error
-from harness.errors import TfbenchError
+from harness.errors import Interrupted, TfbenchError
 
 
 def main() -> None:
     """Run the command line and turn every error into a message, what to try, and its exit code."""
-    # Commands register themselves with the application when their module is imported.
-    from harness.cli import bench, doctor, images, listing, report  # noqa: F401, PLC0415
-
     try:
+        # Imported here, so that Ctrl-C during the imports is no traceback either. Commands register
+        # themselves with the application when their module is imported.
+        from harness.cli import bench, doctor, images, listing, report  # noqa: F401, PLC0415
+        from harness.cli.app import app, err  # noqa: PLC0415
+        from harness.cli.console import show_error  # noqa: PLC0415
+
         app()
     except TfbenchError as error:
-        show_error(Console(stderr=True), error)
+        show_error(err(), error)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(Interrupted.exit_code)
