@@ -17,7 +17,7 @@ from typing import Any
 import cattrs
 
 from harness.catalog import Entry, built_in, external, select
-from harness.datasets import MODES
+from harness.data.datasets import MODES
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover

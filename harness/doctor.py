@@ -17,7 +17,7 @@ from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
 from harness.exclusive import default_path, measuring
 from harness.gpus import discover
-from harness.images import ImageBuilder
+from harness.images.builder import ImageBuilder
 from harness.model import EngineInfo, Gpu
 from harness.progress import Progress, Silent
 from harness.proof import prove_gpu

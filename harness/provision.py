@@ -7,9 +7,9 @@ from pathlib import Path
 
 from harness.engines import Engine
 from harness.engines.docker import DockerEngine
-from harness.environment import LocalEnvironment
 from harness.errors import UsageError
-from harness.images import ImageBuilder, user_image
+from harness.images.builder import ImageBuilder, user_image
+from harness.images.environment import LocalEnvironment
 from harness.model import ImageInfo
 from harness.progress import Progress
 
@@ -36,7 +36,9 @@ def provide_images(
     """
     for target in own:
         if target not in TARGETS:
-            raise UsageError(f"There is no image target {target!r}.", hint="Write --image cpu=REF or cuda=REF.")
+            raise UsageError(
+                f"There is no image target {target!r}.", hint="Write --image cpu=REF or cuda=REF."
+            )
     if not isinstance(engine, DockerEngine):
         if own:
             raise UsageError("The local engine runs no images.", hint="Use --engine docker with --image.")

@@ -22,7 +22,7 @@ from harness.bench import (
     resolve,
 )
 from harness.catalog import Entry
-from harness.datasets import ensure_data
+from harness.data.datasets import ensure_data
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
@@ -38,7 +38,7 @@ from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
-from harness.host import host_facts, system_description
+from harness.host.inventory import host_facts, system_description
 from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial
 from harness.plan import spec_for
 from harness.progress import Progress

@@ -9,7 +9,7 @@ import platformdirs
 import pytest
 from hypothesis import settings
 
-from harness.environment import LocalEnvironment
+from harness.images.environment import LocalEnvironment
 from harness.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[1]

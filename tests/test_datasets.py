@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.archives import Archive
-from harness.datasets import FILES, ensure_data
+from harness.data.archives import Archive
+from harness.data.datasets import FILES, ensure_data
+from harness.data.published_data import KNOWN, Published, read_batch, read_cifar, read_idx_files
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
-from harness.published_data import KNOWN, Published, read_batch, read_cifar, read_idx_files
 from tests.fakes import RecordingProgress
 from workloads.protocol import Data
 

@@ -89,6 +89,7 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
         (line("phase", name="data", leg="", start_ns=2, end_ns=1).encode(), "ends before"),
         (line("phase", name="data", leg="", start_ns=2, end_ns=1 << 70).encode(), "ends before"),
     ],
+    ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip
 def test_garbage_ends_the_reading_and_keeps_what_came_before(file: Path, garbage: bytes, said: str) -> None:
     before = start_line() + window_line(100)

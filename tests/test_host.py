@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.host import FIELDS, host_facts, system_description
-from harness.hostfiles import disks, memory_modules, networks, processors, virtualisation
-from harness.hostlimits import own_limits
+from harness.host.files import disks, memory_modules, networks, processors, virtualisation
+from harness.host.inventory import FIELDS, host_facts, system_description
+from harness.host.limits import own_limits
 from tests.builders import gpu, manifest
 
 CPUINFO = """processor\t: {n}

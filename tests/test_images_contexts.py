@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.build import tar_stream
-from harness.compose import read_declaration, read_targets, update_env
-from harness.contexts import Base, BuildContexts
 from harness.errors import EngineError, ImageError
-from harness.images import ImageBuilder
+from harness.images.build import tar_stream
+from harness.images.builder import ImageBuilder
+from harness.images.compose import read_declaration, read_targets, update_env
+from harness.images.contexts import Base, BuildContexts
 from harness.progress import Silent
 from tests.wheelhouse import ROOT, make_checkout, make_wheel, write_lock
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import LocalEnvironment, library_variables
 from harness.errors import ImageError
+from harness.images.environment import LocalEnvironment, library_variables
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel, write_lock

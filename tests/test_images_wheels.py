@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.locks import Pin, fits, read_lock
+from harness.images.locks import Pin, fits, read_lock
+from harness.images.wheels import cached_wheels, fetch_wheels
 from harness.progress import Silent
-from harness.wheels import cached_wheels, fetch_wheels
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import index, make_wheel, sha256, write_lock
 

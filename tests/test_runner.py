@@ -286,7 +286,7 @@ def test_a_trial_folder_that_cannot_be_made(bench: Bench) -> None:
     def occupy(out: Path) -> None:
         (out.parent.parent / "mlp.cpu.1").touch()
 
-    with pytest.raises(StoreError, match="mlp.cpu.1"):
+    with pytest.raises(StoreError, match=r"mlp\.cpu\.1"):
         run_all(bench, Script(does=occupy))
     assert bench.engine.started == ["mlp.cpu.0"]
     assert bench.folder.finished() == {"mlp.cpu.0"}

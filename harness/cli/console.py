@@ -116,39 +116,45 @@ def show_summary(console: Console, analysis: Analysis) -> None:
         console.print(Text.assemble(("Note: ", "yellow"), note))
 
 
-def _speeds(summaries: Sequence[Summary]) -> Table:
-    table = Table(title="Speed in steady state: median, and half the 95 % interval", title_justify="left")
-    table.add_column("workload", overflow="fold")
-    for name in ("device", "leg"):
-        table.add_column(name, no_wrap=True)
-    for name in ("samples/s", "+/-", "ms/step", "training", "accuracy"):
-        table.add_column(name, justify="right", no_wrap=True)
-    previous = ""
-    for one in summaries:
-        if previous and previous != one.workload:
-            table.add_section()
-        training = "-"
-        if one.training_s is not None:
-            training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
-        table.add_row(
-            Text("" if previous == one.workload else one.workload),
-            Text(one.device),
-            Text(one.leg),
-            f"{one.throughput.median:,.0f}",
-            half_interval(one.throughput),
-            f"{one.step_time.median * 1e3:.3g}",
-            training,
-            "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
+def _speeds(summaries: Sequence[Summary]) -> Group:
+    """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
+    legs = max(len(one.leg) for one in summaries)
+    parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
+    groups = groupby(summaries, key=lambda one: (one.workload, one.device))
+    for (workload, device), group in groups:
+        table = Table(
+            title=Text(f"\n{workload} on {device}", style="bold"),
+            title_justify="left",
+            box=None,
+            pad_edge=False,
         )
-        previous = one.workload
-    return table
+        table.add_column("leg", min_width=legs, no_wrap=True)
+        for name, width in _WIDTHS.items():
+            table.add_column(name, justify="right", min_width=width, no_wrap=True)
+        for one in group:
+            table.add_row(*_speed(one))
+        parts.append(table)
+    return Group(*parts, "")
 
 
-def half_interval(estimate: Estimate) -> str:
-    """Return half an interval's width as a share of the median, "-" where a single trial gives none."""
-    if estimate.n < 2:
-        return "-"
-    return f"{100 * (estimate.high - estimate.low) / 2 / estimate.median:.2g} %"
+def _speed(one: Summary) -> tuple[Text | str, ...]:
+    training = "-"
+    if one.training_s is not None:
+        training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
+    return (
+        Text(one.leg),
+        f"{one.throughput.median:,.0f}",
+        interval(one.throughput),
+        f"{one.step_time.median * 1e3:.3g}",
+        training,
+        "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
+        str(one.throughput.n),
+    )
+
+
+def interval(estimate: Estimate) -> str:
+    """Return an interval in words, "-" where a single trial gives none."""
+    return "-" if estimate.n < 2 else f"{estimate.low:,.0f} to {estimate.high:,.0f}"
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ from harness.cli.app import Json, Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
-from harness.images import ImageBuilder
+from harness.images.builder import ImageBuilder
 
 
 @app.command()

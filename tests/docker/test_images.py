@@ -16,10 +16,10 @@ import docker
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from harness.bases import BaseImages, pull_missing
-from harness.contexts import Base
 from harness.errors import ImageError
-from harness.images import ImageBuilder, user_image
+from harness.images.bases import BaseImages, pull_missing
+from harness.images.builder import ImageBuilder, user_image
+from harness.images.contexts import Base
 from harness.model import ImageInfo
 from harness.progress import Silent
 from tests.fakes import RecordingProgress

@@ -15,11 +15,11 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from harness.bases import BaseImages, pull_missing
-from harness.build import Build
 from harness.cachelock import filling
-from harness.contexts import Base, BuildContexts
 from harness.errors import EngineError, ImageError
+from harness.images.bases import BaseImages, pull_missing
+from harness.images.build import Build
+from harness.images.contexts import Base, BuildContexts
 from harness.model import ImageInfo
 from harness.progress import Progress, Silent
 

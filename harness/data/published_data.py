@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.archives import Archive
+from harness.data.archives import Archive
 from harness.errors import DataError
 
 Arrays = Mapping[str, NDArray[np.uint8]]

@@ -13,13 +13,13 @@ import threading
 from pathlib import Path
 
 from harness.cachelock import filling
-from harness.contexts import BuildContexts
 from harness.errors import ImageError
-from harness.locks import read_lock, requirements_text
+from harness.images.contexts import BuildContexts
+from harness.images.locks import read_lock, requirements_text
+from harness.images.pip import DISK_HINT, install
+from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
 from harness.model import ImageInfo
-from harness.pip import DISK_HINT, install
 from harness.progress import Progress
-from harness.wheels import cached_wheels, fetch_wheels, link_or_copy
 
 # TensorFlow's wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")

@@ -14,8 +14,8 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from harness.contexts import Base
 from harness.errors import ImageError
+from harness.images.contexts import Base
 from harness.progress import Progress
 
 # A registry that has not said a word by then does not count as answering.

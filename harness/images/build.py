@@ -14,8 +14,8 @@ import docker
 import requests
 from docker.errors import DockerException
 
-from harness.compose import Declaration
 from harness.errors import ImageError
+from harness.images.compose import Declaration
 from harness.progress import Progress, Task
 
 _CHUNK = 1 << 20

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.hostfiles import (
+from harness.host.files import (
     GIB,
     caches,
     disks,
@@ -21,7 +21,7 @@ from harness.hostfiles import (
     text,
     virtualisation,
 )
-from harness.hostlimits import own_limits
+from harness.host.limits import own_limits
 from harness.model import EngineInfo, Gpu, Scalar
 
 # The fields of MLPerf's system description, in its order.

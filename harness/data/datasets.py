@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.archives import ArchiveCache, disk_error
 from harness.cachelock import filling
+from harness.data.archives import ArchiveCache, disk_error
+from harness.data.procedural import RECIPE, Recipe
+from harness.data.published_data import KNOWN, Published
 from harness.errors import DataError, UsageError
-from harness.locks import file_sha256
+from harness.images.locks import file_sha256
 from harness.model import DataInfo
-from harness.procedural import RECIPE, Recipe
 from harness.progress import Progress
-from harness.published_data import KNOWN, Published
 from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")

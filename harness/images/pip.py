@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.locks import PLATFORMS, Pin
+from harness.images.locks import PLATFORMS, Pin
 
 DISK_HINT = "Free some space (the CUDA wheels take 3.3 GB) or set TFBENCH_CACHE to a roomier folder."
 _POLL_S = 0.05

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.locks import Pin, file_sha256, fits, read_lock
-from harness.pip import DISK_HINT, download
+from harness.images.locks import Pin, file_sha256, fits, read_lock
+from harness.images.pip import DISK_HINT, download
 from harness.progress import Progress, Task
 
 _PARALLEL = 4

@@ -9,11 +9,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compose import Declaration, read_declaration, read_targets, update_env, variable
 from harness.errors import ImageError
-from harness.locks import file_sha256
+from harness.images.compose import Declaration, read_declaration, read_targets, update_env, variable
+from harness.images.locks import file_sha256
+from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
 from harness.progress import Progress
-from harness.wheels import cached_wheels, fetch_wheels, link_or_copy
 
 # The base image's Python; the locks hold wheels for it.
 PYTHON_VERSION = "3.13"

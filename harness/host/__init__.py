@@ -1,0 +1,1 @@
+"""What machine this is: MLPerf's system description, and facts that bear on a measurement."""
