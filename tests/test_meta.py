@@ -7,7 +7,7 @@ import ast
 import inspect
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from harness.analysis.rules import RULES
 from harness.catalog import Entry, built_in
 from harness.errors import TfbenchError
 from harness.telemetry import Source
+from harness.telemetry.metrics import METRICS
 from harness.telemetry.sources import default_sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +66,7 @@ def read(path: Path) -> str:
 @cache
 def tests_text() -> str:
     own = Path(__file__)
-    return "\n".join(read(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if path != own)
+    return "\n".join(read(path) for path in sorted((ROOT / "tests").rglob("*.py")) if path != own)
 
 
 @cache
@@ -101,6 +102,18 @@ def entry_name(entry: Entry) -> str:
     return entry.workload.name
 
 
+def rule_name(rule: Callable[..., object]) -> str:
+    """Return the name that a rule's verdicts bear: the first text in its code."""
+    (function,) = ast.parse(inspect.getsource(rule)).body
+    assert isinstance(function, ast.FunctionDef)
+    code = ast.Module(body=function.body[1:], type_ignores=[])
+    return next(
+        node.value
+        for node in ast.walk(code)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
 class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
@@ -113,12 +126,21 @@ class TestEverythingIsTestedAndDocumented:
         assert named(source.name, documentation())
         assert named(type(source).__name__, tests_text())
 
-    @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-    def test_rules(self, rule: object) -> None:
-        name = rule.__name__.replace("_", "-")
-        assert named(name, documentation())
-        assert named(name, tests_text()) or named(rule.__name__, tests_text())
-        assert len((inspect.getdoc(rule) or "").splitlines()) > 1, "where its threshold comes from"
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_telemetry_metrics(self, metric: str) -> None:
+        one = METRICS[metric]
+        cells = (f"`{metric}`", one.unit, one.kind.value, ", ".join(one.sources), one.description)
+        assert f"| {' | '.join(cells)} |" in read(ROOT / "docs/telemetry.md").splitlines()
+
+    @pytest.mark.parametrize("rule", RULES, ids=rule_name)
+    def test_rules(self, rule: Callable[..., object]) -> None:
+        name = rule_name(rule)
+        assert named(name, tests_text())
+        assert inspect.getdoc(rule)
+        _, _, section = read(ROOT / "docs/rules.md").partition(f"\n## {name}\n")
+        section, _, _ = section.partition("\n## ")
+        assert "**Threshold.**" in section
+        assert "**Source.**" in section
 
     @pytest.mark.parametrize(
         "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]
