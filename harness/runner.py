@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from harness.clocks import clock_gap, host_clocks
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.events import EventLog, EventTail
@@ -90,6 +91,7 @@ class Runner:
         folder = self._folder.open_trial(planned, job.spec)
         bar.note(f"{planned.workload} on {planned.device}, trial {planned.index + 1}")
         started_ns = time.monotonic_ns()
+        clocks = host_clocks()
         container: Container | None = None
         ended: Ended | None = None
         sampling = Sampling()
@@ -105,6 +107,7 @@ class Runner:
             log_text = self._clear_away(container)
         log = read_outcome(folder)
         status, message = judge(ended, log, cause, job.container)
+        ended_ns = time.monotonic_ns()
         record = TrialRecord(
             id=planned.id,
             workload=planned.workload,
@@ -114,8 +117,8 @@ class Runner:
             exit_code=ended.exit.code if ended else None,
             message=message,
             started_ns=started_ns,
-            ended_ns=time.monotonic_ns(),
-            gaps=sampling.gaps,
+            ended_ns=ended_ns,
+            gaps=(*sampling.gaps, *clock_gap(clocks, log.start, started_ns, ended_ns)),
             sampling=sampling.cost,
         )
         self._folder.close_trial(record, log_text)

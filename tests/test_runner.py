@@ -30,7 +30,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import AS_WRITTEN, NO_GPU_EXIT, Data, Workload
+from workloads.protocol import AS_WRITTEN, NO_GPU_EXIT, VERSION, Data, Workload, boot_id
 
 WORKLOAD = Workload(
     name="mlp", title="", batch_size=32, epochs=1,
@@ -141,6 +141,15 @@ def test_telemetry_is_taken_while_the_container_lives(bench: Bench) -> None:
         assert trial.started_ns <= series.t_ns[0] <= series.t_ns[-1] <= trial.ended_ns
         assert [gap.reason for gap in trial.gaps] == ["There is no disk."]
         assert trial.sampling["ticks"] >= 3
+
+
+def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench: Bench) -> None:
+    ahead = line("start", version=VERSION, wall_ns=time.time_ns() + 10**9, boot_id=boot_id(), pid=1)
+    run_all(bench, Script(), Script(writes=(ahead, *good_events()[1:])), Script())
+    gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
+    assert gaps["mlp.cpu.0"] == gaps["mlp.cpu.2"] == []
+    (gap,) = gaps["mlp.cpu.1"]
+    assert "1 s off the harness' own" in gap.reason
 
 
 @pytest.mark.parametrize(
