@@ -64,7 +64,7 @@ def read(path: Path) -> str:
 
 
 @cache
-def tests_text() -> str:
+def all_tests() -> str:
     own = Path(__file__)
     return "\n".join(read(path) for path in sorted((ROOT / "tests").rglob("*.py")) if path != own)
 
@@ -118,13 +118,13 @@ class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
         assert named(entry.workload.name, read(ROOT / "README.md"))
-        assert named(entry.workload.name, tests_text()) or named(entry.module, tests_text())
+        assert named(entry.workload.name, all_tests()) or named(entry.module, all_tests())
         assert entry.workload.source, "where it was published"
 
     @pytest.mark.parametrize("source", default_sources(), ids=lambda source: source.name)
     def test_telemetry_sources(self, source: Source) -> None:
         assert named(source.name, documentation())
-        assert named(type(source).__name__, tests_text())
+        assert named(type(source).__name__, all_tests())
 
     @pytest.mark.parametrize("metric", METRICS)
     def test_telemetry_metrics(self, metric: str) -> None:
@@ -135,7 +135,7 @@ class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("rule", RULES, ids=rule_name)
     def test_rules(self, rule: Callable[..., object]) -> None:
         name = rule_name(rule)
-        assert named(name, tests_text())
+        assert named(name, all_tests())
         assert inspect.getdoc(rule)
         _, _, section = read(ROOT / "docs/rules.md").partition(f"\n## {name}\n")
         section, _, _ = section.partition("\n## ")
