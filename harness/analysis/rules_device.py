@@ -77,8 +77,8 @@ def launch_bound(case: Case) -> Verdict:
             case,
             LAUNCH,
             "Give the device more work each time the program calls it: several steps in one call, operations "
-            "fused by the compiler (XLA), data that is already on the device, or a larger batch. At most it "
-            f"would run {times(ceiling)} as fast, if nothing but input and computing were left.",
+            "fused by the compiler (XLA), data that is already on the device, or a larger batch. Closing the "
+            f"gaps alone would make it {times(ceiling)} as fast; fusing many small kernels into few comes on top.",
             _LAUNCH_CODE,
             ceiling,
         ),
@@ -88,16 +88,14 @@ def launch_bound(case: Case) -> Verdict:
 def _launch_sentence(case: Case, waiting: float) -> str:
     if not case.on_gpu:
         return (
-            f"{percent(waiting)} of the processor's time went unused: each step is too small to occupy "
-            f"all of "
+            f"{percent(waiting)} of the processor's time went unused: each step is too small to occupy all of "
             f"its cores, and starting it costs about as much as computing it."
         )
     slower = case.over_cpu is not None and case.over_cpu.high < 1
     tail = " That is why it loses to the processor, which starts its work without that detour."
     return (
-        f"The GPU spent {percent(waiting)} of the time waiting for the program to start its next small "
-        f"piece of "
-        f"work (launch-bound); a faster card would not help.{tail if slower else ''}"
+        f"The GPU spent {percent(waiting)} of the time waiting for the program to start its next small piece "
+        f"of work (launch-bound); a faster card would not help.{tail if slower else ''}"
     )
 
 
@@ -163,7 +161,8 @@ def compute_bound(case: Case) -> Verdict:
         _compute_sentence(case, share, memory),
         cause="the device's memory bandwidth" if memory else "the device's own speed",
         evidence=evidence,
-        cost=share,
+        # Being the limit is no loss: what a device computes with is not time that could be saved.
+        cost=None,
         remedy=remedy(case, DEVICE, text, _DEVICE_CODE if case.on_gpu else "", None),
     )
 
