@@ -78,7 +78,7 @@ def launch_bound(case: Case) -> Verdict:
             LAUNCH,
             "Give the device more work each time the program calls it: several steps in one call, operations "
             "fused by the compiler (XLA), data that is already on the device, or a larger batch. Closing the "
-            f"gaps alone would make it {times(ceiling)} as fast; fusing many small kernels into few comes on top.",
+            f"gaps alone would make it {times(ceiling)} as fast; fusing small kernels into few comes on top.",
             _LAUNCH_CODE,
             ceiling,
         ),
@@ -88,8 +88,8 @@ def launch_bound(case: Case) -> Verdict:
 def _launch_sentence(case: Case, waiting: float) -> str:
     if not case.on_gpu:
         return (
-            f"{percent(waiting)} of the processor's time went unused: each step is too small to occupy all of "
-            f"its cores, and starting it costs about as much as computing it."
+            f"{percent(waiting)} of the processor's time went unused: each step is too small to occupy all "
+            f"of its cores, and starting it costs about as much as computing it."
         )
     slower = case.over_cpu is not None and case.over_cpu.high < 1
     tail = " That is why it loses to the processor, which starts its work without that detour."
