@@ -66,7 +66,7 @@ engine: ## install and start a Docker Engine, unless one answers
 
 .PHONY: test
 test: lint ## run all tests; needs a Docker Engine (make engine)
-	@tests/browser.sh
+	@tests/install.sh
 	@$(BIN)/pytest --numprocesses auto --dist worksteal
 
 .PHONY: quick
@@ -77,8 +77,15 @@ quick: $(VENV)/installed-dev ## run the tests that need neither engine, TensorFl
 lint: $(VENV)/installed-dev ## check format, style and types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
 
+# Other people's samplers run as processes of an environment of their own: ours stays as small as it is.
+build/compare/installed: compare.lock $(VENV)/installed
+	@$(PYTHON) -m venv build/compare
+	@echo "Installing the samplers to compare with into build/compare"
+	@build/compare/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement compare.lock
+	@touch $@
+
 .PHONY: overhead
-overhead: $(VENV)/installed-dev ## measure what measuring costs; prints ratios
+overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs; prints ratios
 	@$(BIN)/python -m benchmarks.overhead $(ARGS)
 
 .PHONY: lock

@@ -137,7 +137,7 @@ class TestEverythingIsTestedAndDocumented:
         name = rule_name(rule)
         assert named(name, all_tests())
         assert inspect.getdoc(rule)
-        _, _, section = read(ROOT / "docs/rules.md").partition(f"\n## {name}\n")
+        _, _, section = read(ROOT / "docs/verdicts.md").partition(f"\n## {name}\n")
         section, _, _ = section.partition("\n## ")
         assert "**Threshold.**" in section
         assert "**Source.**" in section
