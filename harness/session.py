@@ -39,6 +39,7 @@ from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
 from harness.host.inventory import host_facts, system_description
+from harness.images.environment import library_variables
 from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial
 from harness.plan import spec_for
 from harness.progress import Progress
@@ -223,7 +224,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
-        environment=_environment(bool(trial.gpus)),
+        environment=_environment(bool(trial.gpus), image, stage.info),
         out=places.cache,
         mounts=_mounts(entry, data, bool(trial.gpus), image, places),
         trial_id=trial.id,
@@ -237,11 +238,13 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
     return Job(planned=trial, spec=spec, container=container, gpus=gpus)
 
 
-def _environment(gpu: bool) -> Mapping[str, str]:
+def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, str]:
     shared = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
-    if gpu:
-        return {**shared, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
+    if not gpu:
+        return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
+    # An image knows its own libraries; the local environment's python has to be told.
+    libraries = {} if info.isolated else library_variables(Path(image.reference))
+    return {**shared, **libraries, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 def _mounts(entry: Entry, data: Path, gpu: bool, image: ImageInfo, places: Places) -> tuple[Mount, ...]:

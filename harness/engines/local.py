@@ -21,7 +21,6 @@ from harness.engines.owner import current_owner, owner_from, start_ticks
 from harness.engines.process import LocalProcess
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
-from harness.images.environment import library_variables
 from harness.model import EngineInfo
 
 # Everything of a trial lies under this folder in a container, and under a private one here.
@@ -142,10 +141,7 @@ class LocalEngine:
 
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    gpu = dict(NO_GPU)
-    if spec.gpu:
-        gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)}
-        inherited |= library_variables(Path(spec.image.reference))
+    gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
     given = {name: _translated(value, root) for name, value in spec.environment.items()}
     home = str(root / "home")
     return {**inherited, "HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
