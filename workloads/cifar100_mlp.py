@@ -24,7 +24,7 @@ workload = Workload(
     tuned={
         "feed": "resident",
         "jit_compile": True,
-        "cpu:steps_per_execution": 20,
+        "cpu:steps_per_execution": 50,
         "gpu:steps_per_execution": 200,
     },
     ladder=(
