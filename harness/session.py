@@ -62,7 +62,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A run that is ready to start: everything is built, fetched and written but the trials."""
+    """A run that is ready to start: everything is built and fetched; nothing is written yet."""
 
     resolved: Resolved
     engine: Engine
@@ -72,7 +72,7 @@ class Prepared:
 
 
 def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
-    """Reach the engine, make sure of images and data, and write the manifest.
+    """Reach the engine and make sure of images and data.
 
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError: see there; nothing has run yet.
@@ -80,8 +80,6 @@ def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
     stage = _set_stage(resolved, places, progress)
     manifest = _manifest(resolved, stage, places)
     folder = RunFolder(resolved.options.out / manifest.run_id)
-    declared = tuple(entry.workload for entry in resolved.entries)
-    folder.create(manifest, declared, resolved.planned)
     return _prepared(resolved, stage, folder, manifest, places)
 
 
@@ -166,6 +164,9 @@ def execute(prepared: Prepared, progress: Progress) -> tuple[TrialRecord, ...]:
     )
     try:
         with measuring(prepared.manifest.run_id, default_path()):
+            if not prepared.folder.exists():
+                declared = tuple(entry.workload for entry in prepared.resolved.entries)
+                prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)
             return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()

@@ -111,6 +111,10 @@ class RunFolder:
             plan = {"workloads": [asdict(w) for w in workloads], "planned": [asdict(p) for p in planned]}
             _write_json(self.path / "plan.json", plan)
 
+    def exists(self) -> bool:
+        """Return whether the run has been created already."""
+        return (self.path / "manifest.json").exists()
+
     def open_trial(self, planned: PlannedTrial, spec: Spec) -> TrialFolder:
         """Make a trial's folders afresh and leave the container its spec."""
         folder = self.trial(planned.id)

@@ -178,7 +178,8 @@ def bench(
             records = execute(prepared, progress)
         except TfbenchError as error:
             failure = error
-        _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
+        if prepared.folder.exists():
+            _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
     if failure is not None:
         raise failure
     _raise_for(records)
