@@ -61,9 +61,9 @@ def _loop(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], A
             del loss
             return index + 1, tf.cast(step(tensors, selection[index]), tf.float32)
 
-        return tf.while_loop(
-            lambda index, loss: index < steps, body, (0, 0.0), parallel_iterations=1, maximum_iterations=steps
-        )[1]
+        # `steps` is a constant here, so that XLA knows the number of rounds and the host need not read the
+        # condition back from the device after each.
+        return tf.while_loop(lambda index, _: index < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
     return many
 

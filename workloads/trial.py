@@ -121,6 +121,10 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
         changes = tuning.leg_changes(workload, spec, leg, pipeline=pipeline)
         job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
 
+        if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
+            text = f"{leg}: precision {params['precision']} is emulated on most CPUs and can take minutes a step."
+            job.events.write("warning", message=text)
+
         def pause_and_restore() -> bool:
             go_on = bool(pause())
             # The one switch that legs share; another leg may have turned it since.
