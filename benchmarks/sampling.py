@@ -1,185 +1,204 @@
-"""What each sampler costs the workload it watches, and itself."""
+"""What each sampler costs the workload it watches, and itself; and what it sees of a GPU."""
 
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import psutil
+import pynvml
 
-from benchmarks.trainer import WORKLOAD, training
-from harness.analysis.stats import estimate
-from harness.engines import Container
-from harness.model import Window
-from harness.store import TrialFolder, read_outcome
-from harness.telemetry import Target
-from harness.telemetry.sampler import sample
-from harness.telemetry.sources import default_sources
+from benchmarks.processes import Command, LeftOutError, Nobody, Peer, Sampler, cpu_s, memory_bytes
+from benchmarks.sampling_table import table
+from benchmarks.settings import Settings
+from benchmarks.trainer import Training, training
+from harness.model import Gpu
+from harness.store import read_outcome
 
-TURN_S = 4.0
 WINDOW_S = 0.25
-SETTLE_S = 1.0
+SETTLE_S = 0.5
 RATE_HZ = 10
-
-CODECARBON = """
-import sys
-from codecarbon import OfflineEmissionsTracker
-tracker = OfflineEmissionsTracker(
-    country_iso_code="USA", measure_power_secs=1, save_to_file=False, log_level="critical"
-)
-tracker.start()
-sys.stdout.write("on\\n"); sys.stdout.flush()
-sys.stdin.read()
-tracker.stop()
-"""  # fmt: skip
+NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A stretch in which one sampler watched; `cpu_s` is the processor time that it took itself."""
+    """A stretch in which one sampler watched.
+
+    Attributes:
+        cpu_s, memory_bytes: what its processes took.
+        counter_j: growth of the card's own energy counter, None without one.
+        seen: what the sampler reported of the stretch.
+        speed: samples/s of the workload in the windows inside; NaN until known.
+    """
 
     sampler: str
     round: int
     start_ns: int
     end_ns: int
     cpu_s: float
-    rss_bytes: int
+    memory_bytes: int
+    counter_j: float | None
+    seen: Mapping[str, float | None] = field(default_factory=dict)
+    speed: float = float("nan")
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.start_ns) / 1e9
 
 
-def measure(rounds: int, work: Path) -> Sequence[str]:
-    """Return a Markdown table: slowdown of the workload, processor time and memory, for each sampler."""
-    samplers: dict[str, Callable[[Container, Path], AbstractContextManager[psutil.Process | None]]] = {
-        "none": _nobody,
-        f"tfbench, {RATE_HZ} Hz": _ours,
-        "docker stats, 1 Hz": _docker_stats,
-        "CodeCarbon, 1 Hz": _codecarbon,
-    }
+def measure(settings: Settings) -> Sequence[str]:
+    """Return a Markdown table with a line for each sampler; every turn is written to work/turns-*.json."""
+    settings.work.mkdir(parents=True, exist_ok=True)
+    with training(settings, WINDOW_S) as running:
+        wait_for_windows(running)
+        counter = energy_counter(running.gpu)
+        with suppress(TypeError):
+            counter()  # its first call takes milliseconds
+        turns, left_out = take_turns(samplers(settings, running), settings.rounds, settings.turn_s, counter)
+        log = read_outcome(running.folder)
+    stretches = [(w.start_ns, w.end_ns, w.samples) for w in log.windows]
+    turns = [replace(turn, speed=speed(stretches, turn.start_ns, turn.end_ns)) for turn in turns]
+    device = running.gpu.name if running.gpu else f"{psutil.cpu_count()} cores"
+    _write(settings.work / f"turns-{settings.workload}-{settings.device}.json", turns, left_out, device)
+    title = (
+        f"Sampling, {settings.workload} {running.leg} on {device}, {settings.rounds} interleaved rounds"
+        f" of {settings.turn_s:g} s:"
+    )
+    return table(title, turns, left_out, NONE)
+
+
+def samplers(settings: Settings, running: Training) -> Mapping[str, Sampler]:
+    """Return who takes turns; the first is nobody."""
+    gpu = running.gpu
+    arguments = ["--rate", str(RATE_HZ)]
+    if running.container.pid is not None:
+        arguments += ["--pid", str(running.container.pid)]
+    if gpu is not None:
+        arguments += ["--gpu", str(gpu.index), "--uuid", gpu.mig_uuid or gpu.uuid]
+
+    def peer(module: str, python: str) -> Peer:
+        folder = (settings.work / "telemetry").absolute()
+        log = settings.work / "logs" / f"{module}.log"
+        return Peer(python, module, [*arguments, "--folder", str(folder)], log)
+
+    theirs = settings.peers_python
+    all_: dict[str, Sampler] = {NONE: Nobody(), f"tfbench, {RATE_HZ} Hz": peer("ours", sys.executable)}
+    if gpu is not None:
+        all_[f"nvitop, {RATE_HZ} Hz"] = peer("nvitop", theirs)
+        all_[f"Zeus, {RATE_HZ} Hz"] = peer("zeus", theirs)
+    else:
+        all_["docker stats, 1 Hz"] = Command(
+            "docker", "stats", "--format", "{{json .}}", running.container.id
+        )
+    return {**all_, "CodeCarbon, 1 Hz": peer("codecarbon", theirs)}
+
+
+def take_turns(
+    everyone: Mapping[str, Sampler],
+    rounds: int,
+    turn_s: float,
+    counter: Callable[[], float | None],
+    settle_s: float = SETTLE_S,
+) -> tuple[list[Turn], Mapping[str, str]]:
+    """Let samplers take turns, each round beginning with another; return turns, and who could not and why."""
+    left_out: dict[str, str] = {}
     turns: list[Turn] = []
-    windows = int(rounds * len(samplers) * (TURN_S + 2 * SETTLE_S) / WINDOW_S) + 400
-    with training(work, windows, WINDOW_S) as (container, folder, _engine):
-        _wait_for_windows(container, folder)
+    try:
+        for name, sampler in everyone.items():
+            try:
+                sampler.load()
+            except LeftOutError as error:
+                left_out[name] = str(error)
         for number in range(rounds):
-            names = list(samplers)
+            names = list(everyone)
             # Each round starts with another sampler, so that none always follows the same one.
             for name in names[number % len(names) :] + names[: number % len(names)]:
-                turns.append(_turn(name, number, samplers[name], container, work))
-        measured = read_outcome(folder).windows
-    return _table(turns, measured, rounds)
+                if name not in left_out:
+                    try:
+                        turns.append(_turn(name, number, everyone[name], turn_s, counter, settle_s))
+                    except LeftOutError as error:
+                        left_out[name] = str(error)
+    finally:
+        for sampler in everyone.values():
+            sampler.close()
+    return turns, left_out
 
 
 def _turn(
     name: str,
     number: int,
-    sampler: Callable[[Container, Path], AbstractContextManager[psutil.Process | None]],
-    container: Container,
-    work: Path,
+    sampler: Sampler,
+    turn_s: float,
+    counter: Callable[[], float | None],
+    settle_s: float,
 ) -> Turn:
-    me = psutil.Process()
-    with sampler(container, work) as process:
-        time.sleep(SETTLE_S)
-        watched = process or me
-        before = _cpu_s(watched)
-        start_ns = time.monotonic_ns()
-        time.sleep(TURN_S)
-        end_ns = time.monotonic_ns()
-        turn = Turn(
-            sampler=name,
-            round=number,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            cpu_s=_cpu_s(watched) - before,
-            rss_bytes=watched.memory_info().rss,
-        )
-    time.sleep(SETTLE_S)
-    return turn
+    sampler.on()
+    time.sleep(settle_s)
+    pids = sampler.pids()
+    sampler.begin()
+    joules = counter()
+    cpu_before_s, start_ns = cpu_s(pids), time.monotonic_ns()
+    time.sleep(turn_s)
+    cpu_after_s, end_ns = cpu_s(pids), time.monotonic_ns()
+    joules_after = counter()
+    sampler.end()
+    memory = memory_bytes(pids)
+    seen = sampler.off()
+    time.sleep(settle_s)
+    return Turn(
+        sampler=name,
+        round=number,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        cpu_s=cpu_after_s - cpu_before_s,
+        memory_bytes=memory,
+        counter_j=None if joules is None or joules_after is None else joules_after - joules,
+        seen=seen,
+    )
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+def energy_counter(gpu: Gpu | None) -> Callable[[], float | None]:
+    """Return a function that reads a card's own counter in joules; it gives None where there is none."""
+    if gpu is None:
+        return lambda: None
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+
+    def read() -> float | None:
+        try:
+            return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+        except pynvml.NVMLError:
+            return None
+
+    return read
 
 
-def _wait_for_windows(container: Container, folder: TrialFolder) -> None:
-    while not read_outcome(folder).windows:
-        if container.poll() is not None:
-            raise RuntimeError(f"the workload ended early: {container.log()}")
+def wait_for_windows(running: Training) -> None:
+    """Wait until the workload is in steady state.
+
+    Raises:
+        RuntimeError: it ended instead.
+    """
+    while not read_outcome(running.folder).windows:
+        if running.container.poll() is not None:
+            raise RuntimeError(f"the workload ended early: {running.container.log()}")
         time.sleep(0.5)
 
 
-@contextmanager
-def _nobody(container: Container, work: Path) -> Iterator[psutil.Process | None]:
-    yield None
+def speed(windows: Sequence[tuple[int, int, int]], start_ns: int, end_ns: int) -> float:
+    """Return samples/s over the windows (start, end, samples) that lie wholly inside; NaN when none does."""
+    inside = [window for window in windows if window[0] >= start_ns and window[1] <= end_ns]
+    busy_ns = sum(end - start for start, end, _ in inside)
+    return sum(samples for _, _, samples in inside) * 1e9 / busy_ns if busy_ns else float("nan")
 
 
-@contextmanager
-def _ours(container: Container, work: Path) -> Iterator[psutil.Process | None]:
-    folder = work / f"telemetry-{time.monotonic_ns()}"
-    folder.mkdir(parents=True)
-    with sample(default_sources(), Target(pid=container.pid, gpus={}), folder, 1 / RATE_HZ):
-        yield None
-
-
-@contextmanager
-def _docker_stats(container: Container, work: Path) -> Iterator[psutil.Process | None]:
-    command = ["docker", "stats", "--format", "{{json .}}", container.id]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
-            yield psutil.Process(process.pid)
-        finally:
-            process.kill()
-
-
-@contextmanager
-def _codecarbon(container: Container, work: Path) -> Iterator[psutil.Process | None]:
-    command = [sys.executable, "-c", CODECARBON]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        if process.stdout.readline() != "on\n":
-            raise RuntimeError("CodeCarbon did not start: pip install codecarbon")
-        try:
-            yield psutil.Process(process.pid)
-        finally:
-            process.kill()
-
-
-def _speed(windows: Sequence[Window], turn: Turn) -> float:
-    inside = [w for w in windows if w.start_ns >= turn.start_ns and w.end_ns <= turn.end_ns]
-    busy_ns = sum(window.end_ns - window.start_ns for window in inside)
-    return sum(window.samples for window in inside) * 1e9 / busy_ns if busy_ns else float("nan")
-
-
-def _table(turns: Sequence[Turn], windows: Sequence[Window], rounds: int) -> Sequence[str]:
-    speeds = {(turn.sampler, turn.round): _speed(windows, turn) for turn in turns}
-    lines = [
-        f"Sampling, {WORKLOAD} as written on {psutil.cpu_count()} cores,"
-        f" {rounds} interleaved rounds of {TURN_S:g} s:",
-        "",
-        "| sampler | slowdown, % (95 % interval) | its own time, % of one core | memory, MiB |",
-        "|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(turn.sampler for turn in turns):
-        mine = [turn for turn in turns if turn.sampler == name]
-        slow = estimate(
-            [100 * (speeds["none", turn.round] / speeds[name, turn.round] - 1) for turn in mine], "%"
-        )
-        cpu = sorted(100 * turn.cpu_s * 1e9 / (turn.end_ns - turn.start_ns) for turn in mine)
-        memory = max(turn.rss_bytes for turn in mine) / 2**20
-        words = (
-            "-"
-            if name == "none" or slow is None
-            else f"{slow.median:.2f} ({slow.low:.2f} to {slow.high:.2f})"
-        )
-        lines.append(f"| {name} | {words} | {cpu[len(cpu) // 2]:.2f} | {memory:.0f} |")
-    lines.append("")
-    lines.append(
-        "Processor time and memory are the sampling process' own; those of `none` are this benchmark's,"
-        " in which tfbench's sampler runs too. What the engine spends on `docker stats` comes on top."
-    )
-    return lines
+def _write(path: Path, turns: Sequence[Turn], left_out: Mapping[str, str], device: str) -> None:
+    document = {"device": device, "turns": [asdict(turn) for turn in turns], "left_out": dict(left_out)}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

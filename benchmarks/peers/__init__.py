@@ -1,0 +1,1 @@
+"""Samplers, ours and other people's, each a process that does what it is told line by line."""

@@ -1,0 +1,75 @@
+"""CodeCarbon's offline tracker at one measurement a second, the fastest that its documentation uses."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import Any
+
+from benchmarks.peers.answering import Seen, Watch, serve
+
+JOULES_PER_KWH = 3.6e6
+INTERVAL_S = 1
+
+
+class CodeCarbon:
+    """Track, and flush the tracker at the stretch's edges."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._module: Any = None
+        self._tracker: Any = None
+        self._flushed: list[tuple[int, Any]] = []
+
+    def load(self) -> None:
+        """Import it."""
+        self._module = importlib.import_module("codecarbon")
+
+    def on(self) -> None:
+        """Start a tracker whose results come here and go nowhere else."""
+        base = importlib.import_module("codecarbon.output").BaseOutput
+        flushed: list[tuple[int, Any]] = []
+
+        class Keep(base):  # type: ignore[misc, valid-type]
+            def out(self, total: Any, delta: Any) -> None:
+                flushed.append((time.monotonic_ns(), total))
+
+            def live_out(self, total: Any, delta: Any) -> None:
+                pass
+
+        self._flushed = flushed
+        self._tracker = self._module.OfflineEmissionsTracker(
+            country_iso_code="USA",
+            measure_power_secs=INTERVAL_S,
+            save_to_file=False,
+            log_level="critical",
+            allow_multiple_runs=True,
+            output_handlers=[Keep()],
+            gpu_ids=None if self._watch.gpu < 0 else [self._watch.gpu],
+        )
+        self._tracker.start()
+
+    def begin(self) -> None:
+        """Have it account for the time up to now."""
+        self._tracker.flush()
+
+    def end(self) -> None:
+        """Have it account for the time up to now."""
+        self._tracker.flush()
+
+    def off(self) -> Seen:
+        """Stop, and take the difference of the two flushes."""
+        if len(self._flushed) < 2:
+            raise RuntimeError("the tracker flushed nothing")
+        (start_ns, before), (end_ns, after) = self._flushed[:2]
+        self._tracker.stop()
+        on_gpu = self._watch.gpu >= 0
+        return {
+            "samples": (end_ns - start_ns) / 1e9 / INTERVAL_S,
+            "util_pct": after.gpu_utilization_percent if on_gpu else None,
+            "energy_j": (after.gpu_energy - before.gpu_energy) * JOULES_PER_KWH if on_gpu else None,
+        }
+
+
+if __name__ == "__main__":
+    serve(CodeCarbon)
