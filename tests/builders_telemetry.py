@@ -128,37 +128,38 @@ def _nvml(
         "mem_util_pct": np.round(_noisy(random, util * 0.4, 0.6, 0, 100)),
         "mem_used_bytes": np.full(n, 1.46e11),
         "power_instant_w": power,
-        "power_average_w": np.convolve(power, np.full(10, 0.1), "same"),
         "power_usage_w": power,
         "power_limit_w": np.full(n, 700.0),
-        "energy_j": _counter(t_ns, power, 51_234.0),
         "temperature_c": np.round(31.0 + power / 25.0),
-        "mem_temperature_c": np.round(36.0 + power / 25.0),
         "sm_clock_mhz": np.where(util > 0, 1980.0, 345.0),
         "mem_clock_mhz": np.full(n, 3201.0),
         "performance_state": np.zeros(n),
         "power_capped_s": np.zeros(n),
-        "thermal_capped_s": np.zeros(n),
         "throttle_reasons": np.where(util > 0, 0.0, 1.0),
         "throttle_idle": np.where(util > 0, 0.0, 1.0),
         "throttle_sw_power_cap": np.zeros(n),
         "throttle_hw_slowdown": np.zeros(n),
         "throttle_sw_thermal": np.zeros(n),
         "throttle_hw_thermal": np.zeros(n),
-        "pcie_send_bytes": _counter(t_ns, util * 1e6),
-        "pcie_receive_bytes": _counter(t_ns, util * 4e6),
     }
     gpm = {
         "graphics_util_pct": _noisy(random, util, 0.4, 0, 100),
         "sm_util_pct": _noisy(random, util * 0.9, 0.6, 0, 100),
         "sm_occupancy_pct": _noisy(random, util * 0.4, 0.6, 0, 100),
         "tensor_util_pct": _noisy(random, util * 0.3, 0.4, 0, 100),
-        "hmma_util_pct": np.zeros(n),
         "dram_util_pct": _noisy(random, util * 0.45, 0.4, 0, 100),
-        "fp32_util_pct": _noisy(random, util * 0.1, 0.4, 0, 100),
     }
-    slow_t = t_ns[::10]
+    average = np.convolve(power, np.full(10, 0.1), "same")
+    # Every second, and once more when sampling ends.
+    rare = np.unique(np.append(np.arange(0, n, 10), n - 1))
+    slow_t = t_ns[rare]
     slow = {
+        "energy_j": _counter(t_ns, power, 51_234.0)[rare],
+        "power_average_w": average[rare],
+        "mem_temperature_c": np.round(36.0 + power / 25.0)[rare],
+        "thermal_capped_s": np.zeros(len(slow_t)),
+        "pcie_send_bytes": _counter(t_ns, util * 1e6)[rare],
+        "pcie_receive_bytes": _counter(t_ns, util * 4e6)[rare],
         "pcie_link_gen": np.full(len(slow_t), 5.0),
         "pcie_link_width": np.full(len(slow_t), 16.0),
         "ecc_corrected": np.zeros(len(slow_t)),

@@ -46,9 +46,10 @@ def test_units_are_converted(standin):
     script += "value field74 2500000000\nvalue temperature 63\nvalue memory 5e9\n"
     reading = standin.read(script, "nvml", reads=1)
     assert reading.values("power_instant_w") == [412.5]
-    assert reading.values("power_average_w") == [398.0]
-    assert reading.values("energy_j") == [51234.567]
     assert reading.values("power_capped_s") == [2.5]
+    slow = standin.read(script, "nvml_slow", reads=1)
+    assert slow.values("power_average_w") == [398.0]
+    assert slow.values("energy_j") == [51234.567]
     assert reading.values("temperature_c") == [63]
     assert reading.values("mem_used_bytes") == [5e9]
 
@@ -63,9 +64,9 @@ def test_throttle_reasons_are_decoded(standin):
 
 
 def test_unsupported_metrics_are_gaps_and_never_zero(standin):
-    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 82 3\n"
+    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 74 3\n"
     reading = standin.read(script, "nvml")
-    for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "mem_temperature_c"):
+    for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "power_capped_s"):
         assert reading.values(metric) == [None] * 3
         assert reading.reasons()["gpu0", metric] == "This card does not support it."
         assert metric not in reading.columns["nvml"]["gpu0"]
@@ -76,7 +77,7 @@ def test_unsupported_metrics_are_gaps_and_never_zero(standin):
 
 def test_power_usage_is_read_only_where_fields_do_not_tell_power(standin):
     assert standin.read(ONE_CARD, "nvml", reads=1).values("power_usage_w") == [None]
-    older = standin.read(ONE_CARD + "field 185 3\nfield 186 3\nvalue power_usage 71000\n", "nvml", reads=1)
+    older = standin.read(ONE_CARD + "field 186 3\nvalue power_usage 71000\n", "nvml", reads=1)
     assert older.values("power_usage_w") == [71.0]
     assert "power_usage_w" in older.columns["nvml"]["gpu0"]
 
@@ -90,7 +91,7 @@ def test_older_drivers_functions_are_fallen_back_on(standin):
 
 
 def test_thirty_two_bit_traffic_counters_are_refused(standin):
-    reading = standin.read(ONE_CARD + "value narrow 197\n", "nvml")
+    reading = standin.read(ONE_CARD + "value narrow 197\n", "nvml_slow")
     assert reading.values("pcie_send_bytes") == [None] * 3
     assert ("gpu0", "pcie_send_bytes") in reading.reasons()
 
@@ -182,6 +183,15 @@ def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
 
 
+def test_gpm_takes_one_sample_a_reading(standin):
+    # The sources open a card with a first reading, so that calls 0 to 4 make four readings and no more.
+    script = ONE_CARD + f"fail nvmlGpmSampleGet {pynvml.NVML_ERROR_UNKNOWN} 5\n"
+    reading = standin.read(script, "gpm", reads=6)
+    assert reading.values("sm_util_pct") == [2] * 4
+    calls = standin.read(ONE_CARD + f"fail nvmlGpmMetricsGet {pynvml.NVML_ERROR_UNKNOWN} 2\n", "gpm", reads=6)
+    assert calls.values("sm_util_pct") == [2] * 2
+
+
 def test_gpm_before_hopper_is_a_gap(standin):
     reading = standin.read(ONE_CARD + "value gpm 0\n", "gpm")
     assert reading.samples == []
@@ -252,6 +262,17 @@ def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
     host = series["host", "host"].t_ns
     assert any(gaps[0]["start_ns"] < t < gaps[-1]["end_ns"] for t in host)
     assert found["cost"]["nvml.reads"] == found["cost"]["host.reads"]
+
+
+def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(standin, tmp_path):
+    standin.trial(ONE_CARD + "value field83 1000 2000 3000 4000\n", tmp_path / "telemetry", rows=100)
+    series = {each.source: each for each in read_series(tmp_path / "telemetry") if each.device == "gpu0"}
+    quick, slow = series["nvml"].t_ns, series["nvml_slow"].t_ns
+    assert "energy_j" not in series["nvml"].columns
+    assert 2 <= len(slow) < len(quick) / 10
+    edge_ns = (quick[-1] - quick[0]) / 5
+    assert abs(slow[0] - quick[0]) < edge_ns
+    assert abs(slow[-1] - quick[-1]) < edge_ns
 
 
 def test_discovery_describes_cards(standin):

@@ -118,7 +118,7 @@ def _others(case: Case) -> float | None:
 
 _POWER = (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap"))
 _HEAT: tuple[tuple[str, str], ...] = (
-    ("nvml", "thermal_capped_s_per_s"),
+    ("nvml_slow", "thermal_capped_s_per_s"),
     ("nvml", "throttle_sw_thermal"),
     ("nvml", "throttle_hw_thermal"),
 )

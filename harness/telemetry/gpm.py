@@ -21,16 +21,13 @@ from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards, read_c
 from harness.telemetry.nvml_session import Session
 
 _MIB = 1024 * 1024
-_METRICS: Mapping[str, tuple[int, float]] = {
+# Only what verdicts and report use: comparing two samples costs several times as much as taking one.
+GPM_METRICS: Mapping[str, tuple[int, float]] = {
     "graphics_util_pct": (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, 1),
     "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
     "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
     "tensor_util_pct": (pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 1),
-    "hmma_util_pct": (pynvml.NVML_GPM_METRIC_HMMA_TENSOR_UTIL, 1),
     "dram_util_pct": (pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, 1),
-    "fp32_util_pct": (pynvml.NVML_GPM_METRIC_FP32_UTIL, 1),
-    "fp16_util_pct": (pynvml.NVML_GPM_METRIC_FP16_UTIL, 1),
-    "integer_util_pct": (pynvml.NVML_GPM_METRIC_INTEGER_UTIL, 1),
     "pcie_send_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
     "pcie_receive_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
     "nvlink_send_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
@@ -41,13 +38,16 @@ _METRICS: Mapping[str, tuple[int, float]] = {
 class Gpm:
     """The GPM metrics of one card or MIG instance, by two sample buffers that take turns.
 
+    Each sample is the end of one reading and the beginning of the next: one is taken a reading.
+
     Args:
         uuid: the card's or the instance's.
+        wanted: metric -> NVML's number for it, and the factor to the metric's unit.
     """
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, wanted: Mapping[str, tuple[int, float]] = GPM_METRICS) -> None:
         self._mig = uuid.startswith("MIG-")
-        self._wanted = dict(_METRICS)
+        self._wanted = dict(wanted)
         self._buffers: list[Any] = []
         self._filled = False
         self._request: Any = None
@@ -65,16 +65,20 @@ class Gpm:
         if not self._buffers:
             self._open(handle)
         before, now = self._buffers
-        if self._mig:
-            parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-            pynvml.nvmlGpmMigSampleGet(parent, pynvml.nvmlDeviceGetGpuInstanceId(handle), now)
-        else:
-            pynvml.nvmlGpmSampleGet(handle, now)
+        self.take(handle, now)
         self._buffers = [now, before]
         if not self._filled:
             self._filled = True
             return {}
-        return self._compare(before, now, failed)
+        return self.compare(before, now, failed)
+
+    def take(self, handle: Handle, buffer: Any) -> None:
+        """Take a sample into `buffer`."""
+        if self._mig:
+            parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+            pynvml.nvmlGpmMigSampleGet(parent, pynvml.nvmlDeviceGetGpuInstanceId(handle), buffer)
+        else:
+            pynvml.nvmlGpmSampleGet(handle, buffer)
 
     def _open(self, handle: Handle) -> None:
         card = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
@@ -83,7 +87,8 @@ class Gpm:
         self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         self._filled = False
 
-    def _compare(self, before: Any, now: Any, failed: Failed) -> Mapping[str, float]:
+    def compare(self, before: Any, now: Any, failed: Failed) -> Mapping[str, float]:
+        """Return the averages between two samples."""
         if self._request is None:
             self._prepare()
         request = self._request
@@ -121,7 +126,7 @@ class Gpm:
 
 
 class GpmSource:
-    """GPM metrics at 10 Hz, in a thread of their own.
+    """GPM metrics five times a second, in a thread of their own.
 
     Args:
         session: NVML, shared with the other sources.
@@ -129,7 +134,7 @@ class GpmSource:
     """
 
     name = "gpm"
-    interval_s: float | None = 0.1
+    interval_s: float | None = 0.2
 
     def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._session = session

@@ -31,7 +31,7 @@ _REASONS = (
 
 
 class NvmlSource:
-    """Utilisation, memory, power, energy, temperatures, clocks and what holds them down, at every tick.
+    """Utilisation, memory, power, temperature, clocks and what holds them down, at every tick.
 
     Args:
         session: NVML, shared with the other sources.

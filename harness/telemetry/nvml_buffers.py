@@ -1,7 +1,8 @@
-"""The sources "nvml_power" and "nvml_util": the driver's own sample buffers, drained once a second.
+"""The sources "nvml_power" and "nvml_util": the driver's own sample buffers, drained now and then.
 
-The driver samples on its own, several times as often as a harness would, and keeps some seconds: one
-call a second gets a finer curve than many calls a second do.
+The driver samples on its own, several times as often as a harness would, and keeps some seconds: a call
+that drains them gets a finer curve than many calls do. They hold a little over 2 s of power, and more than
+10 s of utilisation.
 """
 
 from __future__ import annotations
@@ -21,17 +22,29 @@ from harness.telemetry.nvml_session import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """One of the driver's buffers: NVML's number for it, and the metric and scale of its values."""
+    """One of the driver's buffers: NVML's number for it, the metric and scale of its values, and how often
+    to drain it so that it never runs over."""
 
     source: str
     kind: int
     metric: str
     scale: float
+    interval_s: float
 
 
-POWER = Buffer(source="nvml_power", kind=pynvml.NVML_TOTAL_POWER_SAMPLES, metric="power_usage_w", scale=1e-3)
+POWER = Buffer(
+    source="nvml_power",
+    kind=pynvml.NVML_TOTAL_POWER_SAMPLES,
+    metric="power_usage_w",
+    scale=1e-3,
+    interval_s=1.0,
+)
 UTILISATION = Buffer(
-    source="nvml_util", kind=pynvml.NVML_GPU_UTILIZATION_SAMPLES, metric="gpu_util_pct", scale=1
+    source="nvml_util",
+    kind=pynvml.NVML_GPU_UTILIZATION_SAMPLES,
+    metric="gpu_util_pct",
+    scale=1,
+    interval_s=5.0,
 )
 
 
@@ -81,8 +94,6 @@ class BufferSource:
         now_ns, wall_ns: the sampler's clock, and the one that the driver stamps with.
     """
 
-    interval_s: float | None = 1.0
-
     def __init__(
         self,
         buffer: Buffer,
@@ -100,6 +111,11 @@ class BufferSource:
     def name(self) -> str:
         """The buffer's."""
         return self._buffer.source
+
+    @property
+    def interval_s(self) -> float | None:
+        """The buffer's."""
+        return self._buffer.interval_s
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Skip what the buffers hold from before."""

@@ -1,4 +1,8 @@
-"""The source "nvml_slow": what is worth a look once a second, and calls that sleep inside NVML."""
+"""The source "nvml_slow": counters that are dear to read, what seldom changes, and calls that sleep.
+
+The sampler reads a source when it starts and once more when it stops, so that the differences of these
+counters cover the whole trial however far apart the readings between are.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +90,7 @@ class Xid:
 
 
 class NvmlSlowSource:
-    """Traffic, ECC and XID errors, link state, power limit and other users of each card, once a second.
+    """Energy, heat, traffic, errors, link state, power limit and other users of each card.
 
     Args:
         session: NVML, shared with the other sources.
@@ -94,7 +98,7 @@ class NvmlSlowSource:
     """
 
     name = "nvml_slow"
-    interval_s: float | None = 1.0
+    interval_s: float | None = 2.0
 
     def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._session = session
