@@ -128,6 +128,12 @@ def test_counters_become_increase_over_time_and_masks_have_no_mean() -> None:
     assert means[AS_WRITTEN] == {"nvml.gpu0.energy_j_per_s": pytest.approx(200.0)}
 
 
+def test_a_counter_read_less_often_than_windows_are_long_has_no_leg() -> None:
+    series = nvml([0, 2, 4, 6], energy_j=[0, 800, 1000, 1800])
+    short = (window(0.5, 1.5), window(1.5, 2.5, TUNED), window(2.5, 3.5))
+    assert steady_means(trial_with(short, series)) == {AS_WRITTEN: {}, TUNED: {}}
+
+
 def test_a_metric_without_a_reading_in_the_windows_is_absent() -> None:
     series = nvml([0, 10], gpu_util_pct=[1, 2])
     assert steady_means(trial_with((window(4, 5),), series))[AS_WRITTEN] == {}
@@ -157,8 +163,8 @@ def test_times_near_the_limit_of_float_stay_exact() -> None:
 def test_energy_from_the_counter_and_by_integration_agree() -> None:
     run = gpu_run()
     counted = summary(run, "gpu0", AS_WRITTEN)
-    integrated = summary(retold(run, "gpu0", "nvml", energy_j=None), "gpu0", AS_WRITTEN)
-    assert counted.energy_source == GPU_COUNTER
+    integrated = summary(retold(run, "gpu0", "nvml_slow", energy_j=None), "gpu0", AS_WRITTEN)
+    assert counted.energy_source == f"{GPU_COUNTER}, shared out over time by instant GPU power"
     assert integrated.energy_source == "integrated instant GPU power"
     assert counted.energy_j_per_sample is not None and integrated.energy_j_per_sample is not None
     assert counted.energy_j_per_sample.median == pytest.approx(125 * 0.0056 / 32, rel=0.05)
@@ -168,9 +174,11 @@ def test_energy_from_the_counter_and_by_integration_agree() -> None:
 
 
 def test_the_lagging_average_is_the_last_resort() -> None:
-    run = retold(gpu_run(), "gpu0", "nvml", energy_j=None, power_instant_w=None, power_usage_w=None)
+    run = retold(gpu_run(), "gpu0", "nvml", power_instant_w=None, power_usage_w=None)
+    assert summary(run, "gpu0", AS_WRITTEN).energy_source == GPU_COUNTER
+    run = retold(run, "gpu0", "nvml_slow", energy_j=None)
     assert summary(run, "gpu0", AS_WRITTEN).energy_source == "integrated average GPU power"
-    run = retold(run, "gpu0", "nvml", power_average_w=None)
+    run = retold(run, "gpu0", "nvml_slow", power_average_w=None)
     one = summary(run, "gpu0", AS_WRITTEN)
     assert (one.energy_j_per_sample, one.energy_source) == (None, "")
 

@@ -23,7 +23,8 @@ def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
     """Return leg -> "source.device.metric" -> mean over the leg's windows.
 
     A counter, whose mean would say nothing, becomes its increase over the windows divided by their length
-    and is named with "_per_s" at its end. A metric without a reading in a leg's windows is absent.
+    and is named with "_per_s" at its end. A metric without a reading in a leg's windows is absent, and so is
+    a counter that was read less often than windows are long: its increase would be partly other legs'.
     """
     windows = sorted(trial.windows, key=lambda window: window.start_ns)
     legs = tuple(dict.fromkeys(window.leg for window in windows))
@@ -71,7 +72,9 @@ def _rates(
 ) -> Floats:
     increases = increase(series.t_ns, series.columns[name], windows)
     seconds = np.array([window.end_ns - window.start_ns for window in windows]) / SECOND_NS
-    good = np.isfinite(increases)
+    read_ns = series.t_ns[np.isfinite(series.columns[name])]
+    apart_s = np.median(np.diff(read_ns)) / SECOND_NS if len(read_ns) > 1 else np.inf
+    good = np.isfinite(increases) & (seconds >= apart_s)
     sums = np.bincount(codes[good], weights=increases[good], minlength=legs)
     lengths = np.bincount(codes[good], weights=seconds[good], minlength=legs)
     with np.errstate(invalid="ignore", divide="ignore"):

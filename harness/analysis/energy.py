@@ -1,24 +1,34 @@
-"""Energy for each sample: from a device's own counter, and by integrating power only where there is none."""
+"""Energy for each sample: what a device's own counter says, and power where there is none.
+
+A card's counter is exact but dear to read, so that its readings stand further apart than the windows of
+interleaved legs. Power at every tick says how much of each stretch belongs to which leg; the counter says
+how much it is in all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from harness.analysis.align import SECOND_NS, find, gpu_names, increase
+from harness.analysis.align import SECOND_NS, Floats, find, gpu_names, increase
 from harness.model import Series, Trial, Window
 
 GPU_COUNTER = "GPU energy counter"
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-# In order of trust: instant readings, the driver's own buffer, then averages that lag about a second behind.
-_POWER = (
-    ("nvml", "power_instant_w", "integrated instant GPU power"),
-    ("nvml_power", "power_usage_w", "integrated GPU power samples of the driver"),
-    ("nvml", "power_usage_w", "integrated GPU power"),
-    ("nvml", "power_average_w", "integrated average GPU power"),
+# In order of trust: instant readings, then the driver's own buffer.
+_PROMPT = (
+    ("nvml", "power_instant_w", "instant GPU power"),
+    ("nvml_power", "power_usage_w", "GPU power samples of the driver"),
+    ("nvml", "power_usage_w", "GPU power"),
 )
+# It lags about a second behind, so that it cannot tell legs apart.
+_LAGGING = ("nvml_slow", "power_average_w", "average GPU power")
+# What was not read for more than this many times its usual distance is not known in between.
+_GAP = 5
+_MISSED = "missed_s"
 
 
 def energy_per_sample(trial: Trial, leg: str) -> tuple[float, str] | None:
@@ -30,46 +40,140 @@ def energy_per_sample(trial: Trial, leg: str) -> tuple[float, str] | None:
     if not windows:
         return None
     cards = gpu_names(trial.device)
-    if not cards:
-        return _packages(trial, windows)
-    counters = [find(trial, "nvml", card, "energy_j") for card in cards]
-    whole = [series for series in counters if series is not None]
-    joules = _per_sample(whole, windows) if len(whole) == len(cards) else None
-    if joules is not None:
-        return joules, GPU_COUNTER
-    for source, metric, label in _POWER:
-        powers = [one for card in cards if (one := find(trial, source, card, metric)) is not None]
-        if len(powers) == len(cards):
-            joules = _per_sample([_integrated(one, metric) for one in powers], windows)
-            if joules is not None:
-                return joules, label
+    found = _of_cards(trial, cards) if cards else _of_packages(trial)
+    for series, label in found:
+        joules = _per_sample(series, windows)
+        if joules is not None:
+            return joules, label
     return None
 
 
-def _packages(trial: Trial, windows: Sequence[Window]) -> tuple[float, str] | None:
-    """Sum the packages and their memory; RAPL's other zones are parts of a package or hold all of it."""
+def counter_over_power(trial: Trial) -> Mapping[str, float]:
+    """Return card -> what its energy counter grew by over what its power readings add up to.
+
+    A card that lacks one of them is absent.
+    """
+    factors: dict[str, float] = {}
+    for card in gpu_names(trial.device):
+        powers = (_power(trial, card, source, metric) for source, metric, _ in _PROMPT)
+        power = next((one for one in powers if one is not None), None)
+        counter = _counter(trial, card)
+        factor = _factor(counter, power) if counter is not None and power is not None else None
+        if factor is not None:
+            factors[card] = factor
+    return factors
+
+
+def _of_cards(trial: Trial, cards: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
+    """Yield one counter of joules for each card, from the most to the least trusted source."""
+    counters = _every(_counter(trial, card) for card in cards)
+    powers = [
+        (_every(_power(trial, card, source, metric) for card in cards), words)
+        for source, metric, words in (*_PROMPT, _LAGGING)
+    ]
+    if counters:
+        for parts, words in powers[: len(_PROMPT)]:
+            shared = _every(
+                _shared_out(counter, part) for counter, part in zip(counters, parts, strict=False)
+            )
+            if shared:
+                yield shared, f"{GPU_COUNTER}, shared out over time by {words}"
+        yield counters, GPU_COUNTER
+    for parts, words in powers:
+        if parts:
+            yield parts, f"integrated {words}"
+
+
+def _of_packages(trial: Trial) -> Iterator[tuple[Sequence[Series], str]]:
+    """Yield the packages and their memory; RAPL's other zones are parts of a package or hold all of it."""
     series = [
-        one
+        _readings(one, "energy_j")
         for one in trial.telemetry
         if one.source == "rapl"
         and one.device.startswith("package")
         and "_" not in one.device.removesuffix("_dram")
     ]
-    found = _per_sample(series, windows) if series else None
-    return None if found is None else (found, CPU_COUNTER)
+    if series:
+        yield series, CPU_COUNTER
+
+
+def _every(found: Iterable[Series | None]) -> list[Series]:
+    """Return all of them, none when one is missing."""
+    series = list(found)
+    whole = [one for one in series if one is not None]
+    return whole if len(whole) == len(series) else []
+
+
+def _counter(trial: Trial, card: str) -> Series | None:
+    series = find(trial, "nvml_slow", card, "energy_j")
+    return None if series is None else _readings(series, "energy_j")
+
+
+def _power(trial: Trial, card: str, source: str, metric: str) -> Series | None:
+    series = find(trial, source, card, metric)
+    return None if series is None else _integrated(_readings(series, metric), metric, trial.windows)
+
+
+def _readings(series: Series, metric: str) -> Series:
+    """Return what was read of `metric`, and beside it how many seconds were missed until then."""
+    good = np.isfinite(series.columns[metric])
+    t_ns = series.t_ns[good]
+    steps = np.diff(t_ns, prepend=t_ns[:1]) / SECOND_NS
+    usual = float(np.median(steps[1:])) if len(steps) > 1 else 0.0
+    missed = np.cumsum(np.where(steps > _GAP * usual, steps, 0.0))
+    return replace(series, t_ns=t_ns, columns={metric: series.columns[metric][good], _MISSED: missed})
 
 
 def _per_sample(series: Sequence[Series], windows: Sequence[Window]) -> float | None:
     joules = np.sum([increase(one.t_ns, one.columns["energy_j"], windows) for one in series], axis=0)
+    missed = np.sum([increase(one.t_ns, one.columns[_MISSED], windows) for one in series], axis=0)
     samples = np.array([window.samples for window in windows], dtype=np.float64)
-    good = np.isfinite(joules)
+    good = np.isfinite(joules) & (missed == 0)
     return float(joules[good].sum() / samples[good].sum()) if good.any() else None
 
 
-def _integrated(series: Series, metric: str) -> Series:
-    """Turn power into a counter of joules by the trapezoidal rule over its readings."""
-    good = np.isfinite(series.columns[metric])
-    t_ns, power = series.t_ns[good], series.columns[metric][good]
-    seconds = np.diff(t_ns) / SECOND_NS
+def _integrated(readings: Series, metric: str, windows: Sequence[Window]) -> Series:
+    """Turn power into a counter of joules by the trapezoidal rule over its readings.
+
+    Power may jump where a window begins or ends: on either side of such an edge it is that side's nearest
+    reading, as a line drawn across the edge would give part of one leg's power to the other.
+    """
+    t_ns, power = readings.t_ns, readings.columns[metric]
+    edges = np.unique(np.array([(one.start_ns, one.end_ns) for one in windows], dtype=np.int64))
+    edges = edges[(edges > t_ns[0]) & (edges < t_ns[-1])]
+    after = np.searchsorted(t_ns, edges)
+    sides = np.repeat((0, 1, 2), (len(edges), len(edges), len(t_ns)))
+    times = np.concatenate((edges, edges, t_ns))
+    order = np.lexsort((sides, times))
+    times = times[order]
+    power = np.concatenate((power[after - 1], power[after], power))[order]
+    seconds = np.diff(times) / SECOND_NS
     joules = np.concatenate(([0.0], np.cumsum((power[1:] + power[:-1]) / 2 * seconds)))
-    return replace(series, t_ns=t_ns, columns={"energy_j": joules})
+    missed = _at(times, readings, _MISSED)
+    return replace(readings, t_ns=times, columns={"energy_j": joules, _MISSED: missed})
+
+
+def _shared_out(counter: Series, power: Series) -> Series | None:
+    factor = _factor(counter, power)
+    if factor is None:
+        return None
+    return replace(power, columns={**power.columns, "energy_j": power.columns["energy_j"] * factor})
+
+
+def _factor(counter: Series, power: Series) -> float | None:
+    """Return the counter's growth over the integral's, where both are known; None where they never are."""
+    both = (counter.t_ns >= power.t_ns[0]) & (counter.t_ns <= power.t_ns[-1])
+    times = counter.t_ns[both]
+    grown = np.diff(counter.columns["energy_j"][both])
+    added = np.diff(_at(times, power, "energy_j"))
+    # A counter that went back was reset.
+    good = (grown >= 0) & (added > 0) & (np.diff(_at(times, power, _MISSED)) == 0)
+    factor = float(grown[good].sum() / added[good].sum()) if good.any() else 0.0
+    return factor if factor > 0 else None
+
+
+def _at(t_ns: NDArray[np.int64], series: Series, column: str) -> Floats:
+    # Relative times: float64 holds nanoseconds since boot exactly for 104 days only.
+    origin = series.t_ns[0]
+    times, known = (t_ns - origin).astype(np.float64), (series.t_ns - origin).astype(np.float64)
+    return np.asarray(np.interp(times, known, series.columns[column]))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from harness.analysis.align import increase
+from harness.analysis.energy import counter_over_power
 from harness.analysis.measures import Measures
 from harness.analysis.words import percent, significant
 from harness.model import Quality, Run, Status, Summary, Trial
@@ -17,6 +20,8 @@ BUSY_BEFORE = 0.1
 # Clocks within a trial, least over median of its steady state.
 CLOCK_DROP = 0.10
 STEAL_PCT = 1.0
+# A card's energy counter against the integral of its power.
+ENERGY_APART = 0.10
 
 
 def load(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
@@ -40,6 +45,25 @@ def load(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Qu
             f"guests (steal).",
             remedy="Use an instance with dedicated processors, or repeat the run at another time of day.",
         )
+
+
+def energy(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
+    """Say where a card's energy counter and its power readings disagree."""
+    worst: dict[str, float] = {}
+    for trial in run.trials:
+        if trial.status is Status.OK:
+            for card, factor in counter_over_power(trial).items():
+                worst[card] = max(worst.get(card, 1.0), factor, key=lambda each: abs(each - 1))
+    for card, factor in worst.items():
+        if abs(factor - 1) > ENERGY_APART:
+            yield Quality(
+                severity=NOTE,
+                subject=card,
+                fact=f"Its energy counter grew by {percent(abs(factor - 1))} "
+                f"{'more' if factor > 1 else 'less'} than its power readings add up to. Joules follow the "
+                f"counter; how they divide between legs follows power.",
+                remedy="Compare energy between runs on this card only, or hold it against a power meter.",
+            )
 
 
 def foreign(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
@@ -133,7 +157,7 @@ def clocks(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[
                 fact="The container's clock is not the host's: phases and telemetry do not line up.",
                 remedy="Run the containers on the host itself, not in a virtual machine of their own.",
             )
-    if _worst(summaries, "cpu_throttle_events_per_s") > 0:
+    if any(_cores_throttled(trial) for trial in run.trials if trial.status is Status.OK):
         yield Quality(
             severity=WARNING,
             subject="host",
@@ -142,7 +166,7 @@ def clocks(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[
         )
 
 
-HOST_CHECKS = (load, foreign, cards, clocks)
+HOST_CHECKS = (load, foreign, energy, cards, clocks)
 
 
 def _worst(summaries: Sequence[Summary], metric: str) -> float:
@@ -154,6 +178,15 @@ def _worst(summaries: Sequence[Summary], metric: str) -> float:
         if key.endswith(f".{metric}")
     )
     return max(found, default=0.0)
+
+
+def _cores_throttled(trial: Trial) -> bool:
+    series = next((one for one in trial.telemetry if "cpu_throttle_events" in one.columns), None)
+    if series is None or not trial.windows:
+        return False
+    ends = max(window.end_ns for window in trial.windows)
+    whole = replace(min(trial.windows, key=lambda window: window.start_ns), end_ns=ends)
+    return bool(increase(series.t_ns, series.columns["cpu_throttle_events"], (whole,))[0] > 0)
 
 
 def _clock_drop(trial: Trial) -> float:

@@ -1,0 +1,164 @@
+"""Energy of interleaved legs, held against series whose true joules are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.energy import GPU_COUNTER, counter_over_power, energy_per_sample
+from harness.model import Run, Series, Trial, Window
+from tests.builders import SECOND_NS, gpu_run
+from tests.builders_telemetry import retold
+from workloads.protocol import AS_WRITTEN, TUNED
+
+WATTS = {AS_WRITTEN: 120.0, TUNED: 400.0}
+IDLE_W = 80.0
+SAMPLES = 100
+ROUNDS = 12
+SHARED = f"{GPU_COUNTER}, shared out over time by instant GPU power"
+
+
+def windows(start_s: float = 5.0) -> tuple[Window, ...]:
+    """Let two legs take turns, a little over a second each with a short pause between."""
+    made, now = [], int(start_s * SECOND_NS)
+    for index in range(ROUNDS):
+        for leg, seconds in ((AS_WRITTEN, 1.03), (TUNED, 0.97)):
+            end = now + int(seconds * SECOND_NS)
+            made.append(
+                Window(leg=leg, index=index, start_ns=now, end_ns=end, steps=10, samples=SAMPLES, wait_ns=-1)
+            )
+            now = end + 20_000_000
+    return tuple(made)
+
+
+def true_joules(t_ns: np.ndarray, measured: tuple[Window, ...]) -> np.ndarray:
+    """Integrate power exactly: idle, and what a window's leg takes while it lasts."""
+    joules = IDLE_W * (t_ns - t_ns[0]) / SECOND_NS
+    for one in measured:
+        inside_s = (np.clip(t_ns, one.start_ns, one.end_ns) - one.start_ns) / SECOND_NS
+        joules = joules + (WATTS[one.leg] - IDLE_W) * inside_s
+    return joules
+
+
+def series(source: str, t_ns: np.ndarray, device: str = "gpu0", **columns: np.ndarray) -> Series:
+    return Series(source=source, device=device, t_ns=t_ns, columns=columns)
+
+
+def alternating(*, sensor: float = 1.0, counter_s: float = 1.0, device: str = "gpu0") -> Trial:
+    """Give a trial whose power sensor shows `sensor` times the truth at 10 Hz; the counter is exact."""
+    measured = windows()
+    end_ns = measured[-1].end_ns + 3 * SECOND_NS
+    random = np.random.default_rng(7)
+    ticks = np.arange(0, end_ns, SECOND_NS // 10, dtype=np.int64)
+    ticks = ticks + random.integers(0, 2_000_000, len(ticks))
+    power = np.full(len(ticks), IDLE_W)
+    for one in measured:
+        power[(ticks >= one.start_ns) & (ticks <= one.end_ns)] = WATTS[one.leg]
+    read = np.append(np.arange(0, end_ns, int(counter_s * SECOND_NS), dtype=np.int64), end_ns)
+    return replace(
+        gpu_run(trials=1).trials[1],
+        device="gpu0",
+        windows=measured,
+        steps=(),
+        telemetry=(
+            series("nvml", ticks, device, power_instant_w=power * sensor),
+            series("nvml_slow", read, device, energy_j=51_234.0 + true_joules(read, measured)),
+        ),
+    )
+
+
+def without(trial: Trial, source: str) -> Trial:
+    return replace(trial, telemetry=tuple(one for one in trial.telemetry if one.source != source))
+
+
+def expected(leg: str) -> float:
+    own = [one for one in windows() if one.leg == leg]
+    return WATTS[leg] * sum(one.end_ns - one.start_ns for one in own) / SECOND_NS / (SAMPLES * len(own))
+
+
+@pytest.mark.parametrize("sensor", [0.8, 0.97, 1.0, 1.05])
+@pytest.mark.parametrize("counter_s", [1.0, 2.0, 10.0])
+@pytest.mark.parametrize("leg", [AS_WRITTEN, TUNED])
+def test_each_of_two_interleaved_legs_gets_its_own_joules(leg: str, counter_s: float, sensor: float) -> None:
+    found = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), leg)
+    assert found is not None
+    assert found[0] == pytest.approx(expected(leg), rel=0.02)
+    assert found[1] == SHARED
+
+
+def test_the_counter_alone_would_mix_them_up() -> None:
+    found = energy_per_sample(without(alternating(), "nvml"), AS_WRITTEN)
+    assert found is not None
+    assert found[1] == GPU_COUNTER
+    assert found[0] > 1.2 * expected(AS_WRITTEN)
+
+
+def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
+    trial = alternating(sensor=0.9)
+    power, counter = trial.telemetry
+    start, end = int(power.t_ns[0]), int(power.t_ns[-1])
+    whole = (replace(trial.windows[0], start_ns=start, end_ns=end, samples=1),)
+    found = energy_per_sample(replace(trial, windows=whole), AS_WRITTEN)
+    assert found is not None
+    counted = np.interp((start, end), counter.t_ns, counter.columns["energy_j"])
+    assert found[0] == pytest.approx(counted[1] - counted[0], rel=0.005)
+
+
+def test_power_alone_where_there_is_no_counter() -> None:
+    found = energy_per_sample(without(alternating(), "nvml_slow"), TUNED)
+    assert found is not None
+    assert found[0] == pytest.approx(expected(TUNED), rel=0.02)
+    assert found[1] == "integrated instant GPU power"
+
+
+def test_a_counter_that_was_reset_or_never_moves() -> None:
+    trial = alternating(sensor=0.8)
+    power, counter = trial.telemetry
+    reset = counter.columns["energy_j"].copy()
+    reset[10:] -= reset[10]
+    trial = replace(trial, telemetry=(power, replace(counter, columns={"energy_j": reset})))
+    assert counter_over_power(trial)["gpu0"] == pytest.approx(1.25, rel=0.02)
+    still = replace(counter, columns={"energy_j": np.full(len(reset), 7.0)})
+    assert counter_over_power(replace(trial, telemetry=(power, still))) == {}
+
+
+def test_windows_in_which_power_was_not_read_are_left_out() -> None:
+    trial = alternating()
+    power, counter = trial.telemetry
+    lost = (power.t_ns < 9 * SECOND_NS) | (power.t_ns > 15 * SECOND_NS)
+    power = series("nvml", power.t_ns[lost], power_instant_w=power.columns["power_instant_w"][lost])
+    trial = replace(trial, telemetry=(power, counter))
+    assert counter_over_power(trial)["gpu0"] == pytest.approx(1.0, rel=0.02)
+    for leg in (AS_WRITTEN, TUNED):
+        found = energy_per_sample(trial, leg)
+        assert found is not None
+        assert found[0] == pytest.approx(expected(leg), rel=0.02)
+
+
+def test_cards_are_scaled_each_by_its_own_counter() -> None:
+    one, two = alternating(sensor=0.9), alternating(sensor=1.2, device="gpu1")
+    both = replace(one, device="gpu0+gpu1", telemetry=(*one.telemetry, *two.telemetry))
+    factors = counter_over_power(both)
+    assert factors["gpu0"] == pytest.approx(1 / 0.9, rel=0.02)
+    assert factors["gpu1"] == pytest.approx(1 / 1.2, rel=0.02)
+    found = energy_per_sample(both, TUNED)
+    assert found is not None
+    assert found[0] == pytest.approx(2 * expected(TUNED), rel=0.02)
+
+
+def facts(run: Run) -> list[str]:
+    return [one.fact for one in analyse(run).quality if "energy counter" in one.fact]
+
+
+def test_a_counter_and_power_that_disagree_are_told() -> None:
+    run = gpu_run(trials=3)
+    assert facts(run) == []
+    trial = next(each for each in run.trials if each.device == "gpu0")
+    power = next(each for each in trial.telemetry if each.source == "nvml").columns["power_instant_w"]
+    lone = replace(run, trials=(trial,))
+    (fact,) = facts(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.8))
+    assert "25 % more than its power readings" in fact
+    assert facts(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.95)) == []
