@@ -75,6 +75,7 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
     if tf.distribute.has_strategy():
         model.test_on_batch(x, y)
     else:
+        x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
         prediction = tf.zeros([len(x), *model.output_shape[1:]])
         model.compute_loss(x=x, y=y, y_pred=prediction)
         model.compute_metrics(x, y, prediction, sample_weight=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
         "python": python_version(),
         "tensorflow": tf.__version__,
         "tensorflow_git": str(tf.version.GIT_VERSION),
-        "keras": str(getattr(tf.keras, "__version__", "") or tf.keras.version()),
+        "keras": _package_version("keras"),
         "numpy": np.__version__,
         "platform": platform.platform(),
         "cuda_build": str(build.get("cuda_version", "")),
@@ -114,6 +115,13 @@ def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
     if cache:
         found["cuda_cache_bytes"] = folder_bytes(Path(cache))
     return found
+
+
+def _package_version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def folder_bytes(folder: Path) -> int:

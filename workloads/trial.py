@@ -122,7 +122,7 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
         job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
 
         if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
-            text = f"{leg}: precision {params['precision']} is emulated on most CPUs and can take minutes a step."
+            text = f"{leg}: precision {params['precision']} is emulated on most CPUs and can be very slow."
             job.events.write("warning", message=text)
 
         def pause_and_restore() -> bool:
