@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from workloads import building, steps
 from workloads.job import Job
-from workloads.legs import first_batch
 from workloads.protocol import AS_WRITTEN, BUILD
+from workloads.resident import first_batch
 from workloads.timing import Meter
 
 # 99th percentiles need at least a hundred requests; a slow device is given less, and no p99 then.

@@ -119,7 +119,7 @@ def test_the_drained_pipeline_is_the_one_that_keras_fit_builds(script):
 
 PERMUTATIONS = """
 import json
-from workloads.legs import Permutations
+from workloads.resident import Permutations
 order = Permutations(10, seed=3)
 print(json.dumps([order.take(n).tolist() for n in (4, 13, 3, 0, 20)]))
 """
