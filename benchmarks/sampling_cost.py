@@ -1,6 +1,8 @@
 """What each telemetry source, and each single NVML call, costs on this machine.
 
-    python -m benchmarks.sampling_cost [--seconds 10] [--pid PID]
+    python -m benchmarks.sampling_cost [--seconds 3] [--pid PID]
+
+Prints Markdown as it goes: a row for each source, then one for each single call of NVML.
 
 Reads are made at the sampler's pace with sleep between them, as in a real run: called back to back they
 would find every cache warm and look several times cheaper. PID is a container's first process, for the
@@ -13,28 +15,30 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import psutil
 import pynvml
-from rich.console import Console
-from rich.table import Table
 
 from harness.gpus import discover
 from harness.telemetry import Source, Target
-from harness.telemetry.gpm import Gpm
+from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
 from harness.telemetry.nvml import fast_readings
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
-from harness.telemetry.nvml_card import Reading
+from harness.telemetry.nvml_card import Handle, Reading
+from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_fields import FAST, SLOW, Fields
-from harness.telemetry.nvml_slow import Xid, slow_readings
+from harness.telemetry.nvml_slow import NvmlSlowSource, Xid, slow_readings
 from harness.telemetry.sources import default_sources
 
 INTERVAL_S = 0.1
-_WIDTH = 120
+# Pauses beyond this make caches no colder.
+LONGEST_PAUSE_S = 1.0
+# A single call is made this often at most, and for no longer than this.
+CALLS, PAUSE_S, CALL_LIMIT_S = 30, 0.03, 0.5
 BUSY = "import time\nwhile time.process_time() < 600: time.sleep(0.01)"
 
 
@@ -57,10 +61,13 @@ class Timing:
 
     def row(self) -> tuple[str, ...]:
         """Give the cells of a table: microseconds, and processor use in percent of one core."""
+        if not self.wall_s:
+            return (self.name, f"{self.period_s:g}", *[""] * 5, "0")
         median, p99 = np.percentile(self.wall_s, (50, 99)) * 1e6
         cpu = float(np.mean(self.cpu_s))
         return (
             self.name,
+            f"{self.period_s:g}",
             f"{self.first_s * 1e6:,.0f}",
             f"{median:,.0f}",
             f"{p99:,.0f}",
@@ -83,62 +90,99 @@ def psutil_host() -> None:
 
 
 def time_sources(sources: Sequence[Source], target: Target, seconds: float) -> Iterator[Timing]:
-    """Read each source at its own pace, one after another so that none warms the caches for the next."""
+    """Read all sources at their own paces, one after another so that none warms the caches for the next."""
     for source in sources:
         begin = time.perf_counter()
         columns = source.start(target, lambda *gap: None)
         first_s = time.perf_counter() - begin
-        if not any(columns.values()):
+        if any(columns.values()):
+            timing = Timing(source.name, max(INTERVAL_S, source.interval_s or 0.0), first_s)
+            _repeat(timing, lambda source=source: tuple(source.read()), seconds)  # type: ignore[misc]
             source.stop()
-            continue
-        period_s = max(INTERVAL_S, source.interval_s or 0.0)
-        timing = Timing(source.name, period_s, first_s)
-
-        def read(source: Source = source) -> tuple[object, ...]:
-            return tuple(source.read())
-
-        _repeat(timing, read, seconds)
-        source.stop()
-        yield timing
+            yield timing
+        else:
+            source.stop()
     timing = Timing("host, by psutil", INTERVAL_S)
     _repeat(timing, psutil_host, seconds)
     yield timing
 
 
 def _repeat(timing: Timing, action: Callable[[], object], seconds: float) -> None:
-    for _ in range(max(3, round(seconds / timing.period_s))):
-        time.sleep(timing.period_s)
+    pause_s = min(timing.period_s, LONGEST_PAUSE_S)
+    for _ in range(max(3, round(seconds / pause_s))):
+        time.sleep(pause_s)
         timing.add(action)
 
 
-def time_calls(uuid: str, pid: int, count: int) -> Iterator[Timing]:
-    """Make each NVML call of the sources by itself, at the sampler's pace."""
-    readings: list[tuple[str, Reading]] = [
-        (type(each).__name__ + " " + " ".join(each.metrics[:1]), each)
-        for each in (*fast_readings(), *slow_readings(pid), Xid(), Gpm(uuid))
-    ]
-    readings += [(f"one field: {each.metric}", Fields([each])) for each in (*FAST, *SLOW)]
+def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
+    """Yield each NVML call of the sources by itself: its name, and how many seconds apart it is made."""
+    fast, slow = fast_readings(), slow_readings(pid)
+    slow_s = NvmlSlowSource.interval_s or INTERVAL_S
+    for period_s, readings in ((INTERVAL_S, fast), (slow_s, (*slow, Xid()))):
+        for each in readings:
+            name = " ".join((type(each).__name__, *each.metrics[:1]))
+            yield (f"{name} (all {len(each.metrics)})" if isinstance(each, Fields) else name), period_s, each
+    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, SLOW)):
+        for field_ in fields:
+            yield f"one field: {field_.metric}", period_s, Fields([field_])
     now_us = time.time_ns() // 1000
-    readings += [(f"buffer: {each.source}", Drain(each, now_us)) for each in (POWER, UTILISATION)]
+    for buffer in (POWER, UTILISATION):
+        yield f"buffer: {buffer.source}", buffer.interval_s, Drain(buffer, now_us)
+    gpm_s = GpmSource.interval_s or INTERVAL_S
+    yield f"Gpm (all {len(GPM_METRICS)})", gpm_s, Gpm(uuid)
+
+
+def time_calls(uuid: str, pid: int) -> Iterator[Timing]:
+    """Make each call by itself, with a pause between two."""
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    for name, reading in readings:
-        try:
-            begin = time.perf_counter()
-            values = reading.read(handle, lambda metric, code: None)
-            timing = Timing(name, INTERVAL_S, time.perf_counter() - begin)
-            supported = bool(values) or isinstance(reading, Gpm | Drain)
-            for _ in range(count if supported else 0):
-                time.sleep(INTERVAL_S / 4)
-                timing.add(lambda reading=reading: reading.read(handle, lambda metric, code: None))  # type: ignore[misc]
-        except pynvml.NVMLError as error:
-            supported = False
-            name = f"{name}: {error}"  # noqa: PLW2901
-        if supported:
-            yield timing
-        else:
-            yield Timing(
-                f"{name} (nothing to read here)", INTERVAL_S, wall_s=[float("nan")], cpu_s=[float("nan")]
-            )
+    for name, period_s, reading in calls(uuid, pid):
+        yield _timed(name, period_s, lambda reading=reading: reading.read(handle, _ignore))  # type: ignore[misc]
+    yield from time_gpm(uuid, handle)
+
+
+def time_gpm(uuid: str, handle: Handle) -> Iterator[Timing]:
+    """Take GPM samples, and compare two of them, for all metrics and for each by itself."""
+    period_s = GpmSource.interval_s or INTERVAL_S
+    try:
+        before, now = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+    except pynvml.NVMLError:
+        return
+    gpm = Gpm(uuid)
+    yield _timed("GpmSampleGet", period_s, lambda: gpm.take(handle, before))
+    time.sleep(INTERVAL_S)
+    yield _timed("GpmSampleGet, again", period_s, lambda: gpm.take(handle, now))
+    subsets: Mapping[str, Mapping[str, tuple[int, float]]] = {
+        f"all {len(GPM_METRICS)}": GPM_METRICS,
+        **{metric: {metric: row} for metric, row in GPM_METRICS.items()},
+    }
+    for name, wanted in subsets.items():
+        one = Gpm(uuid, wanted)
+        yield _timed(
+            f"GpmMetricsGet: {name}",
+            period_s,
+            lambda one=one: one.compare(before, now, _ignore),  # type: ignore[misc]
+        )
+    for sample in (before, now):
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlGpmSampleFree(sample)
+
+
+def _ignore(metric: str, code: int) -> None:
+    pass
+
+
+def _timed(name: str, period_s: float, action: Callable[[], object]) -> Timing:
+    """Do something again and again; what fails is named with the reason and bears no figures."""
+    begin = time.perf_counter()
+    try:
+        action()
+        timing = Timing(name, period_s, time.perf_counter() - begin)
+        while len(timing.wall_s) < CALLS and time.perf_counter() - begin < CALL_LIMIT_S:
+            time.sleep(PAUSE_S)
+            timing.add(action)
+    except (pynvml.NVMLError, UnreadableError) as error:
+        return Timing(f"{name}: {error}", period_s)
+    return timing
 
 
 @contextmanager
@@ -155,40 +199,39 @@ def watched(pid: int | None) -> Iterator[int]:
         child.wait()
 
 
-def table(title: str, timings: Iterator[Timing]) -> Table:
-    """Lay timings out."""
-    made = Table(
-        "what", "first, us", "median, us", "p99, us", "CPU, us", "CPU, % of a core", "n", title=title
-    )
-    made.columns[0].no_wrap = True
-    for column in made.columns[1:]:
-        column.justify = "right"
+def table(title: str, timings: Iterator[Timing]) -> None:
+    """Print a table row by row, as soon as each is known."""
+    _say(f"\n## {title}\n")
+    _say("| what | every, s | first, us | median, us | p99, us | CPU, us | CPU, % of a core | n |")
+    _say("|---|--:|--:|--:|--:|--:|--:|--:|")
     for timing in timings:
-        made.add_row(*timing.row())
-    return made
+        _say(f"| {' | '.join(timing.row())} |")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to watch each source")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to watch each source")
     parser.add_argument("--pid", type=int, help="a container's first process")
     arguments = parser.parse_args()
-    console = Console(width=_WIDTH)
     cards, reason = discover()
     gpus = {f"gpu{place}": card.mig_uuid or card.uuid for place, card in enumerate(cards)}
     with watched(arguments.pid) as pid:
         target = Target(pid=pid, gpus=gpus)
         title = f"Sources, {len(gpus)} GPUs, at their own pace"
-        console.print(table(title, time_sources(default_sources(), target, arguments.seconds)))
+        table(title, time_sources(default_sources(), target, arguments.seconds))
         if not gpus:
-            console.print(f"No NVML calls measured. {reason}")
+            _say(f"\nNo NVML calls measured. {reason}")
             return
         pynvml.nvmlInit()
         try:
-            uuid = next(iter(gpus.values()))
-            title = f"Single NVML calls on {cards[0].name}; CPU share at 10 Hz"
-            console.print(table(title, time_calls(uuid, pid, round(arguments.seconds * 10))))
+            title = f"Single NVML calls on {cards[0].name}, {PAUSE_S * 1000:.0f} ms apart"
+            table(f"{title}; share at their own pace", time_calls(next(iter(gpus.values())), pid))
         finally:
             pynvml.nvmlShutdown()
 
