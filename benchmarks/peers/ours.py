@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.peers.answering import Seen, Watch, serve
 from harness.analysis.align import increase
@@ -53,27 +55,31 @@ class Ours:
 
 def seen(telemetry: tuple[Series, ...], start_ns: int, end_ns: int) -> Seen:
     """Return what telemetry says of a stretch: ticks, utilisation by NVML and by GPM, joules."""
-    found = {(one.source, one.device): one for one in telemetry}
-    nvml, gpm = found.get(("nvml", "gpu0")), found.get(("gpm", "gpu0"))
-    host = found.get(("host", "host"))
+    host = _having(telemetry, "host", "cpu_util_pct")
+    counter = _having(telemetry, "gpu0", "energy_j")
     stretch = Window(leg="", index=0, start_ns=start_ns, end_ns=end_ns, steps=1, samples=1, wait_ns=-1)
     joules = None
-    if nvml is not None and "energy_j" in nvml.columns:
-        joules = float(increase(nvml.t_ns, nvml.columns["energy_j"], (stretch,))[0])
+    if counter is not None:
+        joules = float(increase(counter.t_ns, counter.columns["energy_j"], (stretch,))[0])
     return {
         "samples": 0 if host is None else int(_inside(host, start_ns, end_ns).sum()),
-        "util_pct": _mean(nvml, "gpu_util_pct", start_ns, end_ns),
-        "sm_util_pct": _mean(gpm, "sm_util_pct", start_ns, end_ns),
-        "energy_j": joules,
+        "util_pct": _mean(_having(telemetry, "gpu0", "gpu_util_pct"), "gpu_util_pct", start_ns, end_ns),
+        "sm_util_pct": _mean(_having(telemetry, "gpu0", "sm_util_pct"), "sm_util_pct", start_ns, end_ns),
+        "energy_j": joules if joules is not None and math.isfinite(joules) else None,
     }
 
 
-def _inside(series: Series, start_ns: int, end_ns: int) -> np.ndarray:
+def _having(telemetry: tuple[Series, ...], device: str, metric: str) -> Series | None:
+    """Return the first series of a device that has a metric; which source has it may change."""
+    return next((one for one in telemetry if one.device == device and metric in one.columns), None)
+
+
+def _inside(series: Series, start_ns: int, end_ns: int) -> NDArray[np.bool_]:
     return (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
 
 
 def _mean(series: Series | None, metric: str, start_ns: int, end_ns: int) -> float | None:
-    if series is None or metric not in series.columns:
+    if series is None:
         return None
     values = series.columns[metric][_inside(series, start_ns, end_ns)]
     values = values[np.isfinite(values)]
