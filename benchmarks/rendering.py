@@ -27,6 +27,7 @@ from harness.store import read_run
 from reports.render import render_html
 from tests.builders import long_run
 from tests.folders import write_run
+from tests.recordings import unpack
 
 T = TypeVar("T")
 TARGET_S = 2.0
@@ -36,7 +37,7 @@ TARGET_BYTES = 3_000_000
 def measure(settings: Settings) -> Sequence[str]:
     """Return a Markdown table: seconds of the command and of its parts, and the page's size."""
     folder = settings.work / "long-run"
-    run, origin = source(settings.recording)
+    run, origin = source(run_folder(settings.recording, settings.work))
     shutil.rmtree(folder, ignore_errors=True)
     write_run(folder, run)
     rows = sum(len(series.t_ns) for trial in run.trials for series in trial.telemetry)
@@ -63,6 +64,11 @@ def measure(settings: Settings) -> Sequence[str]:
         f"| page, s | {html_s:.2f} | |",
         f"| results, s | {json_s:.2f} | |",
     )
+
+
+def run_folder(recording: Path, work: Path) -> Path:
+    """Return a recording's run folder, unpacked into `work` where the recording is an archive."""
+    return unpack(recording, work) if recording.is_file() else recording
 
 
 def source(recording: Path) -> tuple[Run, str]:

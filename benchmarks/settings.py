@@ -23,7 +23,7 @@ class Settings:
         engine: "docker" or "local".
         python: interpreter of other people's samplers; None for build/compare's, else this one.
         turn_s: how long a sampler watches in a round.
-        recording: a run folder to make the long run of.
+        recording: a run folder, or an archive of one as in tests/data, to make the long run of.
     """
 
     rounds: int = 12
@@ -35,7 +35,7 @@ class Settings:
     engine: str = "docker"
     python: Path | None = None
     turn_s: float = 3.0
-    recording: Path = Path("tests/data/h200-cifar100")
+    recording: Path = Path("tests/data/h200-launch-bound.tar.xz")
 
     @property
     def peers_python(self) -> str:

@@ -1,0 +1,22 @@
+"""Recorded runs: archives in tests/data that hold one run folder each."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+DATA = Path(__file__).resolve().parent / "data"
+SUFFIX = ".tar.xz"
+NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound")
+
+
+def unpack(archive: Path, into: Path) -> Path:
+    """Unpack a recording and return its run folder, which has the archive's name."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(into, filter="data")
+    return into / archive.name.removesuffix(SUFFIX)
+
+
+def recording(name: str, into: Path) -> Path:
+    """Unpack one of NAMES and return its run folder."""
+    return unpack(DATA / f"{name}{SUFFIX}", into)

@@ -1,0 +1,306 @@
+"""Runs recorded on an H200, replayed: the same figures, verdicts and pages as on the machine itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from benchmarks.rendering import run_folder, source
+from benchmarks.settings import Settings
+from harness.analysis import analyse
+from harness.analysis.energy import GPU_COUNTER, energy_per_sample
+from harness.analysis.results import results_document, results_schema
+from harness.model import Analysis, Finding, Run, Series, Status, Trial, Verdict
+from harness.store import read_run
+from reports.render import render_html
+from tests.recordings import DATA, NAMES, SUFFIX, recording
+from tests.report_pages import Document, javascript
+from workloads.protocol import AS_WRITTEN
+
+ROOT = DATA.parents[1]
+PAGE_BYTES = 1_500_000
+ON_CARD = ("graphics_util_pct", "sm_util_pct", "sm_occupancy_pct", "tensor_util_pct", "dram_util_pct")
+Folders = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Unpack each recording once for each process of the test run."""
+    into = tmp_path_factory.mktemp("recordings")
+
+    def unpacked(name: str) -> Path:
+        path = into / name
+        return path if path.exists() else recording(name, into)
+
+    return unpacked
+
+
+def replay(path: Path) -> Analysis:
+    return analyse(read_run(path))
+
+
+def document(analysis: Analysis) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(json.dumps(results_document(analysis), allow_nan=False))
+    return loaded
+
+
+def of_device(analysis: Analysis, device: str) -> list[Verdict]:
+    return [verdict for verdict in analysis.verdicts if verdict.device == device]
+
+
+def primary(analysis: Analysis, device: str) -> Verdict:
+    """Return the verdict that the report puts first."""
+    return of_device(analysis, device)[0]
+
+
+def rule(analysis: Analysis, device: str, name: str) -> Verdict:
+    (verdict,) = (one for one in of_device(analysis, device) if one.rule == name)
+    return verdict
+
+
+def on_gpu(run: Run) -> list[Trial]:
+    trials = [trial for trial in run.trials if trial.device != "cpu"]
+    assert trials
+    return trials
+
+
+def series(trial: Trial, source: str) -> Series:
+    (found,) = (one for one in trial.telemetry if (one.source, one.device) == (source, "gpu0"))
+    return found
+
+
+def known(one: Series, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the seconds and the values of a column's readings, without its gaps."""
+    values = one.columns[column]
+    there = np.isfinite(values)
+    return one.t_ns[there] / 1e9, values[there]
+
+
+class TestRecordings:
+    def test_the_benchmark_of_reports_finds_its_own(self, tmp_path: Path) -> None:
+        run, origin = source(run_folder(ROOT / Settings().recording, tmp_path))
+        assert origin == "made of h200-launch-bound"
+        assert run.trials[0].workload == "cifar100-mlp"
+
+    def test_every_archive_is_replayed(self) -> None:
+        assert {path.name for path in DATA.iterdir() if path.suffix != ".md"} == {
+            f"{name}{SUFFIX}" for name in NAMES
+        }
+
+    def test_they_are_small(self) -> None:
+        assert sum(path.stat().st_size for path in DATA.iterdir()) < 2 << 20
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_they_are_whole_runs(self, name: str, folder: Folders) -> None:
+        run = read_run(folder(name))
+        assert [trial.id for trial in run.trials] == [planned.id for planned in run.planned]
+        assert {trial.status for trial in run.trials} == {Status.OK}
+        assert sum(stop.trials for stop in run.stops) == len(run.trials)
+        assert [gpu.name for gpu in run.manifest.gpus] == ["NVIDIA H200"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestReplay:
+    def test_results_are_valid(self, name: str, folder: Folders) -> None:
+        Draft202012Validator(results_schema()).validate(document(replay(folder(name))))
+
+    def test_figures_are_those_that_the_run_itself_wrote(self, name: str, folder: Folders) -> None:
+        live = json.loads((folder(name) / "results.json").read_text(encoding="utf-8"))
+        replayed = document(replay(folder(name)))
+        assert figures(replayed) == figures(live)
+        assert figures(live)
+
+    def test_durations_and_devices_are_those_that_the_run_itself_wrote(
+        self, name: str, folder: Folders
+    ) -> None:
+        live = json.loads((folder(name) / "results.json").read_text(encoding="utf-8"))
+        replayed = document(replay(folder(name)))
+        for part in ("gpus", "system", "host_facts", "parameters", "stops"):
+            assert replayed[part] == live[part]
+        assert lengths(replayed) == lengths(live)
+
+    def test_the_card_was_seen_from_within(self, name: str, folder: Folders) -> None:
+        for trial in on_gpu(read_run(folder(name))):
+            gpm = series(trial, "gpm")
+            for column in ON_CARD:
+                _, values = known(gpm, column)
+                assert len(values) > 0.9 * len(gpm.t_ns)
+                assert 0 < values.max() <= 100
+                assert values.min() >= 0
+
+    def test_every_leg_on_the_card_took_energy(self, name: str, folder: Folders) -> None:
+        summaries = [one for one in replay(folder(name)).summaries if one.device == "gpu0"]
+        assert summaries
+        for summary in summaries:
+            assert summary.energy_j_per_sample is not None
+            assert summary.energy_j_per_sample.median > 0
+            assert GPU_COUNTER in summary.energy_source
+
+    def test_energy_adds_up_to_the_cards_counter(self, name: str, folder: Folders) -> None:
+        """Over a trial: what its windows are said to have taken, and power readings for all between them."""
+        for trial in on_gpu(read_run(folder(name))):
+            counted_s, counted_j = known(series(trial, "nvml_slow"), "energy_j")
+            power_s, power_w = known(series(trial, "nvml"), "power_instant_w")
+            grown = np.concatenate(([0.0], np.cumsum(np.diff(power_s) * (power_w[1:] + power_w[:-1]) / 2)))
+            start, end = counted_s[0], counted_s[-1]
+            between = np.interp(end, power_s, grown) - np.interp(start, power_s, grown)
+            said = 0.0
+            for window in trial.windows:
+                began, ended = window.start_ns / 1e9, window.end_ns / 1e9
+                assert start <= began < ended <= end
+                between -= np.interp(ended, power_s, grown) - np.interp(began, power_s, grown)
+                each = energy_per_sample(trial, window.leg)
+                assert each is not None
+                said += each[0] * window.samples
+            assert said > 0.2 * (counted_j[-1] - counted_j[0])
+            assert said + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
+
+    def test_the_page_is_small_and_the_same_each_time(self, name: str, folder: Folders) -> None:
+        page, again = (render_html(replay(folder(name)), javascript=javascript()) for _ in range(2))
+        assert page == again
+        assert len(page.encode()) < PAGE_BYTES
+        shown = Document(page)
+        assert shown.unbalanced == []
+        assert "NVIDIA H200" in shown.text
+        assert "This run was cut short" not in shown.text
+
+
+class TestVerdicts:
+    def test_small_steps_leave_the_card_waiting_for_their_start(self, folder: Folders) -> None:
+        analysis = replay(folder("h200-launch-bound"))
+        found = primary(analysis, "gpu0")
+        assert (found.rule, found.finding) == ("launch-bound", Finding.FOUND)
+        assert found.cost is not None
+        assert found.cost > 0.5
+        assert rule(analysis, "gpu0", "compute-bound").finding is Finding.CLEAR
+
+    def test_the_headline_says_that_the_card_is_no_faster_than_the_processor(self, folder: Folders) -> None:
+        first = replay(folder("h200-launch-bound")).headline.split(". ")[0]
+        assert re.search("about as fast as the processor|slower than the processor", first)
+
+    def test_its_remedies_were_measured_to_help(self, folder: Folders) -> None:
+        ratios = {
+            (one.numerator, one.denominator): one.ratio
+            for one in replay(folder("h200-launch-bound")).comparisons
+        }
+        assert ratios["gpu0/tuned", f"gpu0/{AS_WRITTEN}"].low > 10
+        assert ratios["gpu0/tuned", "cpu/tuned"].low > 10
+
+    def test_large_steps_keep_the_card_busy(self, folder: Folders) -> None:
+        analysis = replay(folder("h200-compute-bound"))
+        found = primary(analysis, "gpu0")
+        assert (found.rule, found.finding) == ("compute-bound", Finding.FOUND)
+        assert rule(analysis, "gpu0", "launch-bound").finding is Finding.CLEAR
+
+    def test_a_slow_pipeline_leaves_the_card_waiting_for_data(self, folder: Folders) -> None:
+        analysis = replay(folder("h200-input-bound"))
+        found = primary(analysis, "gpu0")
+        assert (found.rule, found.finding) == ("input-bound", Finding.FOUND)
+        assert found.cost is not None
+        assert found.cost > 0.8
+        for other in ("launch-bound", "compute-bound"):
+            assert rule(analysis, "gpu0", other).finding is Finding.CLEAR
+
+
+class TestCutShort:
+    FINISHED = "cifar100-mlp.cpu.0"
+    CUT = "cifar100-mlp.gpu0.2"
+
+    @pytest.fixture
+    def cut(self, folder: Folders, tmp_path: Path) -> Path:
+        """Leave of a run what a harness leaves that is killed amid a trial's second round of windows."""
+        path = shutil.copytree(folder("h200-launch-bound"), tmp_path / "cut")
+        for trial in (path / "trials").iterdir():
+            if trial.name not in (self.FINISHED, self.CUT):
+                shutil.rmtree(trial)
+        for name in (
+            "stops.json",
+            "results.json",
+            f"trials/{self.CUT}/trial.json",
+            f"trials/{self.CUT}/log.txt",
+        ):
+            (path / name).unlink()
+        trial = path / "trials" / self.CUT
+        end_ns = cut_events(trial / "out" / "events.jsonl")
+        for file in (trial / "telemetry").iterdir():
+            cut_rows(file, end_ns)
+        return path
+
+    def test_the_trial_is_said_to_be_interrupted(self, cut: Path) -> None:
+        run = read_run(cut)
+        assert {trial.id: trial.status for trial in run.trials} == {
+            self.FINISHED: Status.OK,
+            self.CUT: Status.INTERRUPTED,
+        }
+        assert run.stops == ()
+        (trial,) = on_gpu(run)
+        assert trial.windows
+        assert trial.telemetry
+
+    def test_results_say_so_and_are_valid(self, cut: Path) -> None:
+        results = document(replay(cut))
+        Draft202012Validator(results_schema()).validate(results)
+        assert [trial["status"] for trial in results["trials"]] == ["ok", "interrupted"]
+        assert results["run"]["trials_planned"] == 6
+
+    def test_the_finished_trial_keeps_its_figures(self, cut: Path, folder: Folders) -> None:
+        (alone,) = (one for one in read_run(cut).trials if one.status is Status.OK)
+        (whole,) = (one for one in read_run(folder("h200-launch-bound")).trials if one.id == self.FINISHED)
+        assert alone.windows == whole.windows
+        summaries = [one for one in replay(cut).summaries if one.device == "cpu"]
+        assert {one.leg for one in summaries} == {leg.leg for leg in whole.legs}
+        assert {one.trial_ids for one in summaries} == {(self.FINISHED,)}
+
+    def test_the_page_says_so(self, cut: Path) -> None:
+        page = render_html(replay(cut), javascript=javascript())
+        assert len(page.encode()) < PAGE_BYTES
+        assert "This run was cut short: 1 of 6 planned trials ended well." in Document(page).text
+
+
+def figures(results: dict[str, Any]) -> dict[tuple[str, ...], tuple[Any, ...]]:
+    """Return what was timed, without intervals: how these are drawn is the analysis's to improve."""
+    return {
+        (one["workload"], one["device"], one["leg"]): (
+            one["throughput_samples_per_s"]["median"],
+            one["throughput_samples_per_s"]["n"],
+            one["step_time_s"]["median"],
+            one["step_time_s"]["n"],
+            one["step_time_quantiles_s"],
+            one["batch_size"],
+            one["cold_start"],
+            one["trial_ids"],
+        )
+        for one in results["summaries"]
+    }
+
+
+def lengths(results: dict[str, Any]) -> dict[str, tuple[str, float]]:
+    return {trial["id"]: (trial["status"], trial["duration_s"]) for trial in results["trials"]}
+
+
+def cut_events(path: Path) -> int:
+    """Cut an event file in the middle of the line after its first window 1; return that window's end."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    at, event = next(
+        (place, event)
+        for place, event in enumerate(json.loads(line) for line in lines)
+        if event["kind"] == "window" and event["index"] == 1
+    )
+    following = lines[at + 1]
+    path.write_text("".join(lines[: at + 1]) + following[: len(following) // 2], encoding="utf-8")
+    return int(event["end_ns"])
+
+
+def cut_rows(path: Path, end_ns: int) -> None:
+    """Keep a telemetry file's readings up to a time."""
+    head, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [row for row in rows if int(row.split(",")[0]) <= end_ns]
+    path.write_text(head + "".join(kept), encoding="utf-8")
