@@ -114,11 +114,20 @@ def test_quantiles_of_single_steps() -> None:
 
 
 def test_gauges_are_means_over_the_legs_windows_only() -> None:
-    series = nvml([0, 1, 2, 3, 4, 5], gpu_util_pct=[99, 10, 20, 99, math.nan, 50])
-    trial = trial_with((window(0.5, 2.5), window(3.5, 5.5, TUNED)), series)
+    series = nvml([0, 1, 2, 3, 4, 5, 6], gpu_util_pct=[99, 99, 10, 20, 99, math.nan, 50])
+    trial = trial_with((window(0.5, 3.5), window(3.6, 6.5, TUNED)), series)
     means = steady_means(trial)
-    assert means[AS_WRITTEN] == {"nvml.gpu0.gpu_util_pct": 15.0}
+    assert means[AS_WRITTEN] == {"nvml.gpu0.gpu_util_pct": 15.0}, (
+        "the reading at 1 speaks of time before 0.5 too"
+    )
     assert means[TUNED] == {"nvml.gpu0.gpu_util_pct": 50.0}
+
+
+def test_a_leg_that_is_read_rarely_keeps_every_reading() -> None:
+    series = nvml([0, 1, 2], gpu_util_pct=[1, 2, 3])
+    assert steady_means(trial_with((window(0.5, 1.5),), series))[AS_WRITTEN] == {
+        "nvml.gpu0.gpu_util_pct": 2.0
+    }
 
 
 def test_counters_become_increase_over_time_and_masks_have_no_mean() -> None:

@@ -59,12 +59,19 @@ def _means(series: Series, windows: Sequence[Window], legs: tuple[str, ...]) -> 
 def _tick_codes(
     t_ns: NDArray[np.int64], windows: Sequence[Window], codes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return for each tick the code of the leg whose window it falls into, -1 outside all windows."""
+    """Return for each tick the code of the leg whose window it falls into, -1 outside all windows.
+
+    A reading may speak of all the time since the one before (utilisation, GPM), so a tick counts only when
+    that one too lay in the window: else a leg would get some of its neighbour's load. Legs that are read too
+    rarely for that keep every tick.
+    """
     starts = np.array([window.start_ns for window in windows])
     ends = np.array([window.end_ns for window in windows])
     at = np.searchsorted(starts, t_ns, side="right") - 1
     inside = (at >= 0) & (t_ns <= ends[at])
-    return np.where(inside, codes[at], -1)
+    whole = inside & (np.concatenate((t_ns[:1], t_ns[:-1])) >= starts[at])
+    rare = np.setdiff1d(codes, codes[at[whole]])
+    return np.where(whole | (inside & np.isin(codes[at], rare)), codes[at], -1)
 
 
 def _rates(

@@ -171,7 +171,10 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
         what, gain = _changed(summaries, gains[0].workload, device), gains[0].ratio
         word, _ = _direction(gain)
         speed = SAME if word == SAME else f"{significant(gain.median)} times as fast"
-        yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
+        if word == SLOWER:
+            yield f"The remedies that were tried{what} do not help: it then runs {speed}{interval(gain)}."
+        else:
+            yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
     else:
         parts = [f"{one.workload} {significant(one.ratio.median)}" for one in gains]
         yield f"With the remedies applied it runs this many times as fast: {listed(parts)}."
