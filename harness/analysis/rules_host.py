@@ -178,8 +178,9 @@ def _capped(
     if clock is not None:
         evidence.append(Evidence(metric="SM clock over its maximum", observed=percent(clock), threshold=""))
     lost = share * (1 - clock) if clock is not None else None
-    # A reason that is active now and then while the clock stays up costs nothing worth a verdict.
-    if share < MODERATE or (clock is not None and clock >= FULL_CLOCK):
+    # A power cap that leaves the clock up costs nothing worth a verdict; heat is worth one in any case.
+    harmless = rule == "power-capped" and clock is not None and clock >= FULL_CLOCK
+    if share < MODERATE or harmless:
         return case.verdict(
             rule, Finding.CLEAR, f"The card was not held down by {why}.", evidence=evidence, cost=lost
         )
