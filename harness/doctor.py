@@ -180,23 +180,28 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 
 def _telemetry(found: Sequence[Gpu]) -> list[Check]:
     gaps: dict[str, dict[str, str]] = {}
-    names = []
+    readable: dict[str, bool] = {}
 
     def note(source: str, device: str, metric: str, reason: str) -> None:
         gaps.setdefault(source, {}).setdefault(reason, metric)
 
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in found})
     for source in default_sources():
-        source.start(target, note)
+        columns = source.start(target, note)
         list(source.read())
         source.stop()
-        names.append(source.name)
-    checks = []
-    for name in dict.fromkeys(names):
-        missing = gaps.get(name, {})
-        fact = "readable" if not missing else "; ".join(f"{metric}: {why}" for why, metric in missing.items())
-        checks.append(Check(name=f"Telemetry {name}", state=State.NOTE if missing else State.OK, fact=fact))
-    return checks
+        readable[source.name] = any(columns.values())
+    # Only one of these two is read in a trial: the cgroup of a container, or else the process itself.
+    readable.pop("process" if readable.get("cgroup") else "", None)
+    return [_source(name, there, gaps.get(name, {})) for name, there in readable.items()]
+
+
+def _source(name: str, there: bool, missing: Mapping[str, str]) -> Check:
+    name = f"Telemetry {name}"
+    if not there and not missing:
+        return Check(name=name, state=State.NOTE, fact="nothing here to read")
+    fact = "; ".join(f"{metric}: {why}" for why, metric in missing.items())
+    return Check(name=name, state=State.NOTE if missing else State.OK, fact=fact or "readable")
 
 
 def _exclusive() -> Check:

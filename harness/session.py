@@ -187,7 +187,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=commit_of(places.checkout),
-        command=command_line(options),
+        command=command_line(_pinned(resolved, stage.info)),
         engine=engine,
         images=tuple(stage.images.values()),
         data=tuple(info for _, info in stage.data.values()),
@@ -203,6 +203,13 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
         },
         seed=options.seed,
     )
+
+
+def _pinned(resolved: Resolved, info: EngineInfo) -> Options:
+    """Return the options with what "auto" came to be here, so that they mean the same elsewhere."""
+    devices = dict.fromkeys(trial.device for trial in resolved.planned)
+    engine = "docker" if info.isolated else "local"
+    return replace(resolved.options, engine=engine, device=",".join(devices))
 
 
 def _memory_limit(options: Options) -> int:

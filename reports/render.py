@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -32,21 +33,24 @@ class Section:
     body: str
 
 
-def render_html(analysis: Analysis, *, javascript: str | None = None) -> str:
+def render_html(
+    analysis: Analysis, *, javascript: str | None = None, bundling: Bundling | None = None
+) -> str:
     """Write the report as one HTML page without any external reference.
 
     Args:
         analysis: what to report.
         javascript: the charts' code, for a caller that writes many pages; made when None.
+        bundling: the same under way in another process, for a caller that had other work to do meanwhile.
     """
     figures = figures_of(analysis)
     if not figures:
         return _page(analysis, figures, {}, "")
     if javascript is not None:
         return _page(analysis, figures, _stills(figures), javascript)
-    with Bundling() as bundling:
+    with nullcontext(bundling) if bundling is not None else Bundling() as made:
         stills = _stills(figures)
-        return _page(analysis, figures, stills, bundling.text())
+        return _page(analysis, figures, stills, made.text())
 
 
 def _page(

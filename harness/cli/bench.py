@@ -199,13 +199,15 @@ def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool,
     """Render what there is; a failure to do so must not hide why the run itself failed."""
     from harness.analysis import analyse  # noqa: PLC0415 - kept off the way to the first training step
     from harness.analysis.results import results_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
     from reports.render import render_html  # noqa: PLC0415
 
     try:
-        analysis = analyse(read_run(folder.path))
-        results = json.dumps(results_document(analysis), indent=1)
-        folder.write_text("results.json", results + "\n")
-        report = folder.write_text("report.html", render_html(analysis))
+        with Bundling() as bundling:
+            analysis = analyse(read_run(folder.path))
+            results = json.dumps(results_document(analysis), indent=1)
+            folder.write_text("results.json", results + "\n")
+            report = folder.write_text("report.html", render_html(analysis, bundling=bundling))
     except StoreError as error:
         if failure is None:
             raise

@@ -28,6 +28,7 @@ def report(
     """Make a run's report again from its recorded data; also of a run that was cut off."""  # fmt: skip
     from harness.analysis import analyse  # noqa: PLC0415
     from harness.analysis.results import results_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
     from reports.render import render_html, render_markdown  # noqa: PLC0415
 
     wanted = [part.strip() for part in formats.split(",") if part.strip()]
@@ -35,11 +36,17 @@ def report(
         if one not in FORMATS:
             raise UsageError(f"There is no format {one!r}.", hint=f"Choose from: {', '.join(FORMATS)}.")
     path = newest(run)
-    analysis = analyse(read_run(path))
     folder = RunFolder(path)
+    page = ""
+    if "html" in wanted:
+        with Bundling() as bundling:
+            analysis = analyse(read_run(path))
+            page = render_html(analysis, bundling=bundling)
+    else:
+        analysis = analyse(read_run(path))
     for one in wanted:
         if one == "html":
-            written = folder.write_text("report.html", render_html(analysis))
+            written = folder.write_text("report.html", page)
         elif one == "md":
             written = folder.write_text("report.md", render_markdown(analysis))
         else:
