@@ -186,7 +186,7 @@ class TestReport:
 
     def test_it_says_everything_once(self, tfbench: Run, tmp_path: Path) -> None:
         out = tfbench("report", write_run(tmp_path / "run", cpu_run(trials=1)).path, "-f", "json").out
-        notes = [one for one in out.splitlines() if one.startswith("Note: ")]
+        notes = [one for one in out.splitlines() if one.startswith("Note on ")]
         assert notes
         assert len(notes) == len(set(notes))
 

@@ -111,9 +111,12 @@ def show_summary(console: Console, analysis: Analysis) -> None:
     if analysis.summaries:
         console.print(_speeds(analysis.summaries))
     console.print(Text(analysis.headline))
-    warnings = (one for one in analysis.quality if one.severity == "warning")
-    for note in dict.fromkeys(f"{one.fact} {one.remedy}" for one in warnings):
-        console.print(Text.assemble(("Note: ", "yellow"), note))
+    notes: dict[str, list[str]] = {}
+    for one in analysis.quality:
+        if one.severity == "warning":
+            notes.setdefault(f"{one.fact} {one.remedy}", []).append(one.subject)
+    for note, subjects in notes.items():
+        console.print(Text.assemble((f"Note on {', '.join(subjects)}: ", "yellow"), note))
 
 
 def _speeds(summaries: Sequence[Summary]) -> Group:
