@@ -75,7 +75,8 @@ class Tfbench:
         (self.folder / "tmp").chmod(0o755)
         # A shell that starts the tests in the background has them ignore Ctrl-C, which a command inherits.
         command = [
-            "env", "--default-signal=INT", sys.executable, "-m", "harness", "bench", "--profile", "smoke", "--engine", self.engine,
+            "env", "--default-signal=INT",
+            sys.executable, "-m", "harness", "bench", "--profile", "smoke", "--engine", self.engine,
             "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
         ]  # fmt: skip
         self._process = subprocess.Popen(
