@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -37,22 +38,17 @@ def report(
             raise UsageError(f"There is no format {one!r}.", hint=f"Choose from: {', '.join(FORMATS)}.")
     path = newest(run)
     folder = RunFolder(path)
-    page = ""
-    if "html" in wanted:
-        with Bundling() as bundling:
-            analysis = analyse(read_run(path))
-            page = render_html(analysis, bundling=bundling)
-    else:
+    with Bundling() if "html" in wanted else nullcontext() as bundling:
         analysis = analyse(read_run(path))
-    for one in wanted:
-        if one == "html":
-            written = folder.write_text("report.html", page)
-        elif one == "md":
-            written = folder.write_text("report.md", render_markdown(analysis))
-        else:
-            document = json.dumps(results_document(analysis), indent=1)
-            written = folder.write_text("results.json", document + "\n")
-        out().print(f"{one}: {written.resolve()}", soft_wrap=True)
+        for one in wanted:
+            if one == "html":
+                written = folder.write_text("report.html", render_html(analysis, bundling=bundling))
+            elif one == "md":
+                written = folder.write_text("report.md", render_markdown(analysis))
+            else:
+                document = json.dumps(results_document(analysis), indent=1)
+                written = folder.write_text("results.json", document + "\n")
+            out().print(f"{one}: {written.resolve()}", soft_wrap=True)
     show_summary(out(), analysis)
 
 
