@@ -1,7 +1,6 @@
 """A workload with an input pipeline of its own, whose stages tfbench times one by one.
 
-tfbench bench --workload-file examples/my_pipeline.py \
-    --legs as-written,input-only,model-only,tuned,stage:read,stage:resize,stage:augment,stage:batch
+tfbench bench --workload-file examples/my_pipeline.py
 """
 
 import numpy as np
@@ -16,6 +15,7 @@ workload = Workload(
     batch_size=64,
     epochs=5,
     params={"side": 128},
+    stages=("read", "resize", "augment", "batch"),  # what dataset() gives, in order
 )
 
 

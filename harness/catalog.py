@@ -133,6 +133,7 @@ def _problem(workload: Workload) -> str:
         "data must be Data(...)": isinstance(workload.data, Data),
         "tuned and params must be dictionaries": isinstance(workload.tuned, dict)
         and isinstance(workload.params, dict),
+        "stages must be different names": _names(workload.stages),
         "published must hold Published(...)": _all_are(workload.published, Published),
         "changes must hold Change(...)": _all_are(workload.changes, Change),
         "ladder must hold Rung(...)": _all_are(workload.ladder, Rung),
@@ -154,6 +155,15 @@ def _data_problem(data: Data) -> str:
 
 def _whole(value: object, *, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _names(values: object) -> bool:
+    return (
+        _all_are(values, str)
+        and isinstance(values, tuple)
+        and all(values)
+        and len(set(values)) == len(values)
+    )
 
 
 def _all_are(values: object, kind: type) -> bool:

@@ -133,50 +133,68 @@ def plan_trials(
     workloads: Sequence[Workload],
     devices: Sequence[str],
     profile: Profile,
-    legs: tuple[str, ...],
+    legs: Mapping[str, tuple[str, ...]],
     params: Mapping[str, Any],
 ) -> tuple[PlannedTrial, ...]:
-    """Return the trials in the order they run: by index first, so that a drifting machine hits all alike."""
+    """Return the trials in the order they run: by index first, so that a drifting machine hits all alike.
+
+    Args:
+        legs: workload name -> its legs, as `legs_named` gives them; a workload without any is left out.
+    """
     return tuple(
         PlannedTrial(
             id=f"{workload.name}.{device}.{index}",
             workload=workload.name,
             device=device,
             index=index,
-            legs=own,
+            legs=legs[workload.name],
             params=params_for(workload, params),
         )
         for index in range(profile.max_trials)
         for workload in workloads
         for device in devices
-        if (own := tuple(leg for leg in legs if _has(workload, leg)))
+        if legs[workload.name]
     )
 
 
 def legs_named(
     wanted: str, profile: Profile, analysis: bool, workloads: Sequence[Workload]
-) -> tuple[str, ...]:
-    """Resolve a comma-separated list of legs; "" is the profile's own, or the two of speed without analysis.
+) -> Mapping[str, tuple[str, ...]]:
+    """Resolve a comma-separated list of legs to those that each workload has, by its name.
+
+    "" is the profile's own legs and each declared stage, or the two legs of speed without analysis.
 
     Raises:
         UsageError: a word that is no leg of any of the workloads.
     """
     legs = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
     if not legs:
-        return profile.legs if analysis else (AS_WRITTEN, TUNED)
+        return {
+            one.name: (*profile.legs, *_stage_legs(one)) if analysis else (AS_WRITTEN, TUNED)
+            for one in workloads
+        }
     for leg in legs:
         if not any(_has(workload, leg) for workload in workloads):
-            rungs = dict.fromkeys(f"{RUNG_PREFIX}{rung.name}" for one in workloads for rung in one.ladder)
+            known = dict.fromkeys(name for one in workloads for name in (*_rung_legs(one), *_stage_legs(one)))
             raise UsageError(
-                f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join((*LEGS, *rungs))}, stage:NAME."
+                f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join((*LEGS, *known))}, stage:NAME."
             )
-    return legs
+    return {one.name: tuple(leg for leg in legs if _has(one, leg)) for one in workloads}
 
 
 def _has(workload: Workload, leg: str) -> bool:
-    """Tell whether `leg` is one of the workload's; its stages are known to its code alone, so all may be."""
-    rungs = {f"{RUNG_PREFIX}{rung.name}" for rung in workload.ladder}
-    return leg in LEGS or leg in rungs or (leg.startswith(STAGE_PREFIX) and leg != STAGE_PREFIX)
+    """Tell whether `leg` is one of the workload's; stages that it does not declare only its code knows."""
+    if leg.startswith(STAGE_PREFIX) and not workload.stages:
+        return leg != STAGE_PREFIX
+    return leg in (*LEGS, *_rung_legs(workload), *_stage_legs(workload))
+
+
+def _rung_legs(workload: Workload) -> tuple[str, ...]:
+    return tuple(f"{RUNG_PREFIX}{rung.name}" for rung in workload.ladder)
+
+
+def _stage_legs(workload: Workload) -> tuple[str, ...]:
+    return tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
 
 
 def spec_for(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from harness.errors import UsageError
@@ -106,11 +109,24 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
 
 def test_legs() -> None:
     suite = [workload(), workload("resnet50")]
-    assert legs_named("", QUICK, True, suite) == LEGS
-    assert legs_named(" , ", QUICK, True, suite) == LEGS
-    assert legs_named("", QUICK, False, suite) == (AS_WRITTEN, TUNED)
-    assert legs_named("tuned, rung:fp16,tuned", QUICK, True, suite) == ("tuned", "rung:fp16")
-    assert legs_named("stage:decode", QUICK, True, suite) == ("stage:decode",)
+    assert legs_named("", QUICK, True, suite) == {"mlp": LEGS, "resnet50": LEGS}
+    assert legs_named(" , ", QUICK, True, suite)["mlp"] == LEGS
+    assert legs_named("", QUICK, False, suite)["mlp"] == (AS_WRITTEN, TUNED)
+    named = legs_named("tuned, rung:fp16,tuned", QUICK, True, suite)
+    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "rung:fp16")}
+    assert legs_named("stage:decode", QUICK, True, suite)["mlp"] == ("stage:decode",)
+
+
+def test_declared_stages_are_measured_without_being_named() -> None:
+    piped = replace(workload("piped"), stages=("read", "batch"))
+    suite = [workload(), piped]
+    stages = ("stage:read", "stage:batch")
+    assert legs_named("", QUICK, True, suite) == {"mlp": LEGS, "piped": (*LEGS, *stages)}
+    assert legs_named("", QUICK, False, suite)["piped"] == (AS_WRITTEN, TUNED)
+    assert legs_named("stage:read", QUICK, True, [piped]) == {"piped": ("stage:read",)}
+    with pytest.raises(UsageError, match="stage:decode") as caught:
+        legs_named("stage:decode", QUICK, True, [piped])
+    assert "stage:read, stage:batch" in caught.value.hint
 
 
 @pytest.mark.parametrize("wanted", ["fast", "rung:fp8", "rung:", "stage:", "as-written,tuned2"])
@@ -120,8 +136,13 @@ def test_legs_that_are_not_there(wanted: str) -> None:
     assert "rung:fp16" in caught.value.hint
 
 
+def legs_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[str, ...]]:
+    return legs_named(wanted, QUICK, True, suite)
+
+
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
-    planned = plan_trials([workload("a"), workload("b")], ("cpu", "gpu0"), QUICK, LEGS, {"batch_size": 8})
+    suite = [workload("a"), workload("b")]
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, legs_of(suite), {"batch_size": 8})
     assert [one.id for one in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
     assert len({one.id for one in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [one.index for one in planned] == sorted(one.index for one in planned)
@@ -129,15 +150,16 @@ def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
 
 
 def test_a_workload_without_the_wanted_rung_is_left_out() -> None:
-    planned = plan_trials([workload("a"), workload("resnet50")], ("cpu",), SMOKE, ("rung:fp16",), {})
+    suite = [workload("a"), workload("resnet50")]
+    planned = plan_trials(suite, ("cpu",), SMOKE, legs_of(suite, "rung:fp16"), {})
     assert [one.id for one in planned] == ["resnet50.cpu.0"]
-    planned = plan_trials([workload("a"), workload("resnet50")], ("cpu",), SMOKE, ("tuned", "rung:fp16"), {})
+    planned = plan_trials(suite, ("cpu",), SMOKE, legs_of(suite, "tuned,rung:fp16"), {})
     assert [one.legs for one in planned] == [("tuned",), ("tuned", "rung:fp16")]
 
 
 def test_spec() -> None:
     full = PROFILES["full"]
-    planned = plan_trials([workload("a")], ("gpu0+gpu1",), full, ("tuned",), {"epochs": 2})
+    planned = plan_trials([workload("a")], ("gpu0+gpu1",), full, {"a": ("tuned",)}, {"epochs": 2})
     first = spec_for(planned[0], full, module="a_module", file="", data_dir="/data", seed=7)
     assert (first.workload, first.file) == ("a_module", "")
     assert (first.device, first.gpus) == ("gpu", 2)

@@ -62,7 +62,8 @@ class Bench:
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
-        return plan_trials([WORKLOAD], self.devices, self.profile, self.profile.legs, {})
+        legs = {WORKLOAD.name: self.profile.legs}
+        return plan_trials([WORKLOAD], self.devices, self.profile, legs, {})
 
     def create(self) -> None:
         self.folder.create(manifest(), (WORKLOAD,), self.planned)

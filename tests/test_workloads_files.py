@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,26 @@ def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
     if text is not None:
         path.write_text(text)
     with pytest.raises(author.AuthorError, match=message):
+        author.load("", str(path))
+
+
+@pytest.mark.parametrize("gives", [("read",), ("batch", "read"), ("read", "batch", "more")])
+def test_stages_that_differ_from_the_declared_ones_are_refused(gives):
+    declared = replace(BUILT_IN["resnet50"], stages=("read", "batch"))
+    author.check_stages(declared, [("read", list), ("batch", list)])
+    with pytest.raises(author.AuthorError, match=r"read.*batch"):
+        author.check_stages(declared, [(name, list) for name in gives])
+
+
+def test_stages_without_a_pipeline_are_refused(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from workloads.protocol import Data, Workload\n"
+        "workload = Workload(name='m', title='', batch_size=1, epochs=1, stages=('read',),\n"
+        "    data=Data(name='x', shape=(1,), classes=2, train=1, test=1))\n"
+        "def model(params): ...\n"
+    )
+    with pytest.raises(author.AuthorError, match="no function `dataset"):
         author.load("", str(path))
 
 

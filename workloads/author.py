@@ -50,7 +50,7 @@ def load(name: str, file: str) -> Author:
     """Import a workload of this package by name, or a file from anywhere by path.
 
     Raises:
-        AuthorError: it has no `workload` or no `model`.
+        AuthorError: it has no `workload` or no `model`, or stages without a `dataset`.
     """
     module = _import_file(Path(file)) if file else importlib.import_module(f"workloads.{name}")
     workload = getattr(module, "workload", None)
@@ -59,6 +59,10 @@ def load(name: str, file: str) -> Author:
     model = getattr(module, "model", None)
     if not callable(model):
         raise AuthorError(f"{module.__file__} has no function `model(params)`.")
+    if workload.stages and not hasattr(module, "dataset"):
+        raise AuthorError(
+            f"{module.__file__} declares stages, but has no function `dataset(params, data_dir)`."
+        )
     return Author(
         workload=workload,
         model=model,
@@ -67,6 +71,20 @@ def load(name: str, file: str) -> Author:
         dataset=getattr(module, "dataset", None),
         metrics=getattr(module, "metrics", None),
     )
+
+
+def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
+    """Hold what `dataset` gave against what the file declares.
+
+    Raises:
+        AuthorError: they differ, so that what the host planned to measure is not there.
+    """
+    names = tuple(name for name, _ in stages)
+    if workload.stages and names != workload.stages:
+        raise AuthorError(
+            f"{workload.name} declares stages={workload.stages!r}, but its dataset() gives {names!r}; "
+            "write the same names in the same order."
+        )
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -174,6 +174,9 @@ class Workload:
             a parameter's name says why that parameter changes.
         params: parameters of as-written beside batch_size and epochs: the workload's own, with their
             published values, and those of the list above where the published code set them.
+        stages: the names of the stages that the file's `dataset` gives, in order; the harness then measures
+            the pipeline stage by stage. Empty for workloads on arrays, and where stages are not to be told
+            apart.
         ladder: the steps from as-written to tuned, in the order in which a report explains them.
         published: what articles measured.
         source: where the workload was published.
@@ -194,6 +197,7 @@ class Workload:
     tuned: Mapping[str, Any] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    stages: tuple[str, ...] = ()
     ladder: tuple[Rung, ...] = ()
     published: tuple[Published, ...] = ()
     source: str = ""

@@ -14,6 +14,7 @@ import tensorflow as tf
 from workloads import author, building, devices, inference, legs, tuning
 from workloads.job import Job
 from workloads.protocol import (
+    AS_WRITTEN,
     DATA,
     IMPORT,
     INPUT_ONLY,
@@ -48,6 +49,9 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     job = Job(
         author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
+    if loaded.dataset is not None:
+        written = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
+        author.check_stages(loaded.workload, job.stages(written))
     run_legs(job)
     _extra_metrics(job)
 

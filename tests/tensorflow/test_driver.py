@@ -157,7 +157,7 @@ import tensorflow as tf
 from workloads.protocol import Data, Rung, Workload
 workload = Workload(
     name="piped", title="P", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
-    batch_size=4, epochs=1,
+    batch_size=4, epochs=1, stages=("make", "spread", "batch"),
     ladder=(
         Rung(name="bigger", params={"batch_size": 8}, why="w"),
         Rung(name="gpu-only", params={}, why="w", device="gpu"),
