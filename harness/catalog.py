@@ -119,7 +119,11 @@ def _value(node: ast.expr) -> Any:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _value(left) + _value(right)
         case _:
-            return ast.literal_eval(node)
+            try:
+                return ast.literal_eval(node)
+            except ValueError as error:
+                text = f"line {node.lineno}: `{ast.unparse(node)}` is not a literal"
+                raise ValueError(text) from error
 
 
 def _problem(workload: Workload) -> str:

@@ -79,6 +79,7 @@ class Runner:
                 if job.planned.id in finished:
                     log = read_outcome(self._folder.trial(job.planned.id))
                     stopping.took(job.planned, log, 0.0)
+                    bar.advance(0.0 if self._optional(job.planned) else 1.0)
                 elif stopping.wants(job.planned):
                     record, log = self._one(job, bar)
                     records.append(record)
@@ -86,10 +87,15 @@ class Runner:
         self._folder.close(stopping.stops())
         return tuple(records)
 
+    def _optional(self, planned: PlannedTrial) -> bool:
+        """Tell whether a trial only runs to narrow an interval: the bar does not count on it."""
+        return planned.index >= self._profile.trials
+
     def _one(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
         planned = job.planned
         folder = self._folder.open_trial(planned, job.spec)
-        bar.note(f"{planned.workload} on {planned.device}, trial {planned.index + 1}")
+        narrowing = ", until the interval is narrow" if self._optional(planned) else ""
+        bar.note(f"{planned.workload} on {planned.device}, trial {planned.index + 1}{narrowing}")
         started_ns = time.monotonic_ns()
         clocks = host_clocks()
         container: Container | None = None
@@ -139,7 +145,7 @@ class Runner:
         begun = heard = time.monotonic()
         share = 1.0 / max(1, len(job.spec.legs) * job.spec.windows)
         shown = 0.0
-        optional = job.planned.index >= self._profile.trials
+        optional = self._optional(job.planned)
         while True:
             exit_ = container.poll()
             events = tail.read()

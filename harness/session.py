@@ -128,6 +128,9 @@ def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage
         device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
         for device, positions in {trial.device: trial.gpus for trial in on_gpus}.items()
     }
+    for target, reference in options.images.items():
+        if target not in resolved.targets:
+            progress.line(f"--image {target}={reference} is not used: no trial of this run needs that image.")
     images = provide_images(
         engine, resolved.targets, options.images, options.base, places.checkout, places.cache, progress
     )

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from harness.bench import Options, command_line
 from harness.catalog import built_in
-from harness.cli import main
+from harness.cli import COMMANDS, main
 from harness.cli.app import app
 from harness.cli.console import duration, interval
 from harness.errors import TfbenchError
@@ -27,7 +27,6 @@ from tests.builders import cpu_run, empty_run, four_gpu_run, gpu_run, interrupte
 from tests.folders import write_run
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = ("bench", "doctor", "images", "list", "report")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,15 @@ ENERGY_APART = 0.10
 
 
 def load(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Warn of a machine that was not quiet: load before the run, and steal while it measured."""
+    """Warn of a machine that was not quiet: steal while it measured, and load before where no more is known.
+
+    The load of the last minute still holds what this program itself did before: where telemetry tells what
+    others used while it measured, the rule contended-host judges by that.
+    """
     facts = run.manifest.host_facts
     load_1min, cpus = facts.get("load_1min"), facts.get("cpus")
-    if isinstance(load_1min, float) and isinstance(cpus, int) and load_1min > BUSY_BEFORE * cpus:
+    seen = any("host.host.cpu_util_pct" in summary.telemetry for summary in summaries)
+    if not seen and isinstance(load_1min, float) and isinstance(cpus, int) and load_1min > BUSY_BEFORE * cpus:
         yield Quality(
             severity=WARNING if load_1min > 0.5 * cpus else NOTE,
             subject="host",

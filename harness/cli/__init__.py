@@ -1,18 +1,29 @@
-"""The command line: `tfbench doctor|list|images|bench|report`. Only this package prints or exits."""
+"""The command line. Only this package prints or exits."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Sequence
 
 from harness.errors import Interrupted, TfbenchError
+
+# Command -> the module that registers it with the application when it is imported; in the order of `--help`.
+COMMANDS = {
+    "bench": "bench",
+    "doctor": "doctor",
+    "images": "images",
+    "list": "listing",
+    "report": "report",
+}
 
 
 def main() -> None:
     """Run the command line and turn every error into a message, what to try, and its exit code."""
     try:
-        # Imported here, so that Ctrl-C during the imports is no traceback either. Commands register
-        # themselves with the application when their module is imported.
-        from harness.cli import bench, doctor, images, listing, report  # noqa: F401, PLC0415
+        # Imported here, so that Ctrl-C during the imports is no traceback either.
+        for module in _needed(sys.argv[1:]):
+            importlib.import_module(f"harness.cli.{module}")
         from harness.cli.app import app, err  # noqa: PLC0415
         from harness.cli.console import show_error  # noqa: PLC0415
 
@@ -22,3 +33,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(Interrupted.exit_code)
+
+
+def _needed(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the modules to import: the named command's alone, since importing all takes longer than some run."""
+    named = COMMANDS.get(arguments[0]) if arguments else None
+    return (named,) if named else tuple(COMMANDS.values())
