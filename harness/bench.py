@@ -24,6 +24,7 @@ from harness.gpus import discover
 from harness.model import Gpu, PlannedTrial
 from harness.params import check_params
 from harness.plan import Profile, device_words, devices_named, legs_named, plan_trials, profile_named
+from harness.prices import read_prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Options:
         images: target ("cpu", "cuda") -> reference of an image of the user's own.
         gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
         interval_s: sampling period in seconds, 0 for none.
+        price: as harness.prices reads it, "" for none.
         cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
     """
 
@@ -57,6 +59,7 @@ class Options:
     memory_bytes: int | None = None
     stall_s: float | None = None
     seed: int = 1
+    price: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +86,13 @@ def resolve(options: Options) -> Resolved:
     """Hold the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, leg, parameter or data mode.
+        UsageError: an unknown profile, workload, device, leg, parameter or data mode, or no usable price.
         GpuError: a GPU was asked for by name and none can be used.
     """
     if options.data not in MODES:
         raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
+    if options.price:
+        read_prices(options.price)
     profile = _profile(options)
     entries = _entries(options)
     gpus = _gpus(options)
@@ -202,6 +207,7 @@ def command_line(options: Options) -> str:
         ("--cpu-quota", "cpu_quota"),
         ("--stall", "stall_s"),
         ("--seed", "seed"),
+        ("--price", "price"),
     ):
         value = getattr(options, name)
         if value != getattr(default, name):

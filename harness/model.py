@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.protocol import Change, Workload
+from workloads.protocol import Change, Published, Workload
 
 SCHEMA_VERSION = 1
 
@@ -240,6 +240,28 @@ class DataInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What an hour of this machine costs; None where no price was given.
+
+    Attributes:
+        machine: an hour of the machine, whichever device works.
+        cpu, gpu: an hour of the machine that one would rent to run on that kind of device.
+        card: an hour of each card that a trial uses.
+        electricity_per_kwh: what a kilowatt-hour costs.
+        currency: of all of them, e.g. "USD".
+        source: where the prices come from, in words.
+    """
+
+    machine: float | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    card: float | None = None
+    electricity_per_kwh: float | None = None
+    currency: str = "USD"
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Who, when, on what and how: everything that one needs to run the same again.
 
@@ -247,6 +269,7 @@ class Manifest:
         system: MLPerf system-description field -> value ("" where it cannot be found out).
         parameters: profile and options as resolved, JSON-serialisable.
         command: the command line that runs exactly this again.
+        prices: what its costs are computed with; a report may be made with others.
     """
 
     run_id: str
@@ -263,6 +286,7 @@ class Manifest:
     parameters: Mapping[str, Any]
     seed: int
     warnings: tuple[str, ...] = ()
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,8 +437,56 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one workload, device and leg takes in money and energy; None where price or reading is missing.
+
+    Attributes:
+        per_hour: price of an hour, in the manifest's currency.
+        training: money for the published epochs, steady state only, as `Summary.training_s`.
+        per_million_samples: money for a million samples.
+        training_kwh: energy for the published epochs, of what `Summary.energy_source` covers.
+        electricity_training, electricity_per_million_samples: money for that energy alone.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    per_hour: float | None
+    training: Estimate | None
+    training_projected: bool
+    per_million_samples: Estimate | None
+    energy_j_per_sample: Estimate | None
+    energy_source: str
+    training_kwh: Estimate | None
+    electricity_training: Estimate | None
+    electricity_per_million_samples: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRatio:
+    """What the same work costs on the processor over what it costs on `device`, the same leg on both.
+
+    Attributes:
+        ratio: of money; above 1 the device is cheaper.
+        time_ratio: of time alone.
+        break_even: the price of an hour of the device at which both cost the same.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    ratio: Estimate
+    time_ratio: Estimate
+    break_even: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything the report says, computed from a Run and nothing else."""
+    """Everything the report says, computed from a Run and nothing else.
+
+    Attributes:
+        cost_claim: what was published about cost in general, where `cost_ratios` stand beside it.
+    """
 
     run: Run
     headline: str
@@ -423,3 +495,6 @@ class Analysis:
     published: tuple[PublishedComparison, ...]
     verdicts: tuple[Verdict, ...]
     quality: tuple[Quality, ...]
+    costs: tuple[Cost, ...] = ()
+    cost_ratios: tuple[CostRatio, ...] = ()
+    cost_claim: Published | None = None

@@ -38,10 +38,11 @@ from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
-from harness.host.inventory import host_facts, system_description
+from harness.host.inventory import host_facts, system_description, system_name
 from harness.images.environment import library_variables
-from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial
+from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices
 from harness.plan import spec_for
+from harness.prices import prices_for, spelt_out
 from harness.progress import Progress
 from harness.provision import provide_images
 from harness.runner import Job, Runner
@@ -75,10 +76,15 @@ def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
     """Reach the engine and make sure of images and data.
 
     Raises:
-        EngineError, GpuError, ImageError, DataError, StoreError: see there; nothing has run yet.
+        EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
+    prices = None
+    if resolved.options.price:
+        # Before anything is built: a machine that the price file does not know ends the command.
+        prices = prices_for(resolved.options.price, system_name(), [gpu.name for gpu in resolved.gpus])
+        resolved = replace(resolved, options=replace(resolved.options, price=spelt_out(prices)))
     stage = _set_stage(resolved, places, progress)
-    manifest = _manifest(resolved, stage, places)
+    manifest = _manifest(resolved, stage, places, prices)
     folder = RunFolder(resolved.options.out / manifest.run_id)
     return _prepared(resolved, stage, folder, manifest, places)
 
@@ -179,7 +185,7 @@ def _sources() -> Sequence[Source]:
     return default_sources()
 
 
-def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
+def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices | None) -> Manifest:
     options = resolved.options
     kinds = sorted({one.kind for one in stage.access.values()})
     engine = replace(stage.info, gpu_access=",".join(kinds))
@@ -205,6 +211,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places) -> Manifest:
             "memory_limit_bytes": _memory_limit(options),
         },
         seed=options.seed,
+        prices=prices,
     )
 
 

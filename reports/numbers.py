@@ -154,3 +154,18 @@ def energy(joules: float) -> str:
         if abs(joules) >= scale:
             return f"{number(joules / scale)}{THIN}{unit}"
     return f"{number(joules / 1e-6)}{THIN}µJ"
+
+
+def electricity(kwh: float) -> str:
+    """Write an energy as people are billed for it: kWh, Wh or mWh."""
+    if not math.isfinite(kwh):
+        return MISSING
+    for scale, unit in ((1.0, "kWh"), (1e-3, "Wh")):
+        if abs(kwh) >= scale:
+            return f"{number(kwh / scale)}{THIN}{unit}"
+    return f"{number(kwh / 1e-6)}{THIN}mWh"
+
+
+def money(value: Estimate) -> str:
+    """Write an amount in its currency with as many digits as its interval supports, at most three."""
+    return f"{estimate(value, 3)}{THIN}{value.unit}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.model import Analysis, Comparison, Status, Summary, Verdict
+from harness.model import Analysis, Comparison, Cost, CostRatio, Status, Summary, Verdict
 from reports.charts import Figure
 from reports.names import card_name
 from reports.titles import titles_of
@@ -83,6 +83,21 @@ class Page:
                 for each in self.analysis.summaries
                 if each.workload == workload and f"{each.device}/{each.leg}" == name
             ),
+            None,
+        )
+
+    def cost(self, summary: Summary) -> Cost | None:
+        """Find what a summary's leg takes in money and energy."""
+        key = (summary.workload, summary.device, summary.leg)
+        return next(
+            (each for each in self.analysis.costs if (each.workload, each.device, each.leg) == key), None
+        )
+
+    def cost_ratio(self, cost: Cost) -> CostRatio | None:
+        """Find what the same work costs on the processor over what it costs on this device and leg."""
+        key = (cost.workload, cost.device, cost.leg)
+        return next(
+            (each for each in self.analysis.cost_ratios if (each.workload, each.device, each.leg) == key),
             None,
         )
 

@@ -8,7 +8,7 @@ from functools import cache
 from html.parser import HTMLParser
 
 from harness.analysis import analyse
-from harness.model import Analysis, Run
+from harness.model import Analysis, Prices, Run
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
@@ -28,11 +28,18 @@ def ladder_run() -> Run:
     return replace(run, workloads=(replace(run.workloads[0], ladder=(rung,)),))
 
 
+def priced_run() -> Run:
+    """Give a run on several cards with a price for either side."""
+    run = builders.four_gpu_run()
+    prices = Prices(cpu=0.4, card=3.5, electricity_per_kwh=0.3, source="--price")
+    return replace(run, manifest=replace(run.manifest, prices=prices))
+
+
 RUNS = {
     "ladder": ladder_run,
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
-    "four-gpus": builders.four_gpu_run,
+    "four-gpus": priced_run,
     "interrupted": builders.interrupted_run,
     "failed": builders.failed_run,
     "bare": builders.bare_run,

@@ -210,6 +210,16 @@ class TestReport:
         assert said.code == 6
         assert "is not a run" in said.err
 
+    def test_prices_can_be_given_when_it_is_made(self, tfbench: Run, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", gpu_run(trials=2)).path
+        said = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
+        assert said.code == 0
+        assert "Cost in EUR" in said.out
+        written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        assert written["prices"]["gpu"] == 0.526
+        assert {one["device"] for one in written["costs"] if one["training"]} == {"cpu", "gpu0"}
+        assert tfbench("report", folder, "--price", "cheap").code == 2
+
     def test_in_a_format_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", cpu_run(trials=1)).path
         said = tfbench("report", folder, "-f", "html,pdf")
@@ -277,7 +287,7 @@ def test_the_command_to_run_again_says_everything_that_was_asked_for(tmp_path: P
         profile="smoke", engine="docker", device="cpu,gpu", gpus="1,2", workloads=("a", "b"), files=(file,),
         images={"cpu": "x:y"}, base="my base", legs="tuned", analysis=False, params={"batch_size": "8"},
         trials=2, data="real", interval_s=0.5, cpus="0-1", cpu_quota=1.5, memory_bytes=3 << 28, stall_s=9.0,
-        seed=7,
+        seed=7, price="0.5",
     )  # fmt: skip
 
     asked = parsed(shlex.split(command_line(options)))

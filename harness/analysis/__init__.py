@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.analysis.compare import comparisons, published_comparisons
+from harness.analysis.cost import CLAIM, cost_ratios, costs
 from harness.analysis.headline import headline
 from harness.analysis.measures import measures
 from harness.analysis.quality import quality
@@ -22,6 +23,7 @@ def analyse(run: Run) -> Analysis:
     summed = summaries(run, found)
     ratios = comparisons(found)
     published = published_comparisons(run, summed, ratios)
+    dearer = cost_ratios(run, ratios)
     said = verdicts(run, summed, ratios)
     return Analysis(
         run=run,
@@ -31,4 +33,7 @@ def analyse(run: Run) -> Analysis:
         published=published,
         verdicts=said,
         quality=quality(run, found, summed),
+        costs=costs(run, summed),
+        cost_ratios=dearer,
+        cost_claim=CLAIM if dearer else None,
     )

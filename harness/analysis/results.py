@@ -17,6 +17,8 @@ from typing import Any
 from harness.model import (
     Analysis,
     Comparison,
+    Cost,
+    CostRatio,
     Estimate,
     PublishedComparison,
     Run,
@@ -60,6 +62,10 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
         "published": [_published(published) for published in analysis.published],
         "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
         "quality": [asdict(quality) for quality in analysis.quality],
+        "prices": asdict(manifest.prices) if manifest.prices else None,
+        "costs": [_cost(cost) for cost in analysis.costs],
+        "cost_claim": asdict(analysis.cost_claim) if analysis.cost_claim else None,
+        "cost_ratios": [_cost_ratio(ratio) for ratio in analysis.cost_ratios],
     }
     plain: dict[str, Any] = _plain(document)
     return plain
@@ -178,6 +184,34 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "predicted_gain": remedy.predicted_gain,
             "measured_gain": _estimate(remedy.measured_gain),
         },
+    }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    return {
+        "workload": cost.workload,
+        "device": cost.device,
+        "leg": cost.leg,
+        "price_per_hour": cost.per_hour,
+        "training": _estimate(cost.training),
+        "training_projected": cost.training_projected,
+        "per_million_samples": _estimate(cost.per_million_samples),
+        "energy_j_per_sample": _estimate(cost.energy_j_per_sample),
+        "energy_source": cost.energy_source,
+        "training_kwh": _estimate(cost.training_kwh),
+        "electricity_training": _estimate(cost.electricity_training),
+        "electricity_per_million_samples": _estimate(cost.electricity_per_million_samples),
+    }
+
+
+def _cost_ratio(one: CostRatio) -> dict[str, Any]:
+    return {
+        "workload": one.workload,
+        "device": one.device,
+        "leg": one.leg,
+        "cpu_over_device": _estimate(one.ratio),
+        "cpu_time_over_device_time": _estimate(one.time_ratio),
+        "break_even_price_per_hour": one.break_even,
     }
 
 

@@ -24,6 +24,13 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
+Price = Annotated[
+    str,
+    typer.Option(
+        help="What an hour of the machine costs: 0.526, or cpu=0.20,gpu=0.526, or a price file; "
+        "electricity=0.30 beside it for a kilowatt-hour. See docs/cost.md."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 

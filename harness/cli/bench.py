@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.bench import Options, resolve
-from harness.cli.app import Json, Quiet, app, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, err, out, places
 from harness.cli.console import Terminal, show_error, show_summary
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError, UsageError
 from harness.model import Status
@@ -124,6 +124,7 @@ def bench(
     seed: Annotated[
         int, typer.Option(help="For weights, shuffling and procedural data.", rich_help_panel=_HOW)
     ] = 1,
+    price: Price = "",
     runs: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for run folders.", rich_help_panel=_HOW)
     ] = Path("runs"),
@@ -169,6 +170,7 @@ def bench(
                 memory_bytes=None if memory is None else int(memory * 2**30),
                 stall_s=stall,
                 seed=seed,
+                price=price,
             )
             prepared = prepare(resolve(options), places(), progress)
         _announce(progress, prepared)

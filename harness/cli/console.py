@@ -110,6 +110,8 @@ def show_summary(console: Console, analysis: Analysis) -> None:
     """Print the headline and a table of every workload's speed on every device."""
     if analysis.summaries:
         console.print(_speeds(analysis.summaries))
+    if any(one.per_hour is not None for one in analysis.costs):
+        console.print(_costs(analysis))
     console.print(Text(analysis.headline))
     notes: dict[str, list[str]] = {}
     for one in analysis.quality:
@@ -153,6 +155,23 @@ def _speed(one: Summary) -> tuple[Text | str, ...]:
         "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
         str(one.throughput.n),
     )
+
+
+def _costs(analysis: Analysis) -> Group:
+    """Return a table of what each leg costs at the run's prices."""
+    prices = analysis.run.manifest.prices
+    table = Table(box=None, pad_edge=False)
+    table.add_column("workload, device, leg", no_wrap=True)
+    for name in ("an hour", "one training", "a million samples"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in analysis.costs:
+        table.add_row(
+            Text(f"{one.workload}, {one.device}, {one.leg}"),
+            "-" if one.per_hour is None else f"{one.per_hour:.4g}",
+            "-" if one.training is None else f"{one.training.median:.3g}",
+            "-" if one.per_million_samples is None else f"{one.per_million_samples.median:.3g}",
+        )
+    return Group(Text(f"Cost in {prices.currency if prices else ''}"), table, "")
 
 
 def interval(estimate: Estimate) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.app import app, out
+from harness.cli.app import Price, app, out
 from harness.cli.console import show_summary
 from harness.errors import UsageError
+from harness.prices import priced
 from harness.store import RunFolder, read_run
 
 FORMATS = ("html", "json", "md")
@@ -25,6 +27,7 @@ def report(
     formats: Annotated[
         str, typer.Option("--format", "-f", help="html, json, md; comma-separated.")
     ] = "html,json",
+    price: Price = "",
 ) -> None:
     """Make a run's report again from its recorded data; also of a run that was cut off."""  # fmt: skip
     from harness.analysis import analyse  # noqa: PLC0415
@@ -39,7 +42,8 @@ def report(
     path = newest(run)
     folder = RunFolder(path)
     with Bundling() if "html" in wanted else nullcontext() as bundling:
-        analysis = analyse(read_run(path))
+        recorded = read_run(path)
+        analysis = analyse(replace(recorded, manifest=priced(recorded.manifest, price)))
         for one in wanted:
             if one == "html":
                 written = folder.write_text("report.html", render_html(analysis, bundling=bundling))

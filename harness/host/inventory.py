@@ -55,7 +55,7 @@ def system_description(
         stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
     stack |= {name: value for name, value in software.items() if name != "framework"}
     known = {
-        "system_name": _system_name(root),
+        "system_name": system_name(root),
         "number_of_nodes": "1",
         "host_processors_per_node": _count(cpu.sockets),
         "host_processor_model_name": cpu.model,
@@ -128,7 +128,8 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _system_name(root: Path) -> str:
+def system_name(root: Path = Path("/")) -> str:
+    """Return the machine's make and model, on some clouds the instance type; "" where nothing tells."""
     dmi = root / "sys/class/dmi/id"
     name = " ".join(dict.fromkeys(text(dmi / part) for part in ("sys_vendor", "product_name"))).strip()
     return name or text(root / "sys/firmware/devicetree/base/model")

@@ -1,0 +1,101 @@
+"""Money and energy for a training and a million samples, worked out by hand from speeds and prices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.cost import CLAIM, hourly
+from harness.model import Analysis, Cost, Prices, Run, Summary
+from reports.render import render_html, render_markdown
+from tests import builders
+from tests import report_pages as pages
+from tests.report_pages import Document
+
+
+def at(prices: Prices | None, run: Run | None = None) -> Analysis:
+    run = run or builders.gpu_run()
+    return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
+
+
+def of(found: Analysis, device: str, leg: str = "as-written") -> tuple[Summary, Cost]:
+    summary = next(one for one in found.summaries if (one.device, one.leg) == (device, leg))
+    cost = next(one for one in found.costs if (one.device, one.leg) == (device, leg))
+    return summary, cost
+
+
+def test_an_hour_of_the_most_specific_price_counts() -> None:
+    both = Prices(machine=1.0, cpu=0.2, gpu=0.5)
+    assert (hourly(both, "cpu"), hourly(both, "gpu0")) == (0.2, 0.5)
+    assert (hourly(Prices(machine=1.0), "cpu"), hourly(Prices(machine=1.0), "gpu0+gpu1")) == (1.0, 1.0)
+    assert hourly(Prices(machine=1.0, card=3.0), "gpu0+gpu1") == 6.0
+    assert hourly(Prices(gpu=1.0), "cpu") is None
+    assert hourly(None, "cpu") is None
+
+
+def test_money_follows_from_speed_and_price() -> None:
+    found = at(Prices(cpu=0.2, gpu=0.526))
+    for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
+        summary, cost = of(found, device)
+        assert summary.training_s is not None
+        assert cost.training is not None
+        assert cost.per_million_samples is not None
+        assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
+        speed, million = summary.throughput, cost.per_million_samples
+        assert million.median == pytest.approx(1e6 / speed.median / 3600 * rate)
+        assert (million.low, million.high) == pytest.approx(
+            (1e6 / speed.high / 3600 * rate, 1e6 / speed.low / 3600 * rate)
+        )
+        assert million.low < million.median < million.high
+        assert million.n == speed.n
+
+
+def test_energy_needs_no_price_and_its_money_does() -> None:
+    summary, cost = of(at(None), "gpu0")
+    assert summary.energy_j_per_sample is not None
+    assert cost.training_kwh is not None
+    assert cost.training_kwh.median == pytest.approx(
+        summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
+    )
+    assert cost.per_hour is cost.training is cost.electricity_training is None
+    _, cost = of(at(Prices(electricity_per_kwh=0.3)), "gpu0")
+    assert cost.training_kwh is not None
+    assert cost.electricity_training is not None
+    assert cost.electricity_training.median == pytest.approx(cost.training_kwh.median * 0.3)
+
+
+def test_the_processor_over_the_card_in_money_is_the_time_times_the_prices() -> None:
+    found = at(Prices(cpu=0.2, gpu=0.8))
+    by_leg = {one.leg: one for one in found.cost_ratios}
+    assert set(by_leg) == {"as-written", "tuned"}
+    for one in by_leg.values():
+        assert one.ratio.median == pytest.approx(one.time_ratio.median / 4)
+        assert one.break_even == pytest.approx(0.2 * one.time_ratio.median)
+    assert found.cost_claim == CLAIM
+
+
+def test_without_a_price_on_both_sides_nothing_is_claimed() -> None:
+    for prices in (None, Prices(gpu=1.0), Prices(electricity_per_kwh=1.0)):
+        found = at(prices)
+        assert found.cost_ratios == ()
+        assert found.cost_claim is None
+
+
+def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:
+    run = builders.gpu_run()
+    found = at(Prices(machine=1.0), replace(run, workloads=(replace(run.workloads[0], task="infer"),)))
+    _, cost = of(found, "gpu0")
+    assert cost.training is cost.training_kwh is None
+    assert cost.per_million_samples is not None
+
+
+def test_the_reports_show_prices_and_the_published_claim() -> None:
+    found = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price"))
+    for text in (Document(render_html(found, javascript=pages.javascript())).text, render_markdown(found)):
+        assert "EUR" in text
+        assert "30.0×" in text or "30×" in text
+        assert "names no workload" in text
+    unpriced = Document(render_html(at(None), javascript=pages.javascript()))
+    assert "cost" not in unpriced.ids
