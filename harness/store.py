@@ -139,8 +139,7 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a derived file, whole or not at all."""
-        with _disk(self.path):
-            return _write(self.path / name, text)
+        return write_whole(self.path / name, text)
 
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the folder of a trial."""
@@ -153,6 +152,17 @@ class RunFolder:
             if _read_json(path).get("status") == Status.OK:
                 done.append(path.parent.name)
         return frozenset(done)
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all; make its folder when it is not there.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with _disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _write(path, text)
 
 
 def read_run(path: Path) -> Run:
@@ -177,19 +187,19 @@ def read_run(path: Path) -> Run:
             f"{path} has schema version {version!r}; this tfbench reads {SCHEMA_VERSION}.",
             hint="Read it with the tfbench version that its manifest names.",
         )
-    converter = _converter()
+    reading = converter()
     try:
-        manifest = converter.structure(raw, Manifest)
-        workloads = converter.structure(plan["workloads"], tuple[Workload, ...])
-        planned = converter.structure(plan["planned"], tuple[PlannedTrial, ...])
+        manifest = reading.structure(raw, Manifest)
+        workloads = reading.structure(plan["workloads"], tuple[Workload, ...])
+        planned = reading.structure(plan["planned"], tuple[PlannedTrial, ...])
         trials = tuple(
-            _read_trial(RunFolder(path).trial(one.id), one, converter)
+            _read_trial(RunFolder(path).trial(one.id), one, reading)
             for one in planned
             if RunFolder(path).trial(one.id).path.is_dir()
         )
-        stops = converter.structure(_read_stops(path), tuple[Stop, ...])
+        stops = reading.structure(_read_stops(path), tuple[Stop, ...])
     except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a whole run: {_first_line(error)}.", hint=hint) from error
+        raise StoreError(f"{path} is not a whole run: {reason(error)}.", hint=hint) from error
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
 
 
@@ -198,11 +208,11 @@ def read_outcome(folder: TrialFolder) -> EventLog:
     return read_log(folder.events)
 
 
-def _read_trial(folder: TrialFolder, planned: PlannedTrial, converter: cattrs.Converter) -> Trial:
+def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Converter) -> Trial:
     log = read_outcome(folder)
     series = read_series(folder.telemetry)
     try:
-        record = converter.structure(_read_json(folder.record), TrialRecord)
+        record = reading.structure(_read_json(folder.record), TrialRecord)
     except FileNotFoundError:
         record = _cut_off(planned, log, series)
     return Trial(
@@ -239,13 +249,15 @@ def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -
     )
 
 
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    configure_union_passthrough(Scalar | None, converter)
-    return converter
+def converter() -> cattrs.Converter:
+    """Give what turns plain values into the model's, and back."""
+    made = cattrs.Converter()
+    configure_union_passthrough(Scalar | None, made)
+    return made
 
 
-def _first_line(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Say in one line why plain values could not be turned into the model's."""
     if isinstance(error, cattrs.BaseValidationError):
         return "; ".join(cattrs.transform_error(error)[:3])
     return str(error).splitlines()[0] if str(error) else type(error).__name__

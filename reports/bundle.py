@@ -45,5 +45,10 @@ class Bundling:
             made, _ = self._process.communicate()
             if self._process.returncode == 0:
                 return made.decode()
-        bundle: str = vl_convert.javascript_bundle(_EXPORT)
-        return bundle
+        return bundle_text()
+
+
+def bundle_text() -> str:
+    """Make the bundle."""
+    text: str = vl_convert.javascript_bundle(_EXPORT)
+    return text

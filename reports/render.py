@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -12,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.model import Analysis
-from reports.bundle import Bundling
+from reports.bundle import bundle_text
 from reports.charts import Figure, script_json, still
 from reports.data import packed
 from reports.figures import figures_of
@@ -33,29 +32,16 @@ class Section:
     body: str
 
 
-def render_html(
-    analysis: Analysis, *, javascript: str | None = None, bundling: Bundling | None = None
-) -> str:
+def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], str] = bundle_text) -> str:
     """Write the report as one HTML page without any external reference.
 
     Args:
         analysis: what to report.
-        javascript: the charts' code, for a caller that writes many pages; made when None.
-        bundling: the same under way in another process, for a caller that had other work to do meanwhile.
+        record: the run for the page to carry, as harness.recording packs it.
+        bundle: gives the charts' code; asked last, so that it may be made meanwhile.
     """
     figures = figures_of(analysis)
-    if not figures:
-        return _page(analysis, figures, {}, "")
-    if javascript is not None:
-        return _page(analysis, figures, _stills(figures), javascript)
-    with nullcontext(bundling) if bundling is not None else Bundling() as made:
-        stills = _stills(figures)
-        return _page(analysis, figures, stills, made.text())
-
-
-def _page(
-    analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup], bundle: str
-) -> str:
+    stills = _stills(figures)
     page = page_of(analysis, figures, stills)
     environment = html_environment()
     specs = {
@@ -65,11 +51,12 @@ def _page(
     return environment.get_template("page.html").render(
         page=page,
         sections=_sections(environment, page),
-        bundle=Markup(bundle),  # noqa: S704 - as shipped by vl-convert
+        bundle=Markup(bundle() if figures else ""),  # noqa: S704 - as shipped by vl-convert
         style=Markup(_text("report.css")),  # noqa: S704 - our own
         script=Markup(_text("report.js")),  # noqa: S704 - our own
         specs=Markup(script_json(specs)),  # noqa: S704 - escaped for a script element
         data=packed(analysis),
+        record=record,
     )
 
 

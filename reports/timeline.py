@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model import Series, Trial
-from reports.decimate import intervals, thin
+from harness.thinning import thin
 from reports.names import THROTTLE_REASONS, device_name, is_gpu, leg_name, phase_name, throttle_names
+from reports.stretches import stretches
 from workloads.protocol import (
     AS_WRITTEN,
     EVALUATE,
@@ -208,7 +209,7 @@ def throttled(trial: Trial) -> tuple[Band, ...]:
         bits = np.nan_to_num(reasons).astype(np.int64)
         held = (bits & sum(THROTTLE_REASONS)) != 0
         t_s = (series.t_ns - trial.started_ns) / 1e9
-        for start, end, first in intervals(t_s, held):
+        for start, end, first in stretches(t_s, held):
             label = f"{device_name(series.device)}: {', '.join(throttle_names(int(bits[first])))}"
             found.append(Band(kind="throttled", colour="var(--alert)", label=label, start_s=start, end_s=end))
     return tuple(found)

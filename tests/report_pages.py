@@ -55,7 +55,7 @@ def analysis(name: str) -> Analysis:
 
 @cache
 def page(name: str) -> str:
-    return render_html(analysis(name), javascript=javascript())
+    return render_html(analysis(name), bundle=javascript)
 
 
 @cache

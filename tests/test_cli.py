@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from harness.cli.app import app
 from harness.cli.console import duration, interval
 from harness.errors import TfbenchError
 from harness.model import Estimate
-from tests.builders import cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
+from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,6 +205,34 @@ class TestReport:
         said = tfbench("report", folder)
         assert (said.code, said.err) == (0, "")
         assert (folder / "report.html").exists()
+
+    def test_of_a_report_file(self, tfbench: Run, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", bare_run()).path
+        assert tfbench("report", folder).code == 0
+        page = tmp_path / "from-a-colleague.html"
+        shutil.move(folder / "report.html", page)
+        said = tfbench("report", page, "--format", "json")
+        assert said.code == 0
+        results = (folder / "results.json").read_text(encoding="utf-8")
+        assert (tmp_path / "from-a-colleague.json").read_text(encoding="utf-8") == results
+        assert tfbench("report", page, "--out", tmp_path / "again").code == 0
+        assert (tmp_path / "again" / page.name).read_bytes() == page.read_bytes()
+
+    def test_it_does_not_write_over_what_it_reads(self, tfbench: Run, tmp_path: Path) -> None:
+        page = tmp_path / "report.html"
+        page.write_text("precious")
+        said = tfbench("report", page)
+        assert said.code == 2
+        assert "--out" in said.err
+        assert page.read_text() == "precious"
+
+    def test_of_a_foreign_file(self, tfbench: Run, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        page.write_text("<p>Hello</p>")
+        said = tfbench("report", page, "--format", "json")
+        assert said.code == 6
+        assert "is not a report" in said.err
+        assert not (tmp_path / "page.json").exists()
 
     def test_of_nothing(self, tfbench: Run, tmp_path: Path) -> None:
         said = tfbench("report", tmp_path)

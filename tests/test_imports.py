@@ -45,6 +45,7 @@ RULES: Mapping[str, Rule] = {
     "harness.errors": Rule(),
     "harness.progress": Rule(),
     "harness.model": Rule(ours=("workloads.protocol",), others=("numpy",)),
+    "harness.thinning": Rule(ours=("harness.model",), others=("numpy",)),
     "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
     "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
     "harness.analysis": Rule(
@@ -93,7 +94,13 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.__main__": Rule(ours=("harness.cli",)),
     "reports": Rule(
-        ours=("reports", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
+        ours=(
+            "reports",
+            "harness.model",
+            "harness.telemetry.metrics",
+            "harness.thinning",
+            "workloads.protocol",
+        ),
         others=("jinja2", "markupsafe", "numpy", "vl_convert"),
     ),
 }

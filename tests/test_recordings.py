@@ -164,7 +164,7 @@ class TestReplay:
             assert said + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 
     def test_the_page_is_small_and_the_same_each_time(self, name: str, folder: Folders) -> None:
-        page, again = (render_html(replay(folder(name)), javascript=javascript()) for _ in range(2))
+        page, again = (render_html(replay(folder(name)), bundle=javascript) for _ in range(2))
         assert page == again
         assert len(page.encode()) < PAGE_BYTES
         shown = Document(page)
@@ -260,7 +260,7 @@ class TestCutShort:
         assert {one.trial_ids for one in summaries} == {(self.FINISHED,)}
 
     def test_the_page_says_so(self, cut: Path) -> None:
-        page = render_html(replay(cut), javascript=javascript())
+        page = render_html(replay(cut), bundle=javascript)
         assert len(page.encode()) < PAGE_BYTES
         assert "This run was cut short: 1 of 6 planned trials ended well." in Document(page).text
 

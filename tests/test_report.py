@@ -23,7 +23,7 @@ EVERY = pytest.mark.parametrize("name", RUNS)
 
 @pytest.fixture(scope="module")
 def long_page() -> str:
-    return render_html(analyse(builders.long_run()), javascript=pages.javascript())
+    return render_html(analyse(builders.long_run()), bundle=pages.javascript)
 
 
 @EVERY

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Phase, Status
+from harness.thinning import thin
 from reports.charts import script_json, still
-from reports.decimate import intervals, thin
 from reports.figures import figures_of, shown_trials
+from reports.stretches import stretches
 from reports.timeline import bands, lines, throttled
 from reports.timeline_chart import timeline_figure
 from tests import builders
@@ -71,10 +72,10 @@ def test_extremes_survive_whatever_the_series(values, points):
         assert np.nanmax(kept) == np.nanmax(array)
 
 
-def test_intervals_are_found_at_both_ends():
+def test_stretches_are_found_at_both_ends():
     on = np.array([True, True, False, True])
-    assert intervals(np.array([0.0, 1.0, 2.0, 3.0]), on) == [(0.0, 2.0, 0), (3.0, 3.0, 3)]
-    assert intervals(np.empty(0), np.empty(0, dtype=bool)) == []
+    assert stretches(np.array([0.0, 1.0, 2.0, 3.0]), on) == [(0.0, 2.0, 0), (3.0, 3.0, 3)]
+    assert stretches(np.empty(0), np.empty(0, dtype=bool)) == []
 
 
 def _throttled_trial(bits: int):

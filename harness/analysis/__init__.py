@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.analysis.compare import comparisons, published_comparisons
 from harness.analysis.cost import CLAIM, cost_ratios, costs
 from harness.analysis.headline import headline
@@ -11,7 +13,7 @@ from harness.analysis.rules import verdicts
 from harness.analysis.summaries import summaries
 from harness.model import Analysis, Run
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "priced"]
 
 
 def analyse(run: Run) -> Analysis:
@@ -23,9 +25,8 @@ def analyse(run: Run) -> Analysis:
     summed = summaries(run, found)
     ratios = comparisons(found)
     published = published_comparisons(run, summed, ratios)
-    dearer = cost_ratios(run, ratios)
     said = verdicts(run, summed, ratios)
-    return Analysis(
+    found_out = Analysis(
         run=run,
         headline=headline(run, summed, ratios, published, said),
         summaries=summed,
@@ -33,7 +34,17 @@ def analyse(run: Run) -> Analysis:
         published=published,
         verdicts=said,
         quality=quality(run, found, summed),
-        costs=costs(run, summed),
+    )
+    return priced(found_out, run)
+
+
+def priced(analysis: Analysis, run: Run) -> Analysis:
+    """Compute again what depends on the prices alone; `run` differs from the analysis' in nothing else."""
+    dearer = cost_ratios(run, analysis.comparisons)
+    return replace(
+        analysis,
+        run=run,
+        costs=costs(run, analysis.summaries),
         cost_ratios=dearer,
         cost_claim=CLAIM if dearer else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ import typer
 from harness.bench import Options, resolve
 from harness.cli.app import Json, Price, Quiet, app, err, out, places
 from harness.cli.console import Terminal, show_error, show_summary
+from harness.cli.rendering import targets, write_reports
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError, UsageError
 from harness.model import Status
 from harness.session import Prepared, execute, prepare, resume
-from harness.store import RunFolder, TrialRecord, read_run
+from harness.store import RunFolder, TrialRecord
 
 _RUN = "What to run"
 _WHERE = "Where to run it"
@@ -199,28 +199,20 @@ def _announce(progress: Terminal, prepared: Prepared) -> None:
 
 def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool, quiet: bool) -> None:
     """Render what there is; a failure to do so must not hide why the run itself failed."""
-    from harness.analysis import analyse  # noqa: PLC0415 - kept off the way to the first training step
-    from harness.analysis.results import results_document  # noqa: PLC0415
-    from reports.bundle import Bundling  # noqa: PLC0415
-    from reports.render import render_html  # noqa: PLC0415
-
     try:
-        with Bundling() as bundling:
-            analysis = analyse(read_run(folder.path))
-            results = json.dumps(results_document(analysis), indent=1)
-            folder.write_text("results.json", results + "\n")
-            report = folder.write_text("report.html", render_html(analysis, bundling=bundling))
+        places = targets(folder.path, ("json", "html"), None)
+        analysis = write_reports(folder.path, places)
     except StoreError as error:
         if failure is None:
             raise
         show_error(err(), error)
         return
     if as_json:
-        out().print_json(results)
+        out().print_json(places["json"].read_text(encoding="utf-8"))
         return
     if not quiet:
         show_summary(out(), analysis)
-    out().print(f"Report: {report.resolve()}", soft_wrap=True)
+    out().print(f"Report: {places['html'].resolve()}", soft_wrap=True)
 
 
 def _raise_for(records: Sequence[TrialRecord]) -> None:

@@ -1,0 +1,119 @@
+"""From a run, or a report file, to the files that people open: used by every command that writes a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.model import Analysis
+from harness.prices import priced as with_prices
+from harness.recording import carried, open_recording
+from harness.store import write_whole
+
+# Format -> its file's name in a run folder, and its suffix beside a report file.
+FILES: Mapping[str, tuple[str, str]] = {
+    "html": ("report.html", ".html"),
+    "json": ("results.json", ".json"),
+    "md": ("report.md", ".md"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A run's analysis; `whole` is False where the run is a report's, thinned out."""
+
+    analysis: Analysis
+    whole: bool
+
+
+def read_analysis(path: Path, price: str = "") -> Found:
+    """Read a run from its folder or out of a report file, and analyse it.
+
+    Args:
+        path: a run folder or a report file.
+        price: what was written with --price; "" for the prices that the run was made with.
+
+    Raises:
+        StoreError: it is neither.
+        UsageError: the price cannot be read.
+    """
+    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the way to the first training step
+
+    found = open_recording(path)
+    run = replace(found.run, manifest=with_prices(found.run.manifest, price))
+    if found.analysis is None:
+        return Found(analysis=analyse(run), whole=True)
+    return Found(analysis=priced(found.analysis, run), whole=False)
+
+
+def newest(path: Path) -> Path:
+    """Return `path` if it is a run folder or a file, else the newest run folder in it, else `path`."""
+    if path.is_file() or (path / "manifest.json").exists():
+        return path
+    return max((one.parent for one in path.glob("*/manifest.json")), default=path, key=lambda one: one.name)
+
+
+def formats_named(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of formats.
+
+    Raises:
+        UsageError: one of them does not exist, or none is named.
+    """
+    wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for one in wanted or (text,):
+        if one not in FILES:
+            raise UsageError(f"There is no format {one!r}.", hint=f"Choose from: {', '.join(FILES)}.")
+    return wanted
+
+
+def targets(run: Path, formats: Sequence[str], folder: Path | None) -> Mapping[str, Path]:
+    """Say where each format goes: into `folder`, else into the run folder or beside the report file.
+
+    Raises:
+        UsageError: a report would be written over the one that it is read from.
+    """
+    if not run.is_file():
+        return {one: (folder or run) / FILES[one][0] for one in formats}
+    found = {one: (folder or run.parent) / f"{run.stem}{FILES[one][1]}" for one in formats}
+    if any(path.resolve() == run.resolve() for path in found.values()):
+        raise UsageError(
+            f"{run} would be written over while it is what the run is read from.",
+            hint="Name another folder with --out, or other formats.",
+        )
+    return found
+
+
+def write_reports(run: Path, places: Mapping[str, Path], price: str = "") -> Analysis:
+    """Read a run and write it in each format.
+
+    Args:
+        run: a run folder or a report file.
+        places: format -> file.
+        price: what was written with --price.
+
+    Raises:
+        UsageError: the price cannot be read.
+        StoreError: the run cannot be read, or a file cannot be written.
+    """
+    from harness.analysis.results import results_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
+    from reports.render import render_html, render_markdown  # noqa: PLC0415
+
+    with Bundling() if "html" in places else nullcontext() as bundling:
+        found = read_analysis(run, price)
+        for name, path in places.items():
+            match name:
+                case "html":
+                    inside = carried(found.analysis, whole=found.whole)
+                    assert bundling is not None
+                    text = render_html(inside.analysis, record=inside.text, bundle=bundling.text)
+                case "md":
+                    text = render_markdown(found.analysis)
+                case _:
+                    text = json.dumps(results_document(found.analysis), indent=1) + "\n"
+            write_whole(path, text)
+    return found.analysis

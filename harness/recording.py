@@ -1,0 +1,217 @@
+"""A run inside its report: packed into the HTML page, and taken out of it again.
+
+A page carries `<script id="tfbench-run">`: base64 of xz of one line of JSON, the document, and then the
+arrays one after the other, to which the document refers by type, place and length. The document holds the
+run and its analysis; of long runs telemetry and single steps are thinned out so that the page stays small,
+and the analysis is the one of the whole run.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import lzma
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_origin, get_type_hints
+
+import cattrs
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import StoreError
+from harness.model import SCHEMA_VERSION, Analysis, Run
+from harness.store import converter, read_run, reason
+from harness.thinning import readings, thinned
+
+FORMAT = "tfbench-run"
+ELEMENT_ID = "tfbench-run"
+_ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
+_MOST_BYTES = 1 << 30  # of an unpacked record: a page of some kilobytes must not fill the memory
+_MOST_VALUES = 450_000  # of telemetry and single steps, in a page
+_LEAST_VALUES = 20_000  # what takes the room is then not these
+_MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
+_PRESET = 3  # a fifth of the time that xz takes by default, for 4 % more bytes
+_TYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+_HINT = "Name a run folder, or a report.html that this version of tfbench made."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A run as it was found.
+
+    Attributes:
+        run: what was recorded.
+        analysis: what was computed before `run` was thinned out; None where `run` is whole, so that it can
+            be computed again.
+    """
+
+    run: Run
+    analysis: Analysis | None
+
+
+def open_run(path: Path) -> Run:
+    """Read a run from its folder or out of a report file.
+
+    Raises:
+        StoreError: it is neither.
+    """
+    return open_recording(path).run
+
+
+def open_recording(path: Path) -> Recording:
+    """Read a run, and where it is thinned out its analysis, from its folder or out of a report file.
+
+    Raises:
+        StoreError: it is neither.
+    """
+    if not path.is_file():
+        return Recording(run=read_run(path), analysis=None)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint=_HINT) from error
+    found = _ELEMENT.findall(content)
+    if len(found) != 1:
+        raise StoreError(f"{path} is not a report with its run inside.", hint=_HINT)
+    try:
+        return unpack(found[0].decode("ascii"))
+    except StoreError as error:
+        raise StoreError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a page carries: `text` for its element, and the analysis, with the run as it is in `text`.
+
+    A page drawn from this analysis is the same when it is drawn again from the page itself.
+    """
+
+    text: str
+    analysis: Analysis
+
+
+def carried(analysis: Analysis, *, whole: bool) -> Carried:
+    """Pack a run and its analysis for a page; too long a run is thinned out.
+
+    Args:
+        analysis: the analysis and, in it, the run.
+        whole: whether the run is all that was recorded, and not itself taken out of a page for which it
+            was thinned out.
+    """
+    most = _MOST_VALUES
+    while True:
+        shorter = thinned(analysis.run, most)
+        fitting = replace(analysis, run=shorter)
+        text = pack(fitting, whole=whole and shorter is analysis.run)
+        if len(text) <= _MOST_TEXT or most < _LEAST_VALUES:
+            return Carried(text=text, analysis=fitting)
+        most = int(min(most, readings(shorter)) * 0.95 * _MOST_TEXT / len(text))
+
+
+def pack(analysis: Analysis, *, whole: bool) -> str:
+    """Give a run and its analysis as text that may stand in an HTML page.
+
+    Args:
+        analysis: the analysis and, in it, the run.
+        whole: whether the run is all that was recorded, so that the analysis follows from it.
+    """
+    arrays = _Arrays()
+    writing = converter()
+    writing.register_unstructure_hook_func(_is_array, arrays.add)
+    document = {
+        "format": FORMAT,
+        "schema": SCHEMA_VERSION,
+        "whole": whole,
+        "run": writing.unstructure(analysis.run),
+        "analysis": {name: writing.unstructure(getattr(analysis, name)) for name in _analysis_types()},
+    }
+    head = json.dumps(document, separators=(",", ":"), default=str).encode()
+    return base64.b64encode(lzma.compress(head + b"\n" + arrays.content(), preset=_PRESET)).decode("ascii")
+
+
+def unpack(text: str) -> Recording:
+    """Take out of text what `pack` put in.
+
+    Raises:
+        StoreError: the text was not made by `pack`, is cut off, or is of a version that this one cannot read.
+    """
+    content = _content(text)
+    head, newline, block = content.partition(b"\n")
+    try:
+        document = json.loads(head)
+        if not newline or document["format"] != FORMAT:
+            raise StoreError("The run inside is not one of tfbench.", hint=_HINT)
+        if document["schema"] != SCHEMA_VERSION:
+            raise StoreError(
+                f"The run inside has schema version {document['schema']!r}; "
+                f"this tfbench reads {SCHEMA_VERSION}.",
+                hint="Read it with the tfbench version that the report names at its end.",
+            )
+        reading = converter()
+        reading.register_structure_hook_func(_is_array, lambda value, _: _array(value, block))
+        run = reading.structure(document["run"], Run)
+        analysis = None if document["whole"] is True else _analysis(document["analysis"], run, reading)
+    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"The run inside is damaged: {reason(error)}.", hint=_HINT) from error
+    return Recording(run=run, analysis=analysis)
+
+
+def _content(text: str) -> bytes:
+    decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+    try:
+        content = decoder.decompress(base64.b64decode(text), max_length=_MOST_BYTES)
+    except (binascii.Error, lzma.LZMAError, ValueError) as error:
+        raise StoreError("The run inside is damaged: it cannot be unpacked.", hint=_HINT) from error
+    if not decoder.eof:
+        raise StoreError("The run inside is damaged: it is cut off or far too large.", hint=_HINT)
+    return content
+
+
+def _analysis(document: Mapping[str, Any], run: Run, reading: cattrs.Converter) -> Analysis:
+    return Analysis(
+        run=run,
+        **{name: reading.structure(document[name], type_) for name, type_ in _analysis_types().items()},
+    )
+
+
+def _analysis_types() -> Mapping[str, Any]:
+    """Give the type of each of an analysis' fields but the run."""
+    hints = get_type_hints(Analysis)
+    return {each.name: hints[each.name] for each in fields(Analysis) if each.name != "run"}
+
+
+def _is_array(type_: Any) -> bool:
+    return type_ is np.ndarray or get_origin(type_) is np.ndarray
+
+
+class _Arrays:
+    """Arrays on their way into one block of bytes."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def add(self, array: NDArray[Any]) -> list[str | int]:
+        """Take in an array of integers or floats; give its type, its place in bytes and its length."""
+        name = "f8" if array.dtype.kind == "f" else "i8"
+        part = array.astype(_TYPES[name]).tobytes()
+        place = self._length
+        self._parts.append(part)
+        self._length += len(part)
+        return [name, place, len(array)]
+
+    def content(self) -> bytes:
+        """Give the block."""
+        return b"".join(self._parts)
+
+
+def _array(value: Any, block: bytes) -> NDArray[Any]:
+    name, place, length = value
+    if not (isinstance(place, int) and isinstance(length, int) and place >= 0 and length >= 0):
+        raise ValueError("an array outside the record")
+    array: NDArray[Any] = np.frombuffer(block, _TYPES[name], count=length, offset=place)
+    return array.astype(array.dtype.newbyteorder("="))

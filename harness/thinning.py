@@ -1,0 +1,126 @@
+"""Thin out series, so that no peak is lost and a load that comes and goes stays visible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.model import Run, Series, StepTimes, Trial
+
+Floats = NDArray[np.float64]
+
+
+def thin(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Floats, dict[str, Floats]]:
+    """Keep about `points` instants, and of each column every bucket's least and greatest value.
+
+    A bucket gives two instants, its first and its middle; its two extremes stand there in the order in
+    which they came. A bucket with nothing to read stays NaN: a gap is drawn as a gap.
+
+    Args:
+        t_s: seconds, ascending, n of them.
+        columns: name -> n values.
+        points: how many instants at most; fewer than four count as four.
+
+    Returns:
+        The instants, and each column at them.
+    """
+    buckets = max(points, 4) // 2
+    length = -(-len(t_s) // buckets)
+    if length <= 2:
+        return t_s, dict(columns)
+    at = _instants(len(t_s), length)
+    return t_s[at], {name: _extremes(values, length) for name, values in columns.items()}
+
+
+def _instants(count: int, length: int) -> NDArray[np.int64]:
+    """Give the first and the middle place of every bucket; places beyond the end are the last one."""
+    starts = np.arange(0, count, length)
+    return np.minimum(np.column_stack((starts, starts + length // 2)).ravel(), count - 1)
+
+
+def _extremes(values: Floats, length: int) -> Floats:
+    used = -(-len(values) // length)
+    grid = np.pad(values, (0, used * length - len(values)), constant_values=np.nan).reshape(used, length)
+    missing = np.isnan(grid)
+    low = np.where(missing, np.inf, grid).argmin(axis=1)
+    high = np.where(missing, -np.inf, grid).argmax(axis=1)
+    rows = np.arange(used)
+    first, second = np.minimum(low, high), np.maximum(low, high)
+    both = np.column_stack((grid[rows, first], grid[rows, second]))
+    # argmin of a bucket without any reading points at a NaN, which is what it should give.
+    return both.ravel()
+
+
+def readings(run: Run) -> int:
+    """Count the values of telemetry and single steps that a run holds."""
+    return sum(len(each.t_ns) * (1 + len(each.columns)) for each in _series(run)) + sum(
+        2 * len(each.step_ns) for trial in run.trials for each in trial.steps
+    )
+
+
+def thinned(run: Run, most: int) -> Run:
+    """Give a run with about `most` values of telemetry and single steps, or itself when it has no more.
+
+    Longer series and longer lists of steps lose first: all are cut to one length. Windows, phases and
+    metrics, from which speeds come, stay whole.
+    """
+    if readings(run) <= most:
+        return run
+    lengths = [(len(each.t_ns), 1 + len(each.columns)) for each in _series(run)]
+    steps = [(_steps_of(trial, leg), 2) for trial in run.trials for leg in _legs(trial)]
+    points = _cut([*lengths, *steps], most)
+    return replace(run, trials=tuple(_thinned_trial(trial, points) for trial in run.trials))
+
+
+def _series(run: Run) -> tuple[Series, ...]:
+    return tuple(series for trial in run.trials for series in trial.telemetry)
+
+
+def _legs(trial: Trial) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.leg for each in trial.steps))
+
+
+def _steps_of(trial: Trial, leg: str) -> int:
+    return sum(len(each.step_ns) for each in trial.steps if each.leg == leg)
+
+
+def _cut(lengths: list[tuple[int, int]], most: int) -> int:
+    """Find the greatest length, to which all are cut, that leaves at most `most` values."""
+    low, high = 4, max(length for length, _ in lengths)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(length, middle) * width for length, width in lengths) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _thinned_trial(trial: Trial, points: int) -> Trial:
+    return replace(
+        trial,
+        telemetry=tuple(_thinned_series(series, points) for series in trial.telemetry),
+        steps=tuple(
+            _thinned_steps(each, points / max(_steps_of(trial, each.leg), 1)) for each in trial.steps
+        ),
+    )
+
+
+def _thinned_series(series: Series, points: int) -> Series:
+    places = np.arange(len(series.t_ns), dtype=np.float64)
+    kept, columns = thin(places, series.columns, points)
+    return replace(series, t_ns=series.t_ns[kept.astype(np.int64)], columns=columns)
+
+
+def _thinned_steps(steps: StepTimes, share: float) -> StepTimes:
+    """Keep a share of steps, evenly over the sorted durations, the shortest and the longest among them."""
+    count = len(steps.step_ns)
+    keep = max(2, round(count * share))
+    if keep >= count:
+        return steps
+    ranks = np.linspace(0, count - 1, keep).round().astype(np.int64)
+    at = np.sort(np.argsort(steps.step_ns, kind="stable")[ranks])
+    return replace(steps, step_ns=steps.step_ns[at], wait_ns=steps.wait_ns[at])

@@ -1,0 +1,166 @@
+"""A run carried inside its report: whole where it is short, thinned out where it is long, and read again."""
+
+from __future__ import annotations
+
+import base64
+import lzma
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis import analyse
+from harness.errors import StoreError
+from harness.recording import carried, open_recording, open_run, pack, unpack
+from harness.store import read_run
+from harness.thinning import readings, thinned
+from reports.render import render_html
+from tests import builders
+from tests.folders import write_run
+from tests.report_pages import RUNS, javascript
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Say where two values made of dataclasses, containers and arrays differ."""
+    if isinstance(one, np.ndarray):
+        same = one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+        return [] if same else [path]
+    if is_dataclass(one):
+        if type(one) is not type(other):
+            return [path]
+        pairs = [(each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
+    elif isinstance(one, dict):
+        if list(one) != list(other):
+            return [path]
+        pairs = [(key, one[key], other[key]) for key in one]
+    elif isinstance(one, list | tuple):
+        if len(one) != len(other):
+            return [path]
+        pairs = [(str(at), *both) for at, both in enumerate(zip(one, other, strict=True))]
+    else:
+        return [] if one == other else [path]
+    return [found for name, a, b in pairs for found in differences(a, b, f"{path}.{name}")]
+
+
+@pytest.mark.parametrize("name", ["ladder", "interrupted", "failed", "bare", "empty"])
+def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
+    analysis = analyse(RUNS[name]())
+    again = unpack(pack(analysis, whole=False))
+    assert again.analysis is not None
+    assert differences(analysis, again.analysis) == []
+    assert again.analysis.run is again.run
+
+
+def test_of_a_whole_run_the_analysis_is_computed_again() -> None:
+    analysis = analyse(builders.bare_run())
+    again = unpack(pack(analysis, whole=True))
+    assert again.analysis is None
+    assert differences(analysis, analyse(again.run)) == []
+
+
+def as_read(run):
+    """Give a made-up run as it comes from a folder: plain numbers of JSON became what the model says."""
+    return unpack(pack(analyse(run), whole=True)).run
+
+
+def written(path: Path, run) -> Path:
+    inside = carried(analyse(run), whole=True)
+    path.write_text(render_html(inside.analysis, record=inside.text, bundle=javascript), encoding="utf-8")
+    return path
+
+
+def test_a_report_file_stands_for_the_run_folder(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", builders.bare_run()).path)
+    assert differences(run, open_run(written(tmp_path / "report.html", run))) == []
+    assert differences(run, open_run(tmp_path / "run")) == []
+
+
+def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> None:
+    run = as_read(builders.long_run(seconds=1200, gpus=4))
+    analysis = analyse(run)
+    page = written(tmp_path / "report.html", run)
+    found = open_recording(page)
+    assert readings(found.run) < readings(run) / 2
+    assert found.analysis is not None
+    assert differences(replace(analysis, run=found.run), found.analysis) == []
+    assert found.run.trials[0].windows == run.trials[0].windows
+    inside = carried(found.analysis, whole=False)
+    again = render_html(inside.analysis, record=inside.text, bundle=javascript)
+    assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
+
+
+def test_thinning_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
+    run = builders.long_run(seconds=600, gpus=1)
+    short = thinned(run, 20_000)
+    assert readings(short) <= 20_000
+    for before, after in zip(run.trials[0].telemetry, short.trials[0].telemetry, strict=True):
+        assert (np.diff(after.t_ns) >= 0).all()
+        for name, values in before.columns.items():
+            if np.isfinite(values).any():
+                assert np.nanmax(after.columns[name]) == np.nanmax(values)
+                assert np.nanmin(after.columns[name]) == np.nanmin(values)
+    for before, after in zip(run.trials[0].steps, short.trials[0].steps, strict=True):
+        assert (after.step_ns.min(), after.step_ns.max()) == (before.step_ns.min(), before.step_ns.max())
+        assert np.median(after.step_ns) == pytest.approx(np.median(before.step_ns), rel=0.1)
+    assert thinned(run, readings(run)) is run
+
+
+def page_with(content: str) -> str:
+    return f'<!DOCTYPE html><script type="text/plain" id="tfbench-run">{content}</script>'
+
+
+def packed_bytes(content: bytes) -> str:
+    return base64.b64encode(lzma.compress(content)).decode()
+
+
+@cache
+def record() -> str:
+    return pack(analyse(builders.cpu_run(trials=1)), whole=True)
+
+
+@cache
+def content() -> bytes:
+    return lzma.decompress(base64.b64decode(record()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a report"),
+        ("<!DOCTYPE html><p>someone's page", "not a report"),
+        (page_with(record()) * 2, "not a report"),
+        (page_with("A" * 64), "cannot be unpacked"),
+        (page_with(record()[: len(record()) // 8 * 4]), "cut off"),
+        (page_with(packed_bytes(b"[" * 100_000)), "damaged"),
+        (page_with(packed_bytes(b'{"format": "other"}\n')), "not one of tfbench"),
+        (page_with(packed_bytes(b"{}\n")), "damaged"),
+        (page_with(packed_bytes(content().replace(b'"schema":1', b'"schema":99', 1))), "schema version 99"),
+        (page_with(packed_bytes(content()[:-8])), "damaged"),
+        (page_with(packed_bytes(content().replace(b'"i8",0,', b'"i8",-8,', 1))), "damaged"),
+    ],
+    ids=[
+        "empty", "foreign", "two", "no xz", "cut off", "nested", "another format", "no run", "newer",
+        "arrays cut off", "array before the block",
+    ],
+)  # fmt: skip
+def test_a_foreign_or_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StoreError) as refused:
+        open_run(path)
+    assert said in refused.value.message
+    assert str(path) in refused.value.message
+    assert refused.value.hint
+
+
+def test_a_small_file_cannot_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    packer = lzma.LZMACompressor()
+    zeros = bytes(1 << 24)
+    parts = [packer.compress(zeros) for _ in range(72)]  # 1.1 GiB
+    path.write_text(page_with(base64.b64encode(b"".join([*parts, packer.flush()])).decode()))
+    with pytest.raises(StoreError, match="far too large"):
+        open_run(path)
