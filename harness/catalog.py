@@ -7,8 +7,9 @@ the host at all. So `workload = Workload(...)` holds literals only and is evalua
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,18 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
                 f"There is no workload {name!r}.", hint=f"Choose from: {', '.join(sorted(known))}, all."
             )
     return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
+    """Return the SHA-256 of each workload's file by its name, and of what runs them all as "workloads"."""
+    folder = Path(workloads.__file__).parent
+    shared = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        content = path.read_bytes()
+        if _declaration(ast.parse(content)) is None:
+            shared.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
+    own = {entry.workload.name: hashlib.sha256(entry.path.read_bytes()).hexdigest() for entry in entries}
+    return {"workloads": shared.hexdigest(), **own}
 
 
 def _declaration(tree: ast.Module) -> ast.Call | None:

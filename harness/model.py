@@ -270,6 +270,7 @@ class Manifest:
         parameters: profile and options as resolved, JSON-serialisable.
         command: the command line that runs exactly this again.
         prices: what its costs are computed with; a report may be made with others.
+        sources: workload -> SHA-256 of its file, and "workloads" -> that of the package which runs them all.
     """
 
     run_id: str
@@ -287,6 +288,7 @@ class Manifest:
     seed: int
     warnings: tuple[str, ...] = ()
     prices: Prices | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from harness.bench import (
     read_options,
     resolve,
 )
-from harness.catalog import Entry
+from harness.catalog import Entry, sources
 from harness.data.datasets import ensure_data
 from harness.engines import (
     CUDA_CACHE_DIR,
@@ -212,6 +212,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
         },
         seed=options.seed,
         prices=prices,
+        sources=sources(resolved.entries),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import Entry, built_in, external, select
+from harness.catalog import Entry, built_in, external, select, sources
 from harness.errors import UsageError
 from workloads.protocol import Change, Data, Published, Rung, Workload
 
@@ -159,3 +159,11 @@ def test_the_tree_has_workloads_with_names_that_differ() -> None:
     assert names(entries) == sorted(set(names(entries)))
     assert {"cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"} <= set(names(entries))
     assert all(not one.external for one in entries)
+
+
+def test_sources_tell_a_changed_workload_from_changed_shared_code(tmp_path: Path) -> None:
+    before = sources((declared(tmp_path, WHOLE), *built_in()))
+    assert set(before) == {"workloads", "my-mlp", *(one.workload.name for one in built_in())}
+    assert len(set(before.values())) == len(before)
+    after = sources((declared(tmp_path, WHOLE + "# changed\n"), *built_in()))
+    assert {name for name in before if before[name] != after[name]} == {"my-mlp"}
