@@ -48,8 +48,15 @@ RULES: Mapping[str, Rule] = {
     "harness.thinning": Rule(ours=("harness.model",), others=("numpy",)),
     "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
     "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
+    "harness.comparison_model": Rule(ours=("harness.model",)),
     "harness.analysis": Rule(
-        ours=("harness.analysis", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
+        ours=(
+            "harness.analysis",
+            "harness.comparison_model",
+            "harness.model",
+            "harness.telemetry.metrics",
+            "workloads.protocol",
+        ),
         others=("numpy",),
     ),
     # The schema is part of what the results are; reading it is the one bit of I/O.
@@ -96,6 +103,7 @@ RULES: Mapping[str, Rule] = {
     "reports": Rule(
         ours=(
             "reports",
+            "harness.comparison_model",
             "harness.model",
             "harness.telemetry.metrics",
             "harness.thinning",

@@ -1,0 +1,218 @@
+"""Many runs against one of them, or against the median of all: speeds, places, differences, warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample, trials_needed
+from harness.analysis.measures import Key
+from harness.analysis.unlike import Alike, differences, unlikes
+from harness.comparison_model import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
+from harness.model import Estimate
+from workloads.protocol import AS_WRITTEN, TUNED
+
+# The legs that answer a buyer's question; the others say why, and are not tested.
+TESTED = (AS_WRITTEN, TUNED)
+# With more runs than this, and none named as the baseline, ratios are over the median of all: a single run's
+# noise would be in every one of them.
+MANY = 20
+TARGET = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    speed: Speed
+    sample: Sample
+
+
+_Cells = Mapping[Key, _Cell]
+
+
+def versus(
+    runs: Sequence[Extract], *, reference: int | None = None, baseline: bool = False, target: float = TARGET
+) -> Versus:
+    """Return runs side by side.
+
+    Args:
+        runs: at least one.
+        reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
+            the median of more.
+        baseline: whether `reference` was asked for, so that it holds for any number.
+        target: the slowdown, as a share, for which to say how many trials would find it.
+    """
+    if reference is None and not baseline and len(runs) <= MANY:
+        reference = 0
+    cells = [_cells(run) for run in runs]
+    centre = _centre(cells) if reference is None else {}
+    fixed = cells[reference] if reference is not None else {}
+    gaps = list(_gaps(cells, reference, centre))
+    tests = sum(one.known and key.leg in TESTED for _, key, one in gaps)
+    alike = Alike(runs, reference)
+    found, same = differences(runs)
+    bests = tuple(_bests(cells, reference))
+    return Versus(
+        runs=tuple(runs),
+        reference=reference,
+        ratios=tuple(
+            _ratio(run, key, one, cells[run][key], fixed.get(key), alike, tests, target)
+            for run, key, one in gaps
+        ),
+        bests=tuple(best for best, _ in bests),
+        standings=_standings(bests, reference),
+        differences=found,
+        unlikes=unlikes(runs, found),
+        tests=tests,
+        same=same,
+        target=target,
+        notes=tuple(_notes(runs)),
+    )
+
+
+def narrowed(run: Extract, *, workloads: Sequence[str], devices: Sequence[str]) -> Extract:
+    """Return a run with the speeds of some workloads and devices only; of all where none is named."""
+    kept = tuple(
+        one
+        for one in run.speeds
+        if (not workloads or one.workload in workloads) and (not devices or one.device in devices)
+    )
+    return replace(run, speeds=kept)
+
+
+def _cells(run: Extract) -> dict[Key, _Cell]:
+    found = {}
+    for one in run.speeds:
+        made = sample(one.throughput, adaptive=run.adaptive)
+        if made is not None:
+            found[Key(one.workload, one.device, one.leg)] = _Cell(speed=one, sample=made)
+    return found
+
+
+def _centre(cells: Sequence[_Cells]) -> dict[Key, float]:
+    """Return the median over runs of the mean logarithm, for every workload, device and leg."""
+    means: dict[Key, list[float]] = {}
+    for own in cells:
+        for key, cell in own.items():
+            means.setdefault(key, []).append(cell.sample.mean)
+    return {key: float(np.median(values)) for key, values in means.items()}
+
+
+def _gaps(
+    cells: Sequence[_Cells], reference: int | None, centre: Mapping[Key, float]
+) -> Iterator[tuple[int, Key, Gap]]:
+    for run, own in enumerate(cells):
+        for key, cell in own.items():
+            if reference is None:
+                yield run, key, gap_to(cell.sample, centre[key])
+            elif run != reference and key in cells[reference]:
+                yield run, key, gap(cell.sample, cells[reference][key].sample)
+
+
+def _ratio(
+    run: int,
+    key: Key,
+    one: Gap,
+    cell: _Cell,
+    other: _Cell | None,
+    alike: Alike,
+    tests: int,
+    target: float,
+) -> Ratio:
+    """Judge one ratio; tested ones share LEVEL evenly, so that all hold together (Dunn 1961)."""
+    tested = key.leg in TESTED
+    level = LEVEL / max(tests, 1)
+    joint = one.estimate(level) if one.known and tested else None
+    return Ratio(
+        run=run,
+        workload=key.workload,
+        device=key.device,
+        leg=key.leg,
+        speed=math.exp(cell.sample.mean),
+        ratio=one.estimate(),
+        joint=Joint(low=joint.low, high=joint.high) if joint else None,
+        outcome=_outcome(one.estimate(level if tested else LEVEL)),
+        detectable=one.detectable(level) if tested else None,
+        trials_needed=trials_needed(one, target, level) if tested else None,
+        unlike=alike.subjects(run, cell.speed, other.speed if other else None),
+        tested=tested,
+    )
+
+
+def _outcome(ratio: Estimate) -> Outcome:
+    if ratio.n < 2:
+        return Outcome.UNKNOWN
+    if ratio.low > 1:
+        return Outcome.FASTER
+    return Outcome.SLOWER if ratio.high < 1 else Outcome.SAME
+
+
+def _bests(cells: Sequence[_Cells], reference: int | None) -> Iterator[tuple[Best, Gap]]:
+    """Yield each run's fastest device and leg of every workload, over the reference's fastest."""
+    fastest = [_fastest(own) for own in cells]
+    if reference is None:
+        means: dict[str, list[float]] = {}
+        for own in fastest:
+            for name, cell in own.items():
+                means.setdefault(name, []).append(cell.sample.mean)
+        centre = {name: float(np.median(values)) for name, values in means.items()}
+    for run, own in enumerate(fastest):
+        for name, cell in own.items():
+            if reference is None:
+                one = gap_to(cell.sample, centre[name])
+            elif name in fastest[reference]:
+                one = gap(cell.sample, fastest[reference][name].sample)
+            else:
+                continue
+            yield _best(run, cell, one, itself=run == reference), one
+
+
+def _fastest(own: _Cells) -> dict[str, _Cell]:
+    """Leave out what did not learn: speed that trains nothing is none."""
+    found: dict[str, _Cell] = {}
+    for key, cell in own.items():
+        if key.leg not in TESTED or cell.speed.accuracy_ok is False:
+            continue
+        if key.workload not in found or cell.sample.mean > found[key.workload].sample.mean:
+            found[key.workload] = cell
+    return found
+
+
+def _best(run: int, cell: _Cell, one: Gap, *, itself: bool) -> Best:
+    return Best(
+        run=run,
+        workload=cell.speed.workload,
+        device=cell.speed.device,
+        leg=cell.speed.leg,
+        speed=math.exp(cell.sample.mean),
+        ratio=_one() if itself else one.estimate(),
+        energy_j_per_sample=cell.speed.energy_j_per_sample,
+        energy_source=cell.speed.energy_source,
+    )
+
+
+def _standings(bests: Sequence[tuple[Best, Gap]], reference: int | None) -> tuple[Standing, ...]:
+    """Rank the runs by the geometric mean of their best speeds' ratios, the fastest first."""
+    groups: dict[int, list[Gap]] = {}
+    for best, one in bests:
+        groups.setdefault(best.run, []).append(one)
+    found = []
+    for run, gaps in groups.items():
+        score = mean_gap(gaps).estimate() if run != reference else _one()
+        found.append(Standing(run=run, score=score, workloads=len(gaps)))
+    return tuple(sorted(found, key=lambda one: -one.score.median))
+
+
+def _one() -> Estimate:
+    """Return the reference's own ratio: 1 by definition, with nothing to be uncertain of."""
+    return Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
+
+
+def _notes(runs: Sequence[Extract]) -> Iterator[str]:
+    for run in runs:
+        if not run.speeds:
+            yield f"{run.label}: nothing was measured."
+        elif run.ok < run.planned and not run.adaptive:
+            yield f"{run.label}: {run.ok} of {run.planned} planned trials ended well."

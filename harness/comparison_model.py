@@ -1,0 +1,225 @@
+"""What is kept of a run when many are compared, and what a comparison or a history of them says.
+
+An Extract is a few kilobytes, so that hundreds of runs can be held at once; like Analysis it is computed
+from a run and can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from harness.model import Estimate
+
+EXTRACT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """One workload, device and leg of a run.
+
+    Attributes:
+        throughput: samples/s, one value a trial, in the order of the trials.
+        trial_ids: the trials, in the same order.
+        energy_j_per_sample: median, or None; `energy_source` says whose joules they are.
+        training_s: median time for the published epochs, or None.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    throughput: tuple[float, ...]
+    trial_ids: tuple[str, ...]
+    batch_size: int
+    energy_j_per_sample: float | None = None
+    energy_source: str = ""
+    training_s: float | None = None
+    accuracy_ok: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What holds one workload back on one device, in the words of the run's own report."""
+
+    workload: str
+    device: str
+    rule: str
+    cause: str
+    sentence: str
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """A run in brief.
+
+    Attributes:
+        label: what a page calls the run; its id unless the caller knows better, as a node's name.
+        source: the path or address that it was read from, "" when there is none.
+        machine: the kind of machine in words, the same for machines that are the same.
+        facts: section -> field -> value, all text: what may differ between two runs. The sections are in
+            harness.analysis.facts.
+        adaptive: whether the number of trials was left to the width of the interval.
+        planned, ok: how many trials there were to be, and how many ended well.
+    """
+
+    run_id: str
+    label: str
+    created: str
+    tfbench_version: str
+    machine: str
+    facts: Mapping[str, Mapping[str, str]]
+    speeds: tuple[Speed, ...]
+    causes: tuple[Cause, ...]
+    titles: Mapping[str, str]
+    cards: Mapping[str, str]
+    adaptive: bool
+    planned: int
+    ok: int
+    headline: str = ""
+    source: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Outcome(StrEnum):
+    """What an interval says about a ratio of speeds, 1 being no difference."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "no difference shown"
+    UNKNOWN = "one trial, no interval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """The interval that holds together with all others of a comparison, 95 times in 100."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The speed of one run over the reference's, for one workload, device and leg.
+
+    Attributes:
+        run: position in Versus.runs.
+        speed: geometric mean of the run's trials, samples/s.
+        ratio: with the 95 % interval of this ratio alone.
+        joint: the interval that `outcome` goes by; None where there is none.
+        detectable: the smallest slowdown, as a share, that a comparison of so many trials of such noise
+            finds 95 times in 100.
+        trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
+        unlike: subjects in which the two sides are not alike, as "data".
+        tested: whether it counts among the comparisons that hold together.
+    """
+
+    run: int
+    workload: str
+    device: str
+    leg: str
+    speed: float
+    ratio: Estimate
+    joint: Joint | None
+    outcome: Outcome
+    detectable: float | None = None
+    trials_needed: int | None = None
+    unlike: tuple[str, ...] = ()
+    tested: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The fastest device and leg of a run for one workload."""
+
+    run: int
+    workload: str
+    device: str
+    leg: str
+    speed: float
+    ratio: Estimate
+    energy_j_per_sample: float | None
+    energy_source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A run's place: the geometric mean, over workloads, of its best speed over the reference's."""
+
+    run: int
+    score: Estimate
+    workloads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A field that is not the same in all runs; `values` has one value a run, "" where unknown."""
+
+    section: str
+    field: str
+    values: tuple[str, ...]
+    unlike: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlike:
+    """Why runs are not comparable as they stand: one subject, and a sentence for people."""
+
+    subject: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versus:
+    """Runs side by side.
+
+    Attributes:
+        reference: position in `runs` of the run that ratios are over; None for the median of all.
+        tests: how many comparisons hold together.
+        same: how many fields are the same in all runs.
+        target: the slowdown, as a share, that `trials_needed` is about.
+    """
+
+    runs: tuple[Extract, ...]
+    reference: int | None
+    ratios: tuple[Ratio, ...]
+    bests: tuple[Best, ...]
+    standings: tuple[Standing, ...]
+    differences: tuple[Difference, ...]
+    unlikes: tuple[Unlike, ...]
+    tests: int
+    same: int
+    target: float
+    notes: tuple[str, ...] = ()
+
+
+class Word(StrEnum):
+    """What a check against a baseline says about one workload, device and leg."""
+
+    SLOWER = "slower"
+    SLIGHTLY = "slower, but by less than the limit"
+    WITHIN = "not slower by the limit"
+    OPEN = "cannot be told"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One comparison against the baseline and what it means for a limit."""
+
+    ratio: Ratio
+    word: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """All comparisons against a baseline; `limit` is a share of speed that may be lost."""
+
+    limit: float
+    checks: tuple[Check, ...]
+    missing: tuple[str, ...] = field(default=())
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks for which something is slower beyond doubt."""
+        return tuple(check for check in self.checks if check.word is Word.SLOWER)
