@@ -113,6 +113,7 @@ class Ratio:
         trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
         unlike: subjects in which the two sides are not alike, as "data".
         tested: whether it counts among the comparisons that hold together.
+        within: the speed over the median of the runs on the same kind of machine; None with under three.
     """
 
     run: int
@@ -127,6 +128,7 @@ class Ratio:
     trials_needed: int | None = None
     unlike: tuple[str, ...] = ()
     tested: bool = True
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,21 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Runs on machines that are the same by their description.
+
+    Attributes:
+        score: median of their scores with its interval over runs.
+        spread: coefficient of variation of their scores; None with under three.
+    """
+
+    machine: str
+    runs: tuple[int, ...]
+    score: Estimate
+    spread: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """A field that is not the same in all runs; `values` has one value a run, "" where unknown."""
 
@@ -175,7 +192,9 @@ class Versus:
     """Runs side by side.
 
     Attributes:
+        runs: each with a label of its own.
         reference: position in `runs` of the run that ratios are over; None for the median of all.
+        bests, standings, kinds: the fastest of each run, and runs and kinds of machine by it, fastest first.
         tests: how many comparisons hold together.
         same: how many fields are the same in all runs.
         target: the slowdown, as a share, that `trials_needed` is about.
@@ -186,11 +205,13 @@ class Versus:
     ratios: tuple[Ratio, ...]
     bests: tuple[Best, ...]
     standings: tuple[Standing, ...]
+    kinds: tuple[Kind, ...]
     differences: tuple[Difference, ...]
     unlikes: tuple[Unlike, ...]
     tests: int
     same: int
     target: float
+    headline: str = ""
     notes: tuple[str, ...] = ()
 
 

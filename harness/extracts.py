@@ -1,4 +1,4 @@
-"""Extracts on disk: a cache of them, so that a folder of many runs opens quickly, and files for other machines.
+"""Extracts on disk: a cache, so that a folder of many runs opens quickly, and files for other machines.
 
 A cached extract is found by all that it was made from: the names, sizes and times of the run's files.
 Whatever is wrong with one, it is made again.

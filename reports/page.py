@@ -14,7 +14,7 @@ from reports.names import card_name
 from reports.titles import titles_of
 from workloads.protocol import RUNG_PREFIX
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Page:
 
     def headline(self) -> tuple[str, str]:
         """Give the headline's first sentence, which is set large, and the rest."""
-        first, *rest = _SENTENCE_END.split(self.analysis.headline, maxsplit=1)
+        first, *rest = SENTENCE_END.split(self.analysis.headline, maxsplit=1)
         return first, " ".join(rest)
 
     def summaries(self, *legs: str) -> tuple[Summary, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from harness.analysis.facts import DATA, DRIVER, IMAGE, PROFILE, SECTIONS, SOFTWARE, WORKLOAD
@@ -21,6 +22,7 @@ _SUBJECTS: Mapping[str, tuple[str, str]] = {
 _SOFTWARE = frozenset({"tensorflow", "keras", "isolated", "tfbench"})
 _SOFTWARE_SENTENCE = "The software differs"
 BATCH = "batch size"
+_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NAMED = 3
 
 
@@ -83,10 +85,8 @@ def _who_has_what(runs: Sequence[Extract], one: Difference) -> str:
 
 
 def _short(value: str) -> str:
-    """Cut a digest to what a person compares."""
-    plain = value.removeprefix("sha256:")
-    is_digest = len(plain) == 64 and all(letter in "0123456789abcdef" for letter in plain)
-    return plain[:12] if is_digest else value
+    """Cut digests to what a person compares."""
+    return _DIGEST.sub(lambda digest: digest.group(1), value)
 
 
 class Alike:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample, trials_needed
+from harness.analysis.kinds import kinds, with_medians_of_kinds
 from harness.analysis.measures import Key
 from harness.analysis.unlike import Alike, differences, unlikes
+from harness.analysis.versus_words import headline
 from harness.comparison_model import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
 from harness.model import Estimate
 from workloads.protocol import AS_WRITTEN, TUNED
@@ -32,20 +34,18 @@ class _Cell:
 _Cells = Mapping[Key, _Cell]
 
 
-def versus(
-    runs: Sequence[Extract], *, reference: int | None = None, baseline: bool = False, target: float = TARGET
-) -> Versus:
+def versus(runs: Sequence[Extract], *, reference: int | None = None, target: float = TARGET) -> Versus:
     """Return runs side by side.
 
     Args:
         runs: at least one.
         reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
             the median of more.
-        baseline: whether `reference` was asked for, so that it holds for any number.
         target: the slowdown, as a share, for which to say how many trials would find it.
     """
-    if reference is None and not baseline and len(runs) <= MANY:
+    if reference is None and len(runs) <= MANY:
         reference = 0
+    runs = _with_own_labels(runs)
     cells = [_cells(run) for run in runs]
     centre = _centre(cells) if reference is None else {}
     fixed = cells[reference] if reference is not None else {}
@@ -54,15 +54,20 @@ def versus(
     alike = Alike(runs, reference)
     found, same = differences(runs)
     bests = tuple(_bests(cells, reference))
-    return Versus(
+    standings = _standings(bests, reference)
+    made = Versus(
         runs=tuple(runs),
         reference=reference,
-        ratios=tuple(
-            _ratio(run, key, one, cells[run][key], fixed.get(key), alike, tests, target)
-            for run, key, one in gaps
+        ratios=with_medians_of_kinds(
+            runs,
+            tuple(
+                _ratio(run, key, one, cells[run][key], fixed.get(key), alike, tests, target)
+                for run, key, one in gaps
+            ),
         ),
         bests=tuple(best for best, _ in bests),
-        standings=_standings(bests, reference),
+        standings=standings,
+        kinds=kinds(runs, standings),
         differences=found,
         unlikes=unlikes(runs, found),
         tests=tests,
@@ -70,6 +75,18 @@ def versus(
         target=target,
         notes=tuple(_notes(runs)),
     )
+    return replace(made, headline=headline(made))
+
+
+def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
+    """Tell runs of one label apart: a page names runs by nothing else."""
+    seen: dict[str, int] = {}
+    found = []
+    for run in runs:
+        seen[run.label] = seen.get(run.label, 0) + 1
+        count = seen[run.label]
+        found.append(run if count == 1 else replace(run, label=f"{run.label} ({count})"))
+    return tuple(found)
 
 
 def narrowed(run: Extract, *, workloads: Sequence[str], devices: Sequence[str]) -> Extract:

@@ -1,0 +1,98 @@
+"""What a comparison says in a paragraph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.analysis.words import interval, listed, percent, significant
+from harness.comparison_model import Outcome, Ratio, Standing, Versus
+from harness.model import Estimate
+
+_NAMED = 4
+
+
+def headline(versus: Versus) -> str:
+    """Return a paragraph in plain English that stands by itself."""
+    if not versus.standings:
+        return "Nothing was measured that could be compared."
+    return " ".join((*_places(versus), *_outcomes(versus), *_kinds(versus)))
+
+
+def _places(versus: Versus) -> Iterator[str]:
+    others = [one for one in versus.standings if one.run != versus.reference]
+    if versus.reference is not None and len(others) == 1:
+        base = versus.runs[versus.reference].label
+        yield f"{_name(versus, others[0])} is {_against(others[0].score)} {base}, {_over(others[0])}."
+    elif versus.reference is not None and others:
+        base = versus.runs[versus.reference].label
+        first = others[0]
+        yield f"{_name(versus, first)} does best: {_against(first.score)} {base}, {_over(first)}."
+        last = others[-1]
+        yield f"{_name(versus, last)} does worst: {_against(last.score)} {base}."
+    elif others:
+        first, last = others[0], others[-1]
+        yield (
+            f"Of {len(others)} runs {_name(versus, first)} is the fastest, {significant(first.score.median)} "
+            f"times the median of all, and {_name(versus, last)} the slowest, "
+            f"{significant(last.score.median)} times."
+        )
+
+
+def _name(versus: Versus, one: Standing) -> str:
+    return versus.runs[one.run].label
+
+
+def _over(one: Standing) -> str:
+    return "on one workload" if one.workloads == 1 else f"over {one.workloads} workloads"
+
+
+def _against(ratio: Estimate) -> str:
+    if ratio.n >= 2 and ratio.low <= 1 <= ratio.high:
+        return f"about as fast{interval(ratio)} as"
+    return f"{significant(ratio.median)} times as fast{interval(ratio)} as"
+
+
+def _outcomes(versus: Versus) -> Iterator[str]:
+    """Say what is beyond doubt, all comparisons taken together, and what could not be shown."""
+    tested = [one for one in versus.ratios if one.tested]
+    if not tested:
+        yield "No workload was measured in both, so no speeds can be compared."
+        return
+    for outcome in (Outcome.SLOWER, Outcome.FASTER):
+        found = [one for one in tested if one.outcome is outcome]
+        if found:
+            yield f"Beyond doubt {outcome.value}: {_which(versus, found)}."
+    same = sum(one.outcome is Outcome.SAME for one in tested)
+    if same:
+        of_all = "of the comparisons" if same < len(tested) else "comparisons, all there are"
+        yield f"No difference could be shown in {same} {of_all}."
+    unknown = sum(one.outcome is Outcome.UNKNOWN for one in tested)
+    if unknown:
+        yield f"{unknown} of {len(tested)} comparisons rest on a single trial and have no interval."
+
+
+def _which(versus: Versus, found: Sequence[Ratio]) -> str:
+    if len(versus.runs) == 2:
+        names = [f"{one.workload} on {one.device}, {one.leg} ({_change(one.ratio.median)})" for one in found]
+        what = "comparisons"
+    else:
+        names = [versus.runs[run].label for run in dict.fromkeys(one.run for one in found)]
+        what = "runs"
+    if len(names) > _NAMED:
+        return f"{listed(names[:_NAMED])} and {len(names) - _NAMED} more {what}"
+    return listed(names)
+
+
+def _change(ratio: float) -> str:
+    if not 0.5 < ratio < 2:
+        return f"{significant(ratio)} times"
+    return f"{'+' if ratio >= 1 else '−'}{percent(abs(ratio - 1))}"
+
+
+def _kinds(versus: Versus) -> Iterator[str]:
+    wide = [kind for kind in versus.kinds if kind.spread is not None]
+    if wide and len(versus.runs) > len(versus.kinds):
+        parts = [
+            f"{percent(kind.spread or 0.0)} among {len(kind.runs)} × {kind.machine}" for kind in wide[:3]
+        ]
+        yield f"Machines of one kind vary by {listed(parts)} (coefficient of variation)."

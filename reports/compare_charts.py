@@ -1,0 +1,112 @@
+"""Figures of a comparison: who is fastest, every workload side by side, and maps of many machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.comparison_model import Versus
+from reports import numbers
+from reports.bars import Bar, bar_panels
+from reports.charts import Figure, Key, Table, chart
+from reports.compare_page import COLUMNS, cells
+from reports.many_charts import heat_figure, spreads_figure
+
+_BARS = 60  # runs with a bar each
+_KINDS = 8  # colours that there are
+
+
+def figures_of(versus: Versus, titles: Mapping[str, str], over: str) -> Mapping[str, Figure]:
+    """Build every figure that there is something for, by id."""
+    many = len(versus.runs) > COLUMNS
+    built = [
+        _ranking(versus, over),
+        *((spreads_figure(versus, over), heat_figure(versus, over)) if many else (_speeds(versus, titles),)),
+    ]
+    return {figure.id: figure for figure in built if figure is not None}
+
+
+def kind_colours(versus: Versus) -> dict[str, str]:
+    """Give each kind of machine a colour; those beyond the colours that there are share one."""
+    kinds = dict.fromkeys(run.machine for run in versus.runs)
+    return {kind: f"var(--gpu-{min(number, _KINDS - 1)})" for number, kind in enumerate(kinds)}
+
+
+def _ranking(versus: Versus, over: str) -> Figure | None:
+    colours = kind_colours(versus)
+    bars = [
+        Bar(
+            label=versus.runs[one.run].label,
+            value=one.score.median,
+            text=f"{numbers.number(one.score.median)}×",
+            source=versus.runs[one.run].machine,
+            interval=numbers.interval(one.score, 3),
+            low=one.score.low if numbers.has_interval(one.score) else None,
+            high=one.score.high if numbers.has_interval(one.score) else None,
+            colour=colours[versus.runs[one.run].machine],
+        )
+        for one in versus.standings
+    ]
+    if len(bars) < 2:
+        return None
+    shown = bars if len(bars) <= _BARS else [*bars[: _BARS // 2], *bars[-_BARS // 2 :]]
+    groups = [("", shown)] if len(bars) <= _BARS else [
+        (f"The {_BARS // 2} fastest", shown[: _BARS // 2]), (f"The {_BARS // 2} slowest", shown[_BARS // 2 :])
+    ]  # fmt: skip
+    panels, room_px = bar_panels(groups, unit=f"times {over}")
+    used = dict.fromkeys(bar.source for bar in shown)
+    return Figure(
+        id="figure-ranking",
+        title=f"Best speed of every run, over that of {over}",
+        description="Bars, the fastest first: the geometric mean over workloads of each run's fastest device "
+        "and leg, with 95 % intervals as whiskers. The table below has the same numbers.",
+        spec=chart(panels, spacing=18),
+        table=Table(
+            header=("Run", "Times", "95 % interval", "Machine"),
+            rows=tuple((bar.label, bar.text, bar.interval, bar.source) for bar in bars),
+        ),
+        reserve_px=room_px + 4,
+        legend=tuple(Key(colour=colours[kind], shape="bar", name=kind) for kind in used),
+    )
+
+
+def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:
+    """Draw each workload, device and leg with a bar a run."""
+    colours = kind_colours(versus)
+    by_run = {(one.run, one.workload, one.device, one.leg): one for one in versus.ratios}
+    groups: list[tuple[str, list[Bar]]] = []
+    rows: list[tuple[str, ...]] = []
+    for cell in cells(versus, tested=True):
+        bars = []
+        for number, run in enumerate(versus.runs):
+            for speed in run.speeds:
+                if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
+                    value = _geometric_mean(speed.throughput)
+                    ratio = by_run.get((number, cell.workload, cell.device, cell.leg))
+                    text = numbers.number(value, 4)
+                    over = numbers.ratio_estimate(ratio.ratio) if ratio else "reference"
+                    bars.append(
+                        Bar(label=run.label, value=value, text=text, source=", ".join(speed.trial_ids),
+                            interval=f"over the reference: {over}", colour=colours[run.machine])
+                    )  # fmt: skip
+                    rows.append((cell.name, run.label, text, over, str(len(speed.throughput))))
+        groups.append((f"{titles[cell.workload]}: {cell.name.partition(', ')[2]}", bars))
+    if not groups:
+        return None
+    panels, room_px = bar_panels(groups, unit="samples/s")
+    return Figure(
+        id="figure-speeds",
+        title="Speed of every workload, samples per second",
+        description="Bars of throughput, a bar a run, for each workload, device and leg; each has a scale of "
+        "its own. The table below has the same numbers with ratios and intervals.",
+        spec=chart(panels, spacing=18),
+        table=Table(header=("What", "Run", "samples/s", "Over the reference", "Trials"), rows=tuple(rows)),
+        reserve_px=room_px + 4,
+        rank=1,
+    )
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    product = 1.0
+    for value in values:
+        product *= value ** (1 / len(values))
+    return product

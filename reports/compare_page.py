@@ -1,0 +1,201 @@
+"""What the templates of a comparison see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.comparison_model import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
+from reports import numbers
+from reports.charts import Figure
+from reports.names import device_name, leg_name
+from reports.page import SENTENCE_END, Banner
+
+# With more runs than this a column for each is no longer readable: values are counted instead.
+COLUMNS = 8
+_NAMED = 3
+_MARKS = {Outcome.FASTER: "▲", Outcome.SLOWER: "▼", Outcome.SAME: "=", Outcome.UNKNOWN: "?"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A workload, device and leg that runs are compared in."""
+
+    workload: str
+    device: str
+    leg: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparePage:
+    """A comparison made ready for templates.
+
+    Attributes:
+        anchors: none; trials are in the runs' own reports.
+    """
+
+    versus: Versus
+    gate: Gate | None
+    figures: Mapping[str, Figure]
+    stills: Mapping[str, Markup]
+    titles: Mapping[str, str]
+    anchors: Mapping[str, str]
+    banners: tuple[Banner, ...]
+    version: str
+
+    @property
+    def runs(self) -> tuple[Extract, ...]:
+        """The runs, in the order in which they were given."""
+        return self.versus.runs
+
+    @property
+    def many(self) -> bool:
+        """Whether there are too many runs for a column each."""
+        return len(self.runs) > COLUMNS
+
+    def headline(self) -> tuple[str, str]:
+        """Give the headline's first sentence, which is set large, and the rest."""
+        first, *rest = SENTENCE_END.split(self.versus.headline, maxsplit=1)
+        return first, " ".join(rest)
+
+    def title(self) -> str:
+        """Name the comparison."""
+        kinds = len({run.machine for run in self.runs})
+        if len(self.runs) == 2:
+            return f"{self.runs[1].label} against {self.runs[0].label}"
+        where = "one kind of machine" if kinds == 1 else f"{kinds} kinds of machine"
+        return f"{len(self.runs)} runs on {where}"
+
+    def over(self) -> str:
+        """Say what ratios are over."""
+        if self.versus.reference is None:
+            return "the median of all runs"
+        return self.runs[self.versus.reference].label
+
+    def label(self, run: int) -> str:
+        """Give a run's label."""
+        return self.runs[run].label
+
+    def cells(self, *, tested: bool) -> tuple[Cell, ...]:
+        """Give what runs are compared in: the legs that are tested, or the others."""
+        return cells(self.versus, tested=tested)
+
+    def ratios(self, cell: Cell) -> tuple[Ratio, ...]:
+        """Give the ratios of one cell, in the order of the runs."""
+        key = (cell.workload, cell.device, cell.leg)
+        return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.leg) == key)
+
+    def reference_speed(self, cell: Cell) -> str:
+        """Write the reference's own speed, "" where it is the median of all."""
+        if self.versus.reference is None:
+            return ""
+        for speed in self.runs[self.versus.reference].speeds:
+            if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
+                return numbers.number(sorted(speed.throughput)[len(speed.throughput) // 2], 4)
+        return ""
+
+    def bests(self, run: int) -> tuple[Best, ...]:
+        """Give a run's best of every workload."""
+        return tuple(one for one in self.versus.bests if one.run == run)
+
+    def place(self, standing: Standing) -> str:
+        """Write a run's score."""
+        if standing.run == self.versus.reference:
+            return "1 (reference)"
+        return numbers.ratio_estimate(standing.score)
+
+    def kind_runs(self, kind: Kind) -> str:
+        """Name a kind's runs, or count them."""
+        names = [self.label(run) for run in kind.runs]
+        more = len(names) - _NAMED
+        return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+    def noted(self) -> tuple[tuple[Extract, str], ...]:
+        """Give the warnings of the runs' own reports."""
+        return tuple((run, warning) for run in self.runs for warning in run.warnings)
+
+    def cause(self, run: int, workload: str, device: str) -> Cause | None:
+        """Give what holds a run back."""
+        for one in self.runs[run].causes:
+            if (one.workload, one.device) == (workload, device):
+                return one
+        return None
+
+    def measured(self, run: int, workload: str, device: str) -> bool:
+        """Tell whether a run measured a workload on a device."""
+        return any((one.workload, one.device) == (workload, device) for one in self.runs[run].speeds)
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """Give each workload and device that any run measured."""
+        found = dict.fromkeys((one.workload, one.device) for run in self.runs for one in run.speeds)
+        return tuple(found)
+
+    def counted_causes(self, workload: str, device: str) -> tuple[tuple[str, int, str], ...]:
+        """Give each cause, how many runs have it, and the names of some."""
+        found: dict[str, list[str]] = {}
+        for number, run in enumerate(self.runs):
+            if self.measured(number, workload, device):
+                one = self.cause(number, workload, device)
+                found.setdefault(one.cause if one else "nothing found", []).append(run.label)
+        ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
+        return tuple((cause, len(labels), _some(labels)) for cause, labels in ordered)
+
+    def counted_values(self, values: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
+        """Give each value of a field, how many runs have it, and the names of some."""
+        found: dict[str, list[str]] = {}
+        for run, value in zip(self.runs, values, strict=True):
+            found.setdefault(value or "not known", []).append(run.label)
+        ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
+        return tuple((value, len(labels), _some(labels)) for value, labels in ordered)
+
+
+def mark(outcome: Outcome) -> str:
+    """Give the sign that stands for an outcome; the word always stands beside it."""
+    return _MARKS[outcome]
+
+
+def cells(versus: Versus, *, tested: bool) -> tuple[Cell, ...]:
+    """Give what runs are compared in, in the order in which the first run has it."""
+    found: dict[tuple[str, str, str], Cell] = {}
+    for one in versus.ratios:
+        if one.tested is tested:
+            name = f"{one.workload}, {device_name(one.device)} {leg_name(one.leg)}"
+            cell = Cell(workload=one.workload, device=one.device, leg=one.leg, name=name)
+            found.setdefault((one.workload, one.device, one.leg), cell)
+    return tuple(found.values())
+
+
+def titles_of(versus: Versus) -> dict[str, str]:
+    """Give each workload's title by its name."""
+    found: dict[str, str] = {}
+    for run in versus.runs:
+        for name, title in run.titles.items():
+            found.setdefault(name, title)
+        for speed in run.speeds:
+            found.setdefault(speed.workload, speed.workload)
+    return found
+
+
+def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
+    """Say first what a reader must know before the numbers: what was asked for, then what is not alike."""
+    found = []
+    if gate is not None and gate.failed:
+        text = f"{len(gate.failed)} of {len(gate.checks)} comparisons are slower than the baseline allows."
+        found.append(Banner(severity="warning", text=text))
+    found += [
+        Banner(severity="warning", text=f"Unlike things are compared: {one.sentence}")
+        for one in versus.unlikes
+    ]
+    found += [Banner(severity="note", text=note) for note in versus.notes[:COLUMNS]]
+    if len(versus.notes) > COLUMNS:
+        more = len(versus.notes) - COLUMNS
+        found.append(Banner(severity="note", text=f"{more} more runs are incomplete."))
+    return tuple(found)
+
+
+def _some(labels: list[str]) -> str:
+    more = len(labels) - _NAMED
+    return ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")

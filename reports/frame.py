@@ -1,0 +1,91 @@
+"""What all pages have in common: style, scripts, figures and the numbers behind them, in one file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from reports.charts import Figure, script_json, still
+
+STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A rendered section: its id, its heading, and its body."""
+
+    id: str
+    title: str
+    body: str
+
+
+def framed(
+    environment: Environment,
+    template: str,
+    page: Any,
+    *,
+    folder: str,
+    figures: Mapping[str, Figure],
+    document: Any,
+    bundle: Callable[[], str],
+) -> str:
+    """Write a page that extends frame.html.
+
+    Args:
+        environment: as reports.render.html_environment gives it.
+        template: its name.
+        page: what the templates see as `page`.
+        folder: where its sections' templates lie.
+        figures: by id.
+        document: plain values for the page to carry.
+        bundle: gives the charts' code; asked last, so that it may be made meanwhile.
+    """
+    specs = {
+        figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
+        for figure in figures.values()
+    }
+    return environment.get_template(template).render(
+        page=page,
+        sections=sections(environment, page, folder),
+        bundle=Markup(bundle() if figures else ""),  # noqa: S704 - as shipped by vl-convert
+        style=Markup(_text("report.css")),  # noqa: S704 - our own
+        script=Markup(_text("report.js")),  # noqa: S704 - our own
+        specs=Markup(script_json(specs)),  # noqa: S704 - escaped for a script element
+        data=packed(document),
+    )
+
+
+def sections(environment: Environment, page: Any, folder: str) -> tuple[Section, ...]:
+    """Render the sections of a folder that have something to say; their names begin with their order."""
+    found = []
+    for name in sorted(one for one in environment.list_templates() if one.startswith(f"{folder}/")):
+        module: Any = environment.get_template(name).make_module({"page": page})
+        body = str(module).strip()
+        if body:
+            id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
+            found.append(Section(id=id_, title=str(module.title), body=Markup(body)))  # noqa: S704
+    return tuple(found)
+
+
+def stills(figures: Mapping[str, Figure]) -> Mapping[str, Markup]:
+    """Draw the figures of the lowest rank for paper and for readers without scripts."""
+    first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
+    return {figure.id: Markup(still(figure)) for figure in first}  # noqa: S704 - made by Vega, text escaped
+
+
+def packed(document: Any) -> str:
+    """Give JSON, gzipped and in base64: a tenth of the size, and no character to escape."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+
+
+def _text(name: str) -> str:
+    return (resources.files("reports") / "templates" / name).read_text(encoding="utf-8")
