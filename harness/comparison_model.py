@@ -24,6 +24,7 @@ class Speed:
         trial_ids: the trials, in the same order.
         energy_j_per_sample: median, or None; `energy_source` says whose joules they are.
         training_s: median time for the published epochs, or None.
+        cost_per_million: money for a million samples in Extract.currency, or None.
     """
 
     workload: str
@@ -35,6 +36,7 @@ class Speed:
     energy_j_per_sample: float | None = None
     energy_source: str = ""
     training_s: float | None = None
+    cost_per_million: float | None = None
     accuracy_ok: bool | None = None
 
 
@@ -79,6 +81,7 @@ class Extract:
     ok: int
     headline: str = ""
     source: str = ""
+    currency: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -143,6 +146,7 @@ class Best:
     ratio: Estimate
     energy_j_per_sample: float | None
     energy_source: str
+    cost_per_million: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,12 @@ class DataError(TfbenchError):
     exit_code = 9
 
 
+class SlowerError(TfbenchError):
+    """A run is slower than its baseline by more than allowed, or lacks what the baseline measured."""
+
+    exit_code = 10
+
+
 class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a fault
     """The user pressed Ctrl-C or the process was told to end."""
 

@@ -21,6 +21,8 @@ from harness import __version__
 from harness.comparison_model import EXTRACT_VERSION, Extract
 
 _SCHEMA = "tfbench-extract"
+# What the file of an extract that travels is called.
+SUFFIX = ".extract.json"
 
 
 def to_json(extract: Extract) -> dict[str, Any]:
@@ -47,19 +49,19 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find(self, run: Path) -> Extract | None:
-        """Return a run's extract if it is there and the run has not changed since."""
+    def find(self, run: Path, price: str = "") -> Extract | None:
+        """Return a run's extract, with costs by `price`, if it is there and the run has not changed since."""
         try:
-            with gzip.open(self._path(run), "rt", encoding="utf-8") as file:
+            with gzip.open(self._path(run, price), "rt", encoding="utf-8") as file:
                 return from_json(json.load(file))
         except (OSError, ValueError, EOFError):
             return None
 
-    def keep(self, run: Path, extract: Extract) -> None:
+    def keep(self, run: Path, price: str, extract: Extract) -> None:
         """Write a run's extract, whole or not at all."""
         text = json.dumps(to_json(extract), separators=(",", ":"))
         try:
-            path = self._path(run)
+            path = self._path(run, price)
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f"{path.name}.{os.getpid()}")
             partial.write_bytes(gzip.compress(text.encode(), compresslevel=1, mtime=0))
@@ -67,8 +69,8 @@ class Cache:
         except OSError:
             return
 
-    def _path(self, run: Path) -> Path:
-        name = hashlib.sha256("\n".join(_made_from(run)).encode()).hexdigest()
+    def _path(self, run: Path, price: str) -> Path:
+        name = hashlib.sha256("\n".join((*_made_from(run), price)).encode()).hexdigest()
         return self._folder / name[:2] / f"{name}.json.gz"
 
 

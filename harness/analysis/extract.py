@@ -8,7 +8,7 @@ from harness.analysis.facts import facts, machine
 from harness.analysis.measures import Key, Measure, measures
 from harness.analysis.rules import primary
 from harness.comparison_model import Cause, Extract, Speed
-from harness.model import Analysis, Run, Status, Summary
+from harness.model import Analysis, Cost, Run, Status, Summary
 from workloads.protocol import LEGS, RUNG_PREFIX
 
 # Above this a sentence of the report's is not kept: an extract stays small.
@@ -41,21 +41,23 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         ok=sum(trial.status is Status.OK for trial in run.trials),
         headline=analysis.headline[:_LONGEST],
         source=source,
+        currency=manifest.prices.currency if manifest.prices else "",
         warnings=_warnings(analysis),
     )
 
 
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
     summaries = {Key(one.workload, one.device, one.leg): one for one in analysis.summaries}
+    costs = {Key(one.workload, one.device, one.leg): one for one in analysis.costs}
     for key, group in measures(analysis.run).items():
         if key.leg in LEGS or key.leg.startswith(RUNG_PREFIX):
-            yield _speed(key, group, summaries)
+            yield _speed(key, group, summaries.get(key), costs.get(key))
 
 
-def _speed(key: Key, group: tuple[Measure, ...], summaries: Mapping[Key, Summary]) -> Speed:
-    summary = summaries.get(key)
+def _speed(key: Key, group: tuple[Measure, ...], summary: Summary | None, cost: Cost | None) -> Speed:
     energy = summary.energy_j_per_sample if summary else None
     training = summary.training_s if summary else None
+    money = cost.per_million_samples if cost else None
     return Speed(
         workload=key.workload,
         device=key.device,
@@ -66,6 +68,7 @@ def _speed(key: Key, group: tuple[Measure, ...], summaries: Mapping[Key, Summary
         energy_j_per_sample=energy.median if energy else None,
         energy_source=summary.energy_source if summary else "",
         training_s=training.median if training else None,
+        cost_per_million=money.median if money else None,
         accuracy_ok=summary.accuracy_ok if summary else None,
     )
 

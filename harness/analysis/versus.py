@@ -207,6 +207,7 @@ def _best(run: int, cell: _Cell, one: Gap, *, itself: bool) -> Best:
         ratio=_one() if itself else one.estimate(),
         energy_j_per_sample=cell.speed.energy_j_per_sample,
         energy_source=cell.speed.energy_source,
+        cost_per_million=cell.speed.cost_per_million,
     )
 
 

@@ -11,6 +11,7 @@ from harness.errors import Interrupted, TfbenchError
 # Command -> the module that registers it with the application when it is imported; in the order of `--help`.
 COMMANDS = {
     "bench": "bench",
+    "compare": "compare",
     "doctor": "doctor",
     "images": "images",
     "list": "listing",
