@@ -116,7 +116,6 @@ class Ratio:
         trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
         unlike: subjects in which the two sides are not alike, as "data".
         tested: whether it counts among the comparisons that hold together.
-        within: the speed over the median of the runs on the same kind of machine; None with under three.
     """
 
     run: int
@@ -131,7 +130,6 @@ class Ratio:
     trials_needed: int | None = None
     unlike: tuple[str, ...] = ()
     tested: bool = True
-    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +195,9 @@ class Versus:
 
     Attributes:
         runs: each with a label of its own.
-        reference: position in `runs` of the run that ratios are over; None for the median of all.
+        reference: position in `runs` of the run that ratios are over. None for the median of the runs on
+            the same kind of machine, with intervals by the spread of the kind, and for the median of all
+            where there are too few of a kind; bests and standings are then over the median of all.
         bests, standings, kinds: the fastest of each run, and runs and kinds of machine by it, fastest first.
         tests: how many comparisons hold together.
         same: how many fields are the same in all runs.

@@ -13,13 +13,14 @@ from harness.comparison_model import Gate, Versus
 from reports.bundle import bundle_text
 from reports.charts import Figure
 from reports.compare_charts import figures_of
-from reports.compare_page import ComparePage, banners, mark, titles_of
+from reports.compare_page import ComparePage, banners, digest, mark, titles_of
 from reports.frame import framed, stills
 from reports.render import html_environment, markdown_environment
 
 COLUMNS = (
     "run", "run_id", "created", "machine", "workload", "device", "leg", "samples_per_s", "ratio", "ratio_low",
-    "ratio_high", "joint_low", "joint_high", "outcome", "detectable_slowdown", "trials_needed", "unlike", "reference",
+    "ratio_high", "joint_low", "joint_high", "outcome", "detectable_slowdown", "trials_needed", "unlike",
+    "reference",
 )  # fmt: skip
 
 
@@ -41,19 +42,25 @@ def render_html(
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
     """
     page = _page(versus, gate, version)
-    figures = figures_of(versus, page.titles, page.over())
+    figures = figures_of(versus, page.titles, page.over(), page.scored_over())
     environment = html_environment()
-    environment.filters["mark"] = mark
+    environment.filters |= {"mark": mark, "digest": digest}
     whole = _page(versus, gate, version, figures, stills(figures))
     return framed(
-        environment, "compare.html", whole, folder="compare", figures=figures, document=document, bundle=bundle
+        environment,
+        "compare.html",
+        whole,
+        folder="compare",
+        figures=figures,
+        document=document,
+        bundle=bundle,
     )
 
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None, version: str = "") -> str:
     """Write the comparison in GitHub's Markdown, short enough for a pull request."""
     environment = markdown_environment()
-    environment.filters["mark"] = mark
+    environment.filters |= {"mark": mark, "digest": digest}
     text = environment.get_template("compare.md").render(page=_page(versus, gate, version))
     return text.strip() + "\n"
 
@@ -63,7 +70,7 @@ def render_csv(versus: Versus) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    over = "median of all" if versus.reference is None else versus.runs[versus.reference].label
+    over = "median of its kind" if versus.reference is None else versus.runs[versus.reference].label
     for one in versus.ratios:
         run = versus.runs[one.run]
         interval = (one.ratio.low, one.ratio.high) if one.ratio.n > 1 else ("", "")

@@ -15,11 +15,13 @@ _BARS = 60  # runs with a bar each
 _KINDS = 8  # colours that there are
 
 
-def figures_of(versus: Versus, titles: Mapping[str, str], over: str) -> Mapping[str, Figure]:
+def figures_of(
+    versus: Versus, titles: Mapping[str, str], over: str, scored_over: str
+) -> Mapping[str, Figure]:
     """Build every figure that there is something for, by id."""
     many = len(versus.runs) > COLUMNS
     built = [
-        _ranking(versus, over),
+        _ranking(versus, scored_over),
         *((spreads_figure(versus, over), heat_figure(versus, over)) if many else (_speeds(versus, titles),)),
     ]
     return {figure.id: figure for figure in built if figure is not None}

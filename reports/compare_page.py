@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from reports.page import SENTENCE_END, Banner
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
 _NAMED = 3
+_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _MARKS = {Outcome.FASTER: "▲", Outcome.SLOWER: "▼", Outcome.SAME: "=", Outcome.UNKNOWN: "?"}
 
 
@@ -70,7 +72,13 @@ class ComparePage:
         return f"{len(self.runs)} runs on {where}"
 
     def over(self) -> str:
-        """Say what ratios are over."""
+        """Say what the ratios of single workloads are over."""
+        if self.versus.reference is None:
+            return "the median of its kind of machine"
+        return self.runs[self.versus.reference].label
+
+    def scored_over(self) -> str:
+        """Say what scores are over."""
         if self.versus.reference is None:
             return "the median of all runs"
         return self.runs[self.versus.reference].label
@@ -106,6 +114,34 @@ class ComparePage:
         if standing.run == self.versus.reference:
             return "1 (reference)"
         return numbers.ratio_estimate(standing.score)
+
+    def placed(self) -> tuple[tuple[int, Standing | None], ...]:
+        """Give all runs, the fastest first and those without a score last."""
+        first = [(one.run, one) for one in self.versus.standings]
+        places = {run for run, _ in first}
+        return (*first, *((run, None) for run in range(len(self.runs)) if run not in places))
+
+    def costed(self) -> tuple[Best, ...]:
+        """Give what has an energy reading or a price, by workload, the cheapest or thriftiest first."""
+        found = [one for one in self.versus.bests if _has_cost(one)]
+        order = {name: number for number, name in enumerate(self.titles)}
+        found.sort(key=lambda one: (order.get(one.workload, 0), *_expense(one)))
+        return tuple(found)
+
+    def money(self, best: Best) -> str:
+        """Write what a million samples cost."""
+        if best.cost_per_million is None:
+            return "–"
+        return f"{numbers.number(best.cost_per_million)} {self.runs[best.run].currency}".strip()
+
+    def weakest(self) -> tuple[Ratio, ...]:
+        """Give for each workload, device and leg the comparison that finds least."""
+        found: dict[tuple[str, str, str], Ratio] = {}
+        for one in self.versus.ratios:
+            key = (one.workload, one.device, one.leg)
+            if one.tested and (key not in found or _blindness(one) > _blindness(found[key])):
+                found[key] = one
+        return tuple(found.values())
 
     def kind_runs(self, kind: Kind) -> str:
         """Name a kind's runs, or count them."""
@@ -150,6 +186,25 @@ class ComparePage:
             found.setdefault(value or "not known", []).append(run.label)
         ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
         return tuple((value, len(labels), _some(labels)) for value, labels in ordered)
+
+
+def _has_cost(best: Best) -> bool:
+    return best.energy_j_per_sample is not None or best.cost_per_million is not None
+
+
+def _expense(best: Best) -> tuple[float, float]:
+    unknown = float("inf")
+    money, energy = best.cost_per_million, best.energy_j_per_sample
+    return unknown if money is None else money, unknown if energy is None else energy
+
+
+def _blindness(one: Ratio) -> float:
+    return float("inf") if one.detectable is None else one.detectable
+
+
+def digest(text: str) -> str:
+    """Cut digests to what a person compares."""
+    return _DIGEST.sub(lambda found: found.group(1), text)
 
 
 def mark(outcome: Outcome) -> str:

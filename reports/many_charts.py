@@ -115,7 +115,7 @@ def heat_figure(versus: Versus, over: str) -> Figure | None:
     panels: list[dict[str, Any]] = []
     rows: list[tuple[str, ...]] = []
     room_px = labels_px(cell.name for cell in found)
-    values = [one.within or one.ratio.median for one in versus.ratios if one.tested]
+    values = [one.ratio.median for one in versus.ratios if one.tested]
     if not values:
         return None
     widest = max(*values, 1 / max(min(values), 1e-9))
@@ -127,9 +127,9 @@ def heat_figure(versus: Versus, over: str) -> Figure | None:
             rows += own
     return Figure(
         id="figure-heat",
-        title="Every run and workload, over the median of its own kind of machine",
+        title=f"Every run and workload, over {over}",
         description="A map: a column a run, a row for each workload, device and leg, coloured by the speed "
-        f"over the median of the same kind of machine; over {over} where a kind has fewer than three runs.",
+        f"over {over}.",
         spec=chart(panels, spacing=18),
         table=Table(header=("Kind", "Run", "What", "Times"), rows=tuple(rows)),
         reserve_px=room_px + 4,
@@ -161,7 +161,7 @@ def _map(
         for cell in found:
             one = by_run.get((run, cell.workload, cell.device, cell.leg))
             if one is not None:
-                times = one.within or one.ratio.median
+                times = one.ratio.median
                 label = versus.runs[run].label
                 text = numbers.ratio(times)
                 values.append(
@@ -184,7 +184,7 @@ def _map(
             "tooltip": [
                 {"field": "run", "title": "run", "type": "nominal"},
                 {"field": "row", "title": "what", "type": "nominal"},
-                {"field": "text", "title": "over the kind's median", "type": "nominal"},
+                {"field": "text", "title": "ratio", "type": "nominal"},
                 {"field": "what", "title": "beyond doubt", "type": "nominal"},
             ],
         },

@@ -62,10 +62,15 @@ def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], st
 
 def render_markdown(analysis: Analysis) -> str:
     """Write the report in GitHub's Markdown, short enough for a pull request."""
+    text = markdown_environment().get_template("report.md").render(page=page_of(analysis, {}, {}))
+    return text.strip() + "\n"
+
+
+def markdown_environment() -> Environment:
+    """Give the templates' environment for Markdown: everything is escaped in its own way."""
     environment = _environment(autoescape=False)
     environment.finalize = escape_markdown
-    text = environment.get_template("report.md").render(page=page_of(analysis, {}, {}))
-    return text.strip() + "\n"
+    return environment
 
 
 def html_environment() -> Environment:

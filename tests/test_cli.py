@@ -79,8 +79,8 @@ class TestHelp:
             bare = [one.name for one in command.params if not getattr(one, "help", None)]
             assert bare == [], name
 
-    def test_bench_lists_every_exit_code(self, tfbench: Run) -> None:
-        text = tfbench("bench", "--help").out
+    def test_commands_list_every_exit_code(self, tfbench: Run) -> None:
+        text = tfbench("bench", "--help").out + tfbench("compare", "--help").out
         for kind in TfbenchError.__subclasses__():
             assert f" {kind.exit_code} " in text, kind.__name__
 

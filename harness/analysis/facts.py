@@ -71,6 +71,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str, Any]]:
         for name in ("published", "title", "suite", "source"):
             document.pop(name)
         yield WORKLOAD, f"{workload.name} declaration", _digest(document)
+    for name, digest in run.manifest.sources.items():
+        yield WORKLOAD, "workloads package" if name == "workloads" else f"{name} file", digest
 
 
 def _machine(run: Run, options: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:

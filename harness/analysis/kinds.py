@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from harness.analysis.independent import Gap
+from harness.analysis.measures import Key
 from harness.analysis.stats import estimate, spread
-from harness.comparison_model import Extract, Kind, Ratio, Standing
+from harness.comparison_model import Extract, Kind, Standing
 
 # A median of fewer says nothing of any one of them.
 FEW = 3
+# Machines of a kind whose spread can be told; with fewer, a run is compared by the noise of its trials.
+KIN = 5
+MAD_TO_SIGMA = 1.4826
+MAD_EFFICIENCY = 0.37
 
 
 def kinds(runs: Sequence[Extract], standings: Sequence[Standing]) -> tuple[Kind, ...]:
@@ -34,17 +40,36 @@ def kinds(runs: Sequence[Extract], standings: Sequence[Standing]) -> tuple[Kind,
     return tuple(sorted(found, key=lambda one: -one.score.median))
 
 
-def with_medians_of_kinds(runs: Sequence[Extract], ratios: Sequence[Ratio]) -> tuple[Ratio, ...]:
-    """Return the ratios with each speed also over the median of its kind."""
-    groups: dict[tuple[str, str, str, str], list[float]] = {}
-    for one in ratios:
-        groups.setdefault(_group(runs, one), []).append(one.speed)
-    middles = {key: median(speeds) for key, speeds in groups.items() if len(speeds) >= FEW}
-    return tuple(
-        replace(one, within=one.speed / middles[key]) if (key := _group(runs, one)) in middles else one
-        for one in ratios
-    )
+def from_kind(
+    runs: Sequence[Extract], means: Sequence[Mapping[Key, float]]
+) -> Callable[[int, Key], Gap | None]:
+    """Return what gives how far a run lies from the median of its kind, on the scale of the kind's spread.
+
+    The unit is the machine: what one differs from the next, noise of trials within, is the scale, so that a
+    run counts as slower only when it falls out of its kind. It is the median absolute deviation
+    (Hampel 1974), which machines that fall out do not widen; having but MAD_EFFICIENCY of the standard
+    deviation's efficiency, it has as many degrees of freedom fewer.
+
+    Args:
+        means: for each run its mean logarithm by workload, device and leg.
+    """
+    groups: dict[tuple[str, Key], list[float]] = {}
+    for run, own in zip(runs, means, strict=True):
+        for key, value in own.items():
+            groups.setdefault((run.machine, key), []).append(value)
+    spreads = {group: _spread(values) for group, values in groups.items() if len(values) >= KIN}
+
+    def gap(run: int, key: Key) -> Gap | None:
+        found = spreads.get((runs[run].machine, key))
+        if found is None:
+            return None
+        return replace(found, log=means[run][key] - found.log)
+
+    return gap
 
 
-def _group(runs: Sequence[Extract], one: Ratio) -> tuple[str, str, str, str]:
-    return runs[one.run].machine, one.workload, one.device, one.leg
+def _spread(values: Sequence[float]) -> Gap:
+    """Return a kind's median as `log`, and its scale as `error`."""
+    middle = median(values)
+    deviation = MAD_TO_SIGMA * median(abs(value - middle) for value in values)
+    return Gap(log=middle, error=deviation, degrees=MAD_EFFICIENCY * (len(values) - 1), n=len(values))

@@ -20,6 +20,8 @@ _SUBJECTS: Mapping[str, tuple[str, str]] = {
 }
 # Fields of the software section that count likewise; the others are the machine's own.
 _SOFTWARE = frozenset({"tensorflow", "keras", "isolated", "tfbench"})
+# How often and what else was measured changes no speed.
+_HARMLESS = frozenset({"trials", "max_trials", "target_interval", "legs", "analysis"})
 _SOFTWARE_SENTENCE = "The software differs"
 BATCH = "batch size"
 _DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -51,6 +53,8 @@ def _others(runs: Sequence[Extract]) -> list[str]:
 def _subject(section: str, field: str) -> str | None:
     if section == SOFTWARE:
         return "software" if field in _SOFTWARE else None
+    if section == PROFILE and field in _HARMLESS:
+        return None
     return _SUBJECTS[section][0] if section in _SUBJECTS else None
 
 
@@ -108,7 +112,9 @@ class Alike:
             speed, other: the run's and the reference's, None where the reference is the median of all.
         """
         target = "cpu" if speed.device == "cpu" else "cuda"
-        asked = [(IMAGE, target), (DATA, speed.workload), (WORKLOAD, f"{speed.workload} declaration")]
+        asked = [(IMAGE, target), (DATA, speed.workload)]
+        own = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
+        asked += [(WORKLOAD, name) for name in own]
         asked += [(PROFILE, name) for name in self._runs[run].facts.get(PROFILE, {})]
         asked += [(SOFTWARE, name) for name in sorted(_SOFTWARE)]
         if target == "cuda":

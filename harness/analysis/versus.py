@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from statistics import median
+from typing import TypeVar
 
 from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample, trials_needed
-from harness.analysis.kinds import kinds, with_medians_of_kinds
+from harness.analysis.kinds import from_kind, kinds
 from harness.analysis.measures import Key
 from harness.analysis.unlike import Alike, differences, unlikes
 from harness.analysis.versus_words import headline
@@ -19,8 +19,8 @@ from workloads.protocol import AS_WRITTEN, TUNED
 
 # The legs that answer a buyer's question; the others say why, and are not tested.
 TESTED = (AS_WRITTEN, TUNED)
-# With more runs than this, and none named as the baseline, ratios are over the median of all: a single run's
-# noise would be in every one of them.
+# With more runs than this, and none named as the baseline, ratios are over medians: a single run's noise
+# would be in every one of them.
 MANY = 20
 TARGET = 0.05
 
@@ -32,6 +32,7 @@ class _Cell:
 
 
 _Cells = Mapping[Key, _Cell]
+_K = TypeVar("_K")
 
 
 def versus(runs: Sequence[Extract], *, reference: int | None = None, target: float = TARGET) -> Versus:
@@ -40,16 +41,15 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
     Args:
         runs: at least one.
         reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
-            the median of more.
+            the medians of more: see Versus.
         target: the slowdown, as a share, for which to say how many trials would find it.
     """
     if reference is None and len(runs) <= MANY:
         reference = 0
     runs = _with_own_labels(runs)
     cells = [_cells(run) for run in runs]
-    centre = _centre(cells) if reference is None else {}
     fixed = cells[reference] if reference is not None else {}
-    gaps = list(_gaps(cells, reference, centre))
+    gaps = list(_gaps(runs, cells, reference))
     tests = sum(one.known and key.leg in TESTED for _, key, one in gaps)
     alike = Alike(runs, reference)
     found, same = differences(runs)
@@ -58,12 +58,9 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
     made = Versus(
         runs=tuple(runs),
         reference=reference,
-        ratios=with_medians_of_kinds(
-            runs,
-            tuple(
-                _ratio(run, key, one, cells[run][key], fixed.get(key), alike, tests, target)
-                for run, key, one in gaps
-            ),
+        ratios=tuple(
+            _ratio(run, key, one, cells[run][key], fixed.get(key), alike, tests, target)
+            for run, key, one in gaps
         ),
         bests=tuple(best for best, _ in bests),
         standings=standings,
@@ -108,24 +105,30 @@ def _cells(run: Extract) -> dict[Key, _Cell]:
     return found
 
 
-def _centre(cells: Sequence[_Cells]) -> dict[Key, float]:
-    """Return the median over runs of the mean logarithm, for every workload, device and leg."""
-    means: dict[Key, list[float]] = {}
-    for own in cells:
-        for key, cell in own.items():
-            means.setdefault(key, []).append(cell.sample.mean)
-    return {key: float(np.median(values)) for key, values in means.items()}
-
-
 def _gaps(
-    cells: Sequence[_Cells], reference: int | None, centre: Mapping[Key, float]
+    runs: Sequence[Extract], cells: Sequence[_Cells], reference: int | None
 ) -> Iterator[tuple[int, Key, Gap]]:
+    if reference is not None:
+        for run, own in enumerate(cells):
+            for key, cell in own.items():
+                if run != reference and key in cells[reference]:
+                    yield run, key, gap(cell.sample, cells[reference][key].sample)
+        return
+    means = [{key: cell.sample.mean for key, cell in own.items()} for own in cells]
+    within = from_kind(runs, means)
+    middles = _middles(means)
     for run, own in enumerate(cells):
         for key, cell in own.items():
-            if reference is None:
-                yield run, key, gap_to(cell.sample, centre[key])
-            elif run != reference and key in cells[reference]:
-                yield run, key, gap(cell.sample, cells[reference][key].sample)
+            yield run, key, within(run, key) or gap_to(cell.sample, middles[key])
+
+
+def _middles(means: Sequence[Mapping[_K, float]]) -> dict[_K, float]:
+    """Return the median over runs for every key."""
+    found: dict[_K, list[float]] = {}
+    for own in means:
+        for key, value in own.items():
+            found.setdefault(key, []).append(value)
+    return {key: median(values) for key, values in found.items()}
 
 
 def _ratio(
@@ -152,7 +155,7 @@ def _ratio(
         joint=Joint(low=joint.low, high=joint.high) if joint else None,
         outcome=_outcome(one.estimate(level if tested else LEVEL)),
         detectable=one.detectable(level) if tested else None,
-        trials_needed=trials_needed(one, target, level) if tested else None,
+        trials_needed=trials_needed(one, target, level) if tested and other else None,
         unlike=alike.subjects(run, cell.speed, other.speed if other else None),
         tested=tested,
     )
@@ -169,12 +172,7 @@ def _outcome(ratio: Estimate) -> Outcome:
 def _bests(cells: Sequence[_Cells], reference: int | None) -> Iterator[tuple[Best, Gap]]:
     """Yield each run's fastest device and leg of every workload, over the reference's fastest."""
     fastest = [_fastest(own) for own in cells]
-    if reference is None:
-        means: dict[str, list[float]] = {}
-        for own in fastest:
-            for name, cell in own.items():
-                means.setdefault(name, []).append(cell.sample.mean)
-        centre = {name: float(np.median(values)) for name, values in means.items()}
+    centre = _middles([{name: cell.sample.mean for name, cell in own.items()} for own in fastest])
     for run, own in enumerate(fastest):
         for name, cell in own.items():
             if reference is None:

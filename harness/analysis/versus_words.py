@@ -56,16 +56,16 @@ def _outcomes(versus: Versus) -> Iterator[str]:
     """Say what is beyond doubt, all comparisons taken together, and what could not be shown."""
     tested = [one for one in versus.ratios if one.tested]
     if not tested:
-        yield "No workload was measured in both, so no speeds can be compared."
+        yield "No workload was measured in more than one run, so no speeds can be compared."
         return
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
         found = [one for one in tested if one.outcome is outcome]
         if found:
-            yield f"Beyond doubt {outcome.value}: {_which(versus, found)}."
+            than = " than the median of their kind" if versus.reference is None else ""
+            yield f"Beyond doubt {outcome.value}{than}: {_which(versus, found)}."
     same = sum(one.outcome is Outcome.SAME for one in tested)
     if same:
-        of_all = "of the comparisons" if same < len(tested) else "comparisons, all there are"
-        yield f"No difference could be shown in {same} {of_all}."
+        yield f"No difference could be shown in {same} of {len(tested)} comparisons."
     unknown = sum(one.outcome is Outcome.UNKNOWN for one in tested)
     if unknown:
         yield f"{unknown} of {len(tested)} comparisons rest on a single trial and have no interval."

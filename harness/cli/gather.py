@@ -1,4 +1,4 @@
-"""Runs in brief from wherever they are: run folders, report files, extracts; read by all processors, cached."""
+"""Runs in brief from wherever they are: run folders, report files, extracts; on all processors, cached."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ def runs_under(folder: Path) -> tuple[Path, ...]:
         return (folder,)
     found: list[Path] = []
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and (path / "manifest.json").exists():
+        if path.is_dir():
+            found += [path] if (path / "manifest.json").exists() else sorted(_inside(path))
+        elif path.suffix == ".html" or path.name.endswith(SUFFIX):
             found.append(path)
-        elif path.is_file() and (path.suffix == ".html" or path.name.endswith(SUFFIX)):
-            found.append(path)
-        elif path.is_dir():
-            found += sorted(one.parent for one in path.glob("*/manifest.json"))
     return tuple(found)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    return (one.parent for one in folder.glob("*/manifest.json"))
 
 
 def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progress) -> tuple[Found, ...]:

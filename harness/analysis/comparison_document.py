@@ -1,0 +1,41 @@
+"""A comparison or a history as plain values: comparison.json, and what the pages carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+from harness.comparison_model import Gate, Versus
+
+COMPARISON_VERSION = 1
+
+
+def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
+    """Return a comparison as plain values; what is not known is null, never 0 or NaN.
+
+    A ratio's "run" and the "reference" are positions in "runs".
+    """
+    document = {
+        "schema": "tfbench-comparison",
+        "schema_version": COMPARISON_VERSION,
+        **asdict(versus),
+        "gate": None if gate is None else asdict(gate),
+    }
+    made: dict[str, Any] = plain(document)
+    return made
+
+
+def plain(value: Any) -> Any:
+    """Reduce a value to what JSON has."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

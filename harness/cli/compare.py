@@ -1,0 +1,147 @@
+"""`tfbench compare`: many runs on one page, and a check against a baseline for machines that decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import __version__
+from harness.cli.app import Price, Quiet, app, err, out, places
+from harness.cli.console import Terminal
+from harness.cli.gather import Named, all_of, gather, named
+from harness.cli.pages import formats_of, show, split, write
+from harness.comparison_model import Gate, Versus
+from harness.errors import SlowerError, UsageError
+from harness.extracts import Cache
+
+FORMATS = ("html", "md", "json", "csv")
+NAME = "comparison"
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run folders or report files; NAME=PATH gives one a name.")
+    ],
+    baseline: Annotated[
+        str | None, typer.Option(help="The run that all others are compared with; [NAME=]PATH.")
+    ] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(help="Exit with 10 when a run is slower than the baseline beyond doubt, e.g. 5%."),
+    ] = None,
+    formats: Annotated[
+        str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
+    ] = "html",
+    folder: Annotated[
+        str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
+    ] = ".",
+    workload: Annotated[
+        list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
+    ] = None,
+    price: Price = "",
+    quiet: Quiet = False,
+) -> None:
+    """Compare runs: speeds with intervals, costs, verdicts, and what differs between the machines.
+
+    Ratios are over --baseline, else over the first of up to 20 runs, else over the median of all. With
+    --fail-if-slower the exit code is 10 when anything is slower by that much beyond doubt, all comparisons
+    taken together, or was measured in the baseline only.
+    """  # fmt: skip
+    from harness.analysis.gate import gate  # noqa: PLC0415
+    from harness.analysis.versus import TARGET, narrowed, versus  # noqa: PLC0415
+
+    wanted = formats_of(formats, FORMATS, folder)
+    limit = _share(fail_if_slower) if fail_if_slower else None
+    asked, reference = _asked(runs, baseline)
+    if limit is not None and reference is None:
+        raise UsageError(
+            "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
+        )
+    progress = Terminal(err(), quiet=quiet)
+    found = all_of(gather(asked, cache=Cache(places().cache / "extracts"), price=price, progress=progress))
+    narrow = [narrowed(one, workloads=split(workload), devices=split(device)) for one in found]
+    made = versus(narrow, reference=reference, target=limit or TARGET)
+    checked = gate(made, limit) if limit is not None else None
+    _write(made, checked, wanted, folder)
+    if not quiet and folder != "-":
+        show(err(), made.headline, [one.sentence for one in made.unlikes])
+    if checked is not None:
+        _raise_for(checked, made)
+
+
+def _asked(runs: Sequence[str], baseline: str | None) -> tuple[list[Named], int | None]:
+    """Return what to read and the baseline's position: the first, unless it is among the runs already."""
+    asked = [named(word) for word in runs]
+    if baseline is None:
+        if len(asked) < 2:
+            raise UsageError("One run is no comparison.", hint="Name two or more, or --baseline RUN.")
+        return asked, None
+    base = named(baseline)
+    for number, one in enumerate(asked):
+        if one.path.resolve() == base.path.resolve() or (one.label and one.label == baseline):
+            if len(asked) < 2:
+                raise UsageError("The baseline alone is no comparison.", hint="Name another run beside it.")
+            return asked, number
+    return [base, *asked], 0
+
+
+def _share(text: str) -> float:
+    """Read "5%" or "5 %" or "0.05"."""
+    number = text.strip().removesuffix("%").strip()
+    try:
+        value = float(number) / (100 if "%" in text else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"--fail-if-slower {text} is no share of speed.", hint="Write it as 5% or 0.05.")
+    return value
+
+
+def _write(made: Versus, checked: Gate | None, wanted: Sequence[str], folder: str) -> None:
+    texts: dict[str, str] = {}
+    from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
+    from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
+
+    with Bundling() if "html" in wanted else nullcontext() as bundling:
+        document: Mapping[str, object] = comparison_document(made, checked)
+        for one in wanted:
+            if one == "html":
+                assert bundling is not None
+                texts[one] = render_html(
+                    made, document, gate=checked, version=__version__, bundle=bundling.text
+                )
+            elif one == "md":
+                texts[one] = render_markdown(made, gate=checked, version=__version__)
+            elif one == "csv":
+                texts[one] = render_csv(made)
+            else:
+                texts[one] = json.dumps(document, indent=1) + "\n"
+    write(out(), NAME, texts, Path(folder))
+
+
+def _raise_for(checked: Gate, made: Versus) -> None:
+    if checked.failed:
+        names = [
+            f"{made.runs[one.ratio.run].label} {one.ratio.workload} {one.ratio.device} {one.ratio.leg} "
+            f"({one.ratio.ratio.median:.3f} times)"
+            for one in checked.failed
+        ]
+        raise SlowerError(
+            f"Slower than the baseline beyond doubt: {', '.join(names)}.",
+            hint="Look at “What differs” in the page; run both again with --trials 7 to be surer.",
+        )
+    if checked.missing:
+        raise SlowerError(
+            f"Measured in the baseline only: {', '.join(checked.missing)}.",
+            hint="See why it was not measured, or leave it out with --workload and --device.",
+        )
