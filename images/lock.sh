@@ -11,3 +11,4 @@ done
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group build --output-file requirements.lock
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group dev --constraint requirements.lock --output-file dev.lock
 compile --universal --python-version 3.11 --group compare --output-file compare.lock
+compile --universal --python-version 3.11 --group xprof --output-file xprof.lock

@@ -23,7 +23,7 @@ from harness.telemetry.sources import default_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
-LOCKS = ("images/cpu.lock", "images/cuda.lock", "requirements.lock", "dev.lock", "compare.lock")
+LOCKS = ("images/cpu.lock", "images/cuda.lock", "requirements.lock", "dev.lock", "compare.lock", "xprof.lock")
 TEXT = {
     ".py",
     ".md",

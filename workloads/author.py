@@ -92,6 +92,10 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise AuthorError(f"{path} is not a Python file.")
+    folder = str(path.parent.absolute())
+    if folder not in sys.path:
+        # Last, so that a file beside it can be imported but never stands in for what is installed.
+        sys.path.append(folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -1,0 +1,1 @@
+"""Planted bottlenecks with known answers: is the report's verdict right?"""

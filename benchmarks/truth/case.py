@@ -1,0 +1,81 @@
+"""What a planted bottleneck is: what runs, what was planted, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What holds a workload back; ARITHMETIC is the answer where nothing was planted."""
+
+    INPUT = "input"
+    OVERLAP = "overlap"
+    COPY = "copy"
+    LAUNCH = "launch"
+    ARITHMETIC = "arithmetic"
+    MEMORY = "memory"
+    QUOTA = "quota"
+    CONTENTION = "contention"
+    THERMAL = "thermal"
+    POWER = "power"
+    NOTHING = "nothing"  # said only: no rule found anything
+
+
+# The device waits for its data: what xprof's input share and MLPerf Storage's utilisation are meant to tell.
+FED_LATE = frozenset({Kind.INPUT, Kind.OVERLAP, Kind.COPY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the container meets, beside the workload.
+
+    Attributes:
+        cpus: processors it is pinned to, as cpuset syntax; "" for all.
+        cpu_quota: processors' worth of time; None for no limit.
+        neighbours: processes that compute without end in another container with the same rights.
+        disk_read_bytes_per_s: limit of its reads from the disk that holds the data; 0 for none.
+    """
+
+    cpus: str = ""
+    cpu_quota: float | None = None
+    neighbours: int = 0
+    disk_read_bytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One planted bottleneck, or one workload without any.
+
+    Attributes:
+        planted: the right answer.
+        workload: file in benchmarks/truth/workloads, without its ending.
+        params: over those that the file declares.
+        stage: the stage of the pipeline that is to blame; "" where none is or several are.
+        lost: share of the time lost, where the parameters alone tell it; None where they do not.
+        step_s: what a step takes without the bottleneck, where that is known: the rest of it is lost.
+        control: the case that is the same without the bottleneck; its step time tells what is lost.
+        device: "cpu" or "gpu".
+        recording: a recorded run to judge instead of running anything; `telemetry` is put over its own.
+    """
+
+    name: str
+    planted: Kind
+    text: str
+    workload: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    around: Surroundings = Surroundings()
+    stage: str = ""
+    lost: float | None = None
+    step_s: float | None = None
+    control: str = ""
+    device: str = "cpu"
+    recording: str = ""
+    telemetry: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @property
+    def fed_late(self) -> bool:
+        """Whether the device waits for its data."""
+        return self.planted in FED_LATE

@@ -1,0 +1,184 @@
+"""Cases that need no card: a simulated accelerator behind real and metered input, and real computing.
+
+The simulated accelerator (workloads/simulated.py) takes a known time a sample and no processor, as DLIO's
+does, so that the time lost is known: exactly where the input is metered too, else from the step time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.truth.case import Case, Kind, Surroundings
+
+BATCH = 8
+RECORD_BYTES = 4 * 4096
+DEVICE_US = 3000
+DEVICE_S = BATCH * DEVICE_US / 1e6
+
+
+def reading(
+    name: str, text: str, ratio: float, planted: Kind, *, prefetch: int = 2, bus: float = 0, **params: Any
+) -> Case:
+    """Return a case of metered reading that takes `ratio` times the device's time.
+
+    Args:
+        bus: what copying takes, which nothing overlaps, over the device's time.
+    """
+    period_s = DEVICE_S * ratio
+    feed = period_s if prefetch == 0 else max(0.0, period_s - DEVICE_S * (1 + bus))
+    lost = feed + DEVICE_S * bus
+    late = lost / (DEVICE_S + lost)
+    return Case(
+        name=name,
+        text=text,
+        planted=planted,
+        workload="reading",
+        params={
+            "store_bytes_per_s": BATCH * RECORD_BYTES / period_s,
+            "bus_bytes_per_s": BATCH * RECORD_BYTES / (DEVICE_S * bus) if bus else 0.0,
+            "prefetch": prefetch,
+            "sample_us": DEVICE_US,
+            **params,
+        },
+        stage={Kind.INPUT: "read", Kind.COPY: "copy"}.get(planted, ""),
+        lost=late,
+    )
+
+
+METERED = (
+    reading("read-slow", "a store that gives a third of what the device takes", 3.0, Kind.INPUT),
+    reading("read-mild", "a store 1.3 times too slow", 1.3, Kind.INPUT),
+    reading("read-edge", "a store 1.15 times too slow: 13 % lost", 1.15, Kind.INPUT),
+    reading("read-hidden", "a store slower than none, hidden behind the device", 0.85, Kind.ARITHMETIC),
+    reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
+    reading(
+        "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Kind.INPUT,
+        credit_bytes=30 * BATCH * RECORD_BYTES,
+    ),
+    reading("no-prefetch", "reading takes half of the device's time, nothing overlaps", 0.5, Kind.OVERLAP, prefetch=0),
+    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0),
+    reading("no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0),
+    reading("copy-large", "copying takes as long as computing, nothing overlaps", 0.2, Kind.COPY, bus=1.0),
+    reading("copy-mild", "copying takes a quarter of computing", 0.2, Kind.COPY, bus=0.25),
+    reading("copy-small", "copying takes 2 % of computing", 0.2, Kind.ARITHMETIC, bus=0.02),
+)  # fmt: skip
+
+REAL_INPUT = (
+    Case(
+        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.004,
+        text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
+    ),
+    Case(
+        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.008,
+        text="JPEG files of four megapixels", params={"side": 2048, "sample_us": 8000},
+    ),
+    Case(
+        name="jpeg-small", planted=Kind.ARITHMETIC, workload="jpegs", lost=0.0,
+        text="JPEG files of 0.02 megapixels", params={"side": 128, "sample_us": 8000},
+    ),
+    Case(
+        name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting", step_s=8 * 0.003,
+        text="four rounds of recolouring", params={"rounds": 4, "sample_us": 3000},
+    ),
+    Case(
+        name="augment-light", planted=Kind.ARITHMETIC, workload="augmenting", lost=0.0,
+        text="cropping alone", params={"rounds": 0, "sample_us": 8000},
+    ),
+    Case(
+        name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating", step_s=8 * 0.0015,
+        text="text parsed by a Python generator", params={"fields": 30_000, "sample_us": 1500},
+    ),
+    Case(
+        name="generator-fast", planted=Kind.ARITHMETIC, workload="generating", lost=0.0,
+        text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 6000},
+    ),
+    Case(
+        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", step_s=8 * 0.002,
+        text="a cache of 48 samples for 64, gone round", params={"sample_us": 2000},
+    ),
+    Case(
+        name="cache-fits", planted=Kind.ARITHMETIC, workload="caching", lost=0.0,
+        text="the same cache with room for all", params={"capacity": 64, "sample_us": 4000},
+    ),
+    Case(
+        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", step_s=64 * 0.0004,
+        text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
+        around=Surroundings(disk_read_bytes_per_s=10_000_000),
+    ),
+    Case(
+        name="disk-cached", planted=Kind.ARITHMETIC, workload="disk", lost=0.0,
+        text="the same limit, but the page cache keeps the file", params={"drop": 0, "sample_us": 400},
+        around=Surroundings(disk_read_bytes_per_s=10_000_000),
+    ),
+)  # fmt: skip
+
+COMPUTING = (
+    Case(
+        name="launch-simulated", planted=Kind.LAUNCH, workload="generating", lost=12 / 16,
+        text="12 ms to start a step, 4 ms to compute it", params={"fields": 64, "step_us": 12_000, "sample_us": 500},
+    ),
+    Case(
+        name="batch-1", planted=Kind.LAUNCH, workload="computing",
+        text="a tiny network, one sample a step", params={"batch_size": 1, "width": 16, "depth": 2},
+    ),
+    Case(
+        name="tiny-model", planted=Kind.LAUNCH, workload="computing",
+        text="a tiny network, 32 samples a step", params={"batch_size": 32, "width": 16, "depth": 2},
+    ),
+    Case(
+        name="dense", planted=Kind.ARITHMETIC, workload="computing",
+        text="products of 1024 x 1024 matrices", params={"batch_size": 512},
+    ),
+    Case(
+        name="dense-wide", planted=Kind.ARITHMETIC, workload="computing",
+        text="products of 2048 x 2048 matrices", params={"batch_size": 256, "width": 2048, "depth": 2},
+    ),
+    Case(
+        name="table", planted=Kind.MEMORY, workload="updating",
+        text="each sample goes over 32 MB of memory", params={"rows": 8192},
+    ),
+)  # fmt: skip
+
+PINNED = Surroundings(cpus="0")
+AROUND = (
+    Case(
+        name="dense-pinned", planted=Kind.ARITHMETIC, workload="computing",
+        text="one processor, whole", params={"batch_size": 256}, around=PINNED,
+    ),
+    Case(
+        name="quota-half", planted=Kind.QUOTA, workload="computing", lost=0.5,
+        text="half of the one processor that it would use", params={"batch_size": 256},
+        around=Surroundings(cpus="0", cpu_quota=0.5),
+    ),
+    Case(
+        name="quota-mild", planted=Kind.QUOTA, workload="computing", lost=0.2,
+        text="four fifths of that processor", params={"batch_size": 256},
+        around=Surroundings(cpus="0", cpu_quota=0.8),
+    ),
+    Case(
+        name="quota-decode", planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
+        text="half a processor for decoding that a whole one would hide", params={"side": 1024, "sample_us": 16000},
+        around=Surroundings(cpus="0", cpu_quota=0.4),
+    ),
+    Case(
+        name="quota-unused", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
+        text="half a processor, of which little is used",
+        params={"store_bytes_per_s": 4e7, "sample_us": 3000}, around=Surroundings(cpu_quota=0.5),
+    ),
+    Case(
+        name="neighbour", planted=Kind.CONTENTION, workload="computing", lost=0.5,
+        text="one other process on the one processor", params={"batch_size": 256},
+        around=Surroundings(cpus="0", neighbours=1),
+    ),
+    Case(
+        name="neighbours", planted=Kind.CONTENTION, workload="computing", control="dense",
+        text="a neighbour on each processor", params={"batch_size": 512}, around=Surroundings(neighbours=2),
+    ),
+    Case(
+        name="neighbour-harmless", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
+        text="a neighbour on a processor that the workload does not need",
+        params={"store_bytes_per_s": 2e7, "sample_us": 3000}, around=Surroundings(neighbours=1),
+    ),
+)  # fmt: skip
+
+CPU_CASES = (*METERED, *REAL_INPUT, *COMPUTING, *AROUND)

@@ -1,0 +1,102 @@
+"""Run a case as `tfbench bench` would run its workload file, with short windows, and keep the run folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.truth.case import Case
+from benchmarks.truth.planting import PlantingEngine
+from harness.bench import Options, resolve
+from harness.cli.app import places
+from harness.errors import TrialError
+from harness.model import Status
+from harness.plan import Profile, profile_named
+from harness.progress import Silent
+from harness.session import Prepared, execute, prepare
+from harness.store import RunFolder
+
+WORKLOADS = Path(__file__).resolve().parent / "workloads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How cases are run.
+
+    Attributes:
+        folder: where run folders are kept, one a case.
+        engine, images: as for `tfbench bench`.
+        windows, window_s, warmup_s: of each leg; shorter than the quick profile's.
+    """
+
+    folder: Path
+    engine: str = "docker"
+    images: Mapping[str, str] = field(default_factory=dict)
+    windows: int = 2
+    window_s: float = 0.4
+    warmup_s: float = 1.0
+
+
+def truth_profile(settings: Settings) -> Profile:
+    """Return the quick profile, shortened: all that a verdict is made of, from a single trial."""
+    return replace(
+        profile_named("quick"),
+        name="truth",
+        purpose="planted bottlenecks",
+        trials=1,
+        max_trials=1,
+        windows=settings.windows,
+        window_s=settings.window_s,
+        warmup_s=settings.warmup_s,
+        stall_s=120.0,
+        limit_s=300.0,
+    )
+
+
+def kept(case: Case, settings: Settings) -> Path | None:
+    """Return the case's run folder if it has been run to its end."""
+    path = settings.folder / case.name
+    return path if (path / "stops.json").exists() else None
+
+
+def prepared_case(case: Case, settings: Settings) -> Prepared:
+    """Return the run of a case, amid its surroundings, ready to start.
+
+    Raises:
+        TfbenchError: as for `tfbench bench`.
+    """
+    options = Options(
+        engine=settings.engine,
+        device=case.device,
+        files=(WORKLOADS / f"{case.workload}.py",),
+        images=settings.images,
+        params={name: str(value) for name, value in case.params.items()},
+        trials=1,
+        out=settings.folder,
+        cpus=case.around.cpus,
+        cpu_quota=case.around.cpu_quota,
+    )
+    resolved = replace(resolve(options), profile=truth_profile(settings))
+    prepared = prepare(resolved, places(), Silent())
+    return replace(
+        prepared,
+        engine=PlantingEngine(prepared.engine, case.around),
+        folder=RunFolder(settings.folder / case.name),
+    )
+
+
+def run_case(case: Case, settings: Settings) -> Path:
+    """Run a case and return its run folder.
+
+    Raises:
+        TfbenchError: as for `tfbench bench`; TrialError when the workload itself failed.
+    """
+    path = settings.folder / case.name
+    shutil.rmtree(path, ignore_errors=True)
+    (record,) = execute(prepared_case(case, settings), Silent())
+    if record.status is not Status.OK:
+        (path / "stops.json").unlink(missing_ok=True)
+        raise TrialError(f"{case.name} failed: {record.message}", hint=f"See {path}/trials/*/log.txt.")
+    return path

@@ -1,0 +1,85 @@
+"""Cases of heat and power caps: a recorded run on a real card, with planted readings of its clocks and reasons.
+
+A card's limits are never touched, so that these cannot be run. Everything else in the recording stays as the
+card gave it; what is planted is what NVML says on a capped card, by its own definitions.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.truth.case import Case, Kind
+
+RECORDING = "h200-compute-bound"
+FULL_MHZ = 1980.0
+SLOW, HOT, COUNTED_HOT = "throttle_sw_power_cap", "throttle_sw_thermal", "thermal_capped_s"
+
+
+def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -> Case:
+    """Return a case of a card that was held down for `share` of the time, at `clock` of its highest clock."""
+    reasons = {"nvml.throttle_sw_power_cap": share, "nvml.power_capped_s": share}
+    if planted is Kind.THERMAL or "heat" in text:
+        reasons = {
+            "nvml.throttle_sw_thermal": share, "nvml_slow.thermal_capped_s": share,
+            "nvml.throttle_sw_power_cap": 0.0, "nvml.power_capped_s": 0.0,
+        }  # fmt: skip
+    mean_clock = share * clock + 1 - share
+    return Case(
+        name=name,
+        text=text,
+        planted=planted,
+        device="gpu",
+        recording=RECORDING,
+        telemetry={**reasons, "nvml.sm_clock_mhz": FULL_MHZ * mean_clock},
+        lost=share * (1 - clock) if planted in (Kind.THERMAL, Kind.POWER) else 0.0,
+    )
+
+
+STANDIN_CASES = (
+    capped("power-capped", "a power cap, always, at 60 % of the clock", Kind.POWER, share=1.0, clock=0.6),
+    capped("power-cap-mild", "a power cap, always, at 80 % of the clock", Kind.POWER, share=1.0, clock=0.8),
+    capped(
+        "power-cap-harmless", "at its power cap, yet at full clock", Kind.ARITHMETIC, share=1.0, clock=1.0
+    ),
+    capped("hot", "heat, always, at half of the clock", Kind.THERMAL, share=1.0, clock=0.5),
+    capped("hot-mild", "heat, always, at 75 % of the clock", Kind.THERMAL, share=1.0, clock=0.75),
+    capped("hot-moment", "heat for 2 % of the time", Kind.ARITHMETIC, share=0.02, clock=0.75),
+)
+
+
+def plant(recorded: Path, into: Path, readings: Mapping[str, float]) -> None:
+    """Copy a run folder and put `readings` in the place of its own.
+
+    Args:
+        readings: "source.metric" -> its mean over any stretch of time; a counter in seconds grows so fast.
+    """
+    shutil.copytree(recorded, into)
+    for trial in (into / "trials").iterdir():
+        for source in {name.partition(".")[0] for name in readings}:
+            own = {
+                name.partition(".")[2]: value
+                for name, value in readings.items()
+                if name.partition(".")[0] == source
+            }
+            for file in (trial / "telemetry").glob(f"{source}-gpu*.csv"):
+                _rewrite(file, own)
+
+
+def _rewrite(file: Path, readings: Mapping[str, float]) -> None:
+    with file.open(newline="", encoding="utf-8") as lines:
+        head, *rows = csv.reader(lines)
+    places = {head.index(metric): (metric, mean) for metric, mean in readings.items() if metric in head}
+    for number, row in enumerate(rows):
+        for place, (metric, mean) in places.items():
+            if metric.endswith("_s"):
+                row[place] = f"{mean * int(row[0]) / 1e9:.9f}"
+            elif metric.startswith("throttle_"):
+                # On so often that the mean is right, spread evenly.
+                row[place] = str(int((number + 1) * mean) - int(number * mean))
+            else:
+                row[place] = f"{mean:g}"
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        csv.writer(lines, lineterminator="\n").writerows([head, *rows])
