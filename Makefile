@@ -88,6 +88,17 @@ build/compare/installed: compare.lock $(VENV)/installed
 overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs; prints ratios
 	@$(BIN)/python -m benchmarks.overhead $(ARGS)
 
+# TensorFlow's own analysis of traces, likewise apart.
+build/xprof/installed: xprof.lock $(VENV)/installed
+	@$(PYTHON) -m venv build/xprof
+	@echo "Installing xprof into build/xprof"
+	@build/xprof/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement xprof.lock
+	@touch $@
+
+.PHONY: truth
+truth: $(VENV)/installed $(if $(findstring --trace,$(ARGS)),build/xprof/installed) ## plant bottlenecks; are the verdicts right?
+	@$(BIN)/python -m benchmarks.truth $(ARGS)
+
 .PHONY: lock
 lock: $(VENV)/installed-dev ## resolve the lock files again
 	@BIN=$(BIN) images/lock.sh

@@ -1,106 +1,155 @@
 """`make truth`: run planted bottlenecks and hold the reports' verdicts against what was planted.
 
-    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--replay] [--fresh]
+    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--part 1/2] [--trace] [--replay]
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
-run before is kept and judged again; --fresh runs it anew. --replay runs nothing.
+run before is kept in --folder and judged again; --fresh runs it anew. --replay runs nothing and judges the
+runs that are kept in benchmarks/truth/recordings. --trace also traces each case by TensorFlow's profiler, for
+xprof's word on it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.truth import scoring
+from benchmarks.truth import peers, scoring
 from benchmarks.truth.case import Case
-from benchmarks.truth.cpu_cases import CPU_CASES
 from benchmarks.truth.judging import Judged, judge
+from benchmarks.truth.recordings import pack, pack_traces, unpack, xprof_answers
 from benchmarks.truth.running import Settings, kept, run_case
+from benchmarks.truth.suites import SUITES
+from benchmarks.truth.tracing import kept_trace, trace_case
 from harness.errors import TfbenchError
 
 
 def main() -> int:
     """Run or replay the cases and print the tables; the exit code is 5 when a case could not be run."""
+    parser = _parser()
+    given = parser.parse_args()
+    cases = _chosen(parser, given)
+    settings = Settings(
+        folder=(given.folder or Path("build/truth") / given.device) / "runs",
+        engine=given.engine,
+        images=dict(one.partition("=")[::2] for one in given.image),
+    )
+    failed: list[str] = []
+    if given.replay:
+        with tempfile.TemporaryDirectory() as folder:
+            replayed = Settings(folder=unpack(given.device, Path(folder)))
+            failed = _each(cases, lambda case: run_case(case, replayed) if case.recording else None)
+            judged = judge_all(cases, replayed)
+    else:
+        todo = [case for case in cases if given.fresh or not kept(case, settings)]
+        failed = _each(todo, lambda case: _run(case, settings))
+        if given.trace:
+            untraced = [case for case in cases if not case.recording and not kept_trace(case, settings)]
+            failed += _each(untraced, lambda case: trace_case(case, settings))
+            pack_traces(_traces(cases, settings), settings.folder.parent / "traces.tar.xz")
+        judged = judge_all(cases, settings)
+    shares = _kept_shares(given.device) if given.replay else peers.xprof_shares(_traces(cases, settings))
+    lines = list(tables(judged, shares))
+    sys.stdout.write("\n".join(lines) + "\n")
+    if given.markdown:
+        given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if given.pack:
+        pack(cases, settings.folder, given.pack)
+        if shares:
+            text = json.dumps(shares, indent=1, sort_keys=True) + "\n"
+            given.pack.with_name(f"{given.device}-xprof.json").write_text(text, encoding="utf-8")
+    return 5 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--case", action="append", default=[], help="one of them; again for more")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "gpu"))
-    parser.add_argument("--folder", type=Path, help="where run folders are kept; default: build/truth/DEVICE")
-    parser.add_argument("--replay", action="store_true", help="judge what was kept, run nothing")
+    parser.add_argument("--device", default="cpu", choices=tuple(SUITES))
+    parser.add_argument(
+        "--folder", type=Path, help="where runs and traces are kept; default: build/truth/DEVICE"
+    )
+    parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
     parser.add_argument("--fresh", action="store_true", help="run also what was kept")
+    parser.add_argument("--trace", action="store_true", help="trace each case for xprof")
     parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on")
-    parser.add_argument("--markdown", type=Path, help="file to write the tables to")
-    given = parser.parse_args()
-    cases = [case for case in CPU_CASES if case.device == given.device]
-    known = {case.name: case for case in cases}
-    if unknown := set(given.case) - known.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
-    chosen = [known[name] for name in dict.fromkeys(given.case)] or cases
+    parser.add_argument("--markdown", type=Path, help="file to write the tables to as well")
+    parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")
+    return parser
+
+
+def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[Case]:
+    cases = {case.name: case for case in SUITES[given.device]}
+    if unknown := set(given.case) - cases.keys():
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(cases)}")
     index, count = (int(word) for word in given.part.split("/"))
-    chosen = chosen[index - 1 :: count]
-    settings = Settings(
-        folder=given.folder or Path("build/truth") / given.device,
-        engine=given.engine,
-        images=dict(one.partition("=")[::2] for one in given.image),
-    )
-    failed = [] if given.replay else list(_run(chosen, settings, fresh=given.fresh))
-    judged = list(_judge(chosen, settings))
-    lines = list(tables(judged)) if judged else ["No case has been run."]
-    sys.stdout.write("\n".join(lines) + "\n")
-    if given.markdown:
-        given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return 5 if failed else 0
+    return [cases[name] for name in dict.fromkeys(given.case or cases)][index - 1 :: count]
 
 
-def tables(judged: Sequence[Judged]) -> Iterator[str]:
+def tables(judged: Sequence[Judged], shares: Mapping[str, float | None]) -> Iterator[str]:
     """Yield all tables as Markdown."""
+    if not judged:
+        yield "No case has been run."
+        return
     yield from scoring.summary(judged)
     yield ""
     yield from scoring.confusion(judged)
     yield ""
     yield from scoring.cases_table(judged)
+    if shares:
+        yield ""
+        yield from peers.peers_table(list(peers.asked(judged, shares)))
 
 
-def _run(cases: Sequence[Case], settings: Settings, *, fresh: bool) -> Iterator[str]:
-    """Run what is not kept; yield the names of those that failed."""
-    for case in cases:
-        if kept(case, settings) and not fresh:
-            continue
-        began = time.monotonic()
-        try:
-            run_case(case, settings)
-        except TfbenchError as error:
-            sys.stderr.write(f"{case.name}: {error.message} {error.hint}\n")
-            yield case.name
-            continue
-        _say(judge_one(case, settings), time.monotonic() - began)
-
-
-def _judge(cases: Sequence[Case], settings: Settings) -> Iterator[Judged]:
-    for case in cases:
-        if kept(case, settings):
-            yield judge_one(case, settings)
+def judge_all(cases: Sequence[Case], settings: Settings) -> list[Judged]:
+    """Judge the cases that were run, each with its control if that was run too."""
+    return [judge_one(case, settings) for case in cases if kept(case, settings)]
 
 
 def judge_one(case: Case, settings: Settings) -> Judged:
-    """Judge a case that was run, with its control if that was run too."""
-    control = settings.folder / case.control if case.control else None
-    there = control is not None and (control / "stops.json").exists()
+    """Judge one case that was run."""
+    control = settings.folder / case.control
+    there = bool(case.control) and (control / "stops.json").exists()
     return judge(case, settings.folder / case.name, control if there else None)
 
 
-def _say(judged: Judged, seconds: float) -> None:
-    mark = "right" if judged.right else "WRONG"
+def _kept_shares(suite: str) -> Mapping[str, float | None]:
+    file = xprof_answers(suite)
+    shares: Mapping[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return shares
+
+
+def _traces(cases: Sequence[Case], settings: Settings) -> Mapping[str, Path]:
+    return {case.name: path for case in cases if (path := kept_trace(case, settings))}
+
+
+def _each(cases: Sequence[Case], action: Callable[[Case], object]) -> list[str]:
+    """Do something with each case; return the names of those with which it failed."""
+    failed = []
+    for case in cases:
+        try:
+            action(case)
+        except TfbenchError as error:
+            sys.stderr.write(f"{case.name}: {error.message} {error.hint}\n")
+            failed.append(case.name)
+    return failed
+
+
+def _run(case: Case, settings: Settings) -> None:
+    began = time.monotonic()
+    run_case(case, settings)
+    judged = judge_one(case, settings)
     sys.stderr.write(
-        f"{mark}  {judged.case.name} ({seconds:.0f} s): planted {judged.case.planted} "
-        f"{scoring.percent(judged.planted)}, said {judged.said} {scoring.percent(judged.cost)}. "
-        f"{judged.sentence}\n"
+        f"{'right' if judged.right else 'WRONG'}  {case.name} ({time.monotonic() - began:.0f} s): planted "
+        f"{case.planted} {scoring.percent(judged.planted)}, said {judged.said} "
+        f"{scoring.percent(judged.cost)} [{', '.join(judged.found)}] {judged.sentence}\n"
     )
     sys.stderr.flush()
 

@@ -58,7 +58,9 @@ class Case:
         step_s: what a step takes without the bottleneck, where that is known: the rest of it is lost.
         control: the case that is the same without the bottleneck; its step time tells what is lost.
         device: "cpu" or "gpu".
-        recording: a recorded run to judge instead of running anything; `telemetry` is put over its own.
+        mixed: the bottleneck is another, and makes the device wait for its input too.
+        recording: a recorded run to judge instead of running anything.
+        telemetry: "source.metric" -> reading, put over those of the recording.
     """
 
     name: str
@@ -72,8 +74,9 @@ class Case:
     step_s: float | None = None
     control: str = ""
     device: str = "cpu"
+    mixed: bool = False
     recording: str = ""
-    telemetry: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    telemetry: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def fed_late(self) -> bool:

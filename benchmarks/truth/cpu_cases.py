@@ -53,9 +53,9 @@ METERED = (
     reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
     reading(
         "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Kind.INPUT,
-        credit_bytes=30 * BATCH * RECORD_BYTES,
+        credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
-    reading("no-prefetch", "reading takes half of the device's time, nothing overlaps", 0.5, Kind.OVERLAP, prefetch=0),
+    reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Kind.OVERLAP, prefetch=0),
     reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0),
     reading("no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0),
     reading("copy-large", "copying takes as long as computing, nothing overlaps", 0.2, Kind.COPY, bus=1.0),
@@ -69,8 +69,8 @@ REAL_INPUT = (
         text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
     ),
     Case(
-        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.008,
-        text="JPEG files of four megapixels", params={"side": 2048, "sample_us": 8000},
+        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=4 * 0.008,
+        text="JPEG files of four megapixels", params={"side": 2048, "batch_size": 4, "sample_us": 8000},
     ),
     Case(
         name="jpeg-small", planted=Kind.ARITHMETIC, workload="jpegs", lost=0.0,
@@ -115,7 +115,8 @@ REAL_INPUT = (
 COMPUTING = (
     Case(
         name="launch-simulated", planted=Kind.LAUNCH, workload="generating", lost=12 / 16,
-        text="12 ms to start a step, 4 ms to compute it", params={"fields": 64, "step_us": 12_000, "sample_us": 500},
+        text="12 ms to start a step, 4 ms to compute it",
+        params={"fields": 64, "step_us": 12_000, "sample_us": 500},
     ),
     Case(
         name="batch-1", planted=Kind.LAUNCH, workload="computing",
@@ -135,7 +136,7 @@ COMPUTING = (
     ),
     Case(
         name="table", planted=Kind.MEMORY, workload="updating",
-        text="each sample goes over 32 MB of memory", params={"rows": 8192},
+        text="each sample goes over 64 MB of memory", params={"rows": 16384, "batch_size": 2},
     ),
 )  # fmt: skip
 
@@ -156,9 +157,10 @@ AROUND = (
         around=Surroundings(cpus="0", cpu_quota=0.8),
     ),
     Case(
-        name="quota-decode", planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
-        text="half a processor for decoding that a whole one would hide", params={"side": 1024, "sample_us": 16000},
-        around=Surroundings(cpus="0", cpu_quota=0.4),
+        name="quota-decode", mixed=True, planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
+        text="a quarter of a processor, too little for decoding to keep up",
+        params={"side": 1024, "sample_us": 16000},
+        around=Surroundings(cpus="0", cpu_quota=0.25),
     ),
     Case(
         name="quota-unused", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,

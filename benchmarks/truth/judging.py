@@ -38,6 +38,7 @@ class Judged:
         planted: the share that was planted; None where it is not known, or where nothing was planted.
         utilisation: MLPerf Storage's: computing time over run time, None where it cannot be told.
         sentence: the verdict's own words.
+        found: all that was found, in the report's order, as "rule 12 %".
     """
 
     case: Case
@@ -47,6 +48,7 @@ class Judged:
     planted: float | None
     utilisation: float | None
     sentence: str
+    found: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -84,6 +86,11 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
         planted=planted_loss(case, analysis, analyse(read_run(control)) if control else None),
         utilisation=utilisation(case, analysis),
         sentence=first.sentence if first else "",
+        found=tuple(
+            one.rule if one.cost is None else f"{one.rule} {one.cost:.0%}"
+            for one in analysis.verdicts
+            if one.finding is Finding.FOUND
+        ),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.truth.case import Case
 from benchmarks.truth.planting import PlantingEngine
+from benchmarks.truth.standin_cases import plant
 from harness.bench import Options, resolve
 from harness.cli.app import places
 from harness.errors import TrialError
@@ -17,6 +19,7 @@ from harness.plan import Profile, profile_named
 from harness.progress import Silent
 from harness.session import Prepared, execute, prepare
 from harness.store import RunFolder
+from tests.recordings import recording
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
 
@@ -95,6 +98,10 @@ def run_case(case: Case, settings: Settings) -> Path:
     """
     path = settings.folder / case.name
     shutil.rmtree(path, ignore_errors=True)
+    if case.recording:
+        with tempfile.TemporaryDirectory() as folder:
+            plant(recording(case.recording, Path(folder)), path, case.telemetry)
+        return path
     (record,) = execute(prepared_case(case, settings), Silent())
     if record.status is not Status.OK:
         (path / "stops.json").unlink(missing_ok=True)

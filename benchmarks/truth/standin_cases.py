@@ -1,4 +1,4 @@
-"""Cases of heat and power caps: a recorded run on a real card, with planted readings of its clocks and reasons.
+"""Cases of heat and power caps: a recorded run on a real card, with planted readings of its clock.
 
 A card's limits are never touched, so that these cannot be run. Everything else in the recording stays as the
 card gave it; what is planted is what NVML says on a capped card, by its own definitions.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from dataclasses import asdict, replace
-import json
 from pathlib import Path
 
 from benchmarks.truth.case import Case

@@ -28,7 +28,7 @@ def model(params: dict) -> tf.keras.Model:
         *(tf.keras.layers.Dense(params["width"], activation="relu") for _ in range(params["depth"])),
         tf.keras.layers.Dense(10, activation="softmax"),
     ])  # fmt: skip
-    net.compile(params["optimizer"], "sparse_categorical_crossentropy")
+    net.compile(params["optimizer"], "sparse_categorical_crossentropy", jit_compile=False)
     return net
 
 

@@ -16,7 +16,7 @@ workload = Workload(
     data=Data(name="own", shape=(64,), classes=10, train=0, test=0),
     batch_size=8,
     epochs=1,
-    params={"fields": 20_000, "prefetch": 2, "step_us": 0, "sample_us": 1500},
+    params={"fields": 20_000, "prefetch": 2, "step_us": 0, "sample_us": 1500, "real": 0, "width": 64},
     stages=("generate", "batch"),
     tuned={"prefetch": 4},
 )
@@ -24,7 +24,7 @@ workload = Workload(
 
 def model(params: dict) -> tf.keras.Model:
     """Return the device."""
-    return compiled((64,), {**params, "real": 0})
+    return compiled((64,), params)
 
 
 def dataset(params: dict, data_dir: str) -> tuple:

@@ -11,7 +11,7 @@ from simulated import compiled
 from workloads.protocol import Data, Workload
 
 OUT = 96
-FILES = 12
+FILES = 4
 
 workload = Workload(
     name="truth-jpegs",
@@ -71,7 +71,9 @@ def make_files(side: int) -> list[str]:
         random = np.random.default_rng(1)
         for index in range(FILES):
             coarse = random.integers(0, 256, (side // 8, side // 8, 3)).astype(np.float32)
-            picture = tf.image.resize(coarse, (side, side)) + random.normal(0, 6, (side, side, 3))
+            picture = tf.image.resize(coarse, (side, side)) + 6 * random.standard_normal(
+                (side, side, 3), np.float32
+            )
             data = tf.io.encode_jpeg(tf.cast(tf.clip_by_value(picture, 0, 255), tf.uint8))
             tf.io.write_file(str(folder / f"{index}.jpg"), data)
     return sorted(str(path) for path in folder.iterdir())

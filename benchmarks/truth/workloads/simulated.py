@@ -40,7 +40,7 @@ class SimulatedAccelerator(tf.keras.Sequential):
 def compiled(shape: tuple, params: dict) -> tf.keras.Model:
     """Return a simulated accelerator for samples of `shape`, or the real network where `real` is set."""
     net = network(shape, params) if params["real"] else stand_in(shape, params)
-    net.compile("adam", "sparse_categorical_crossentropy", jit_compile=bool(params["real"]))
+    net.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
     return net
 
 
@@ -56,13 +56,17 @@ def stand_in(shape: tuple, params: dict) -> tf.keras.Model:
 
 
 def network(shape: tuple, params: dict) -> tf.keras.Model:
-    """Return a convolutional network for a real card, `width` channels wide, uncompiled."""
+    """Return a network for a real card, `width` channels or units wide, uncompiled."""
     width = params["width"]
-    return tf.keras.Sequential([
-        tf.keras.layers.Input(shape),
-        tf.keras.layers.Rescaling(1 / 255),
-        tf.keras.layers.Conv2D(width, 3, strides=2, activation="relu"),
-        *(tf.keras.layers.Conv2D(width, 3, padding="same", activation="relu") for _ in range(4)),
-        tf.keras.layers.GlobalAveragePooling2D(),
-        tf.keras.layers.Dense(10, activation="softmax"),
-    ])  # fmt: skip
+    if len(shape) == 1:
+        layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(4)]
+    else:
+        layers = [
+            tf.keras.layers.Rescaling(1 / 255),
+            tf.keras.layers.Conv2D(width, 3, strides=2, activation="relu"),
+            *(tf.keras.layers.Conv2D(width, 3, padding="same", activation="relu") for _ in range(4)),
+            tf.keras.layers.GlobalAveragePooling2D(),
+        ]
+    return tf.keras.Sequential(
+        [tf.keras.layers.Input(shape), *layers, tf.keras.layers.Dense(10, activation="softmax")]
+    )

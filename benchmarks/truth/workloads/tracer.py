@@ -1,6 +1,6 @@
-"""Trace a workload file's training by TensorFlow's profiler, as its guide says: a marked step around each batch.
+"""Trace a workload file's training by TensorFlow's profiler, as its guide says: a marked step a batch.
 
-`python3 tracer.py SPEC.json FOLDER`, inside a trial's container. FOLDER gets the trace; standard output is a log.
+`python3 tracer.py SPEC.json FOLDER`, inside a trial's container. FOLDER gets the trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workloads.driver import read_spec
 from workloads.protocol import AS_WRITTEN, Spec
 
 WARM_UP_S = 2.0
-LEAST_STEPS, MOST_STEPS, TRACE_S = 5, 60, 1.5
+LEAST_STEPS, MOST_STEPS, TRACE_S = 5, 40, 1.5
 
 
 def main(arguments: list[str]) -> int:

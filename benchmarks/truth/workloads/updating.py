@@ -45,7 +45,7 @@ def model(params: dict) -> tf.keras.Model:
         Table(params["rows"]),
         tf.keras.layers.Dense(10, activation="softmax"),
     ])  # fmt: skip
-    net.compile("sgd", "sparse_categorical_crossentropy")
+    net.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
     return net
 
 

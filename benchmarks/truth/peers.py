@@ -1,0 +1,94 @@
+"""The same cases judged by others: xprof's input pipeline analyzer, and MLPerf Storage's utilisation.
+
+Both tell only whether the device waits for its input, so that only this is asked of them, and of the report's
+verdict beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.truth.judging import Judged
+from benchmarks.truth.scoring import percent
+
+PYTHON = Path("build/xprof/bin/python")
+# xprof's input pipeline analyzer calls a program moderately input-bound from 5 % of the step time.
+XPROF_PCT = 5.0
+# MLPerf Storage: the least utilisation that ResNet-50 must hold.
+UTILISATION = 0.90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What each says to "does the device wait for its input?"; None where it has no answer."""
+
+    judged: Judged
+    xprof_pct: float | None
+    ours: bool
+    xprof: bool | None
+    utilisation: bool | None
+
+
+def xprof_shares(traces: Mapping[str, Path]) -> Mapping[str, float | None]:
+    """Return what xprof calls the share of the step time that input takes, in percent, by case."""
+    if not traces or not PYTHON.exists():
+        return {}
+    words = [str(PYTHON.absolute()), "-m", "benchmarks.peers.xprof", *map(str, traces.values())]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    found = json.loads(said)
+    return {name: found[str(path)]["input_pct"] for name, path in traces.items()}
+
+
+def asked(judged: Sequence[Judged], shares: Mapping[str, float | None]) -> Iterator[Asked]:
+    """Ask all three; cases in which the question has no single answer, and stand-ins, are left out."""
+    for one in judged:
+        if one.case.recording or one.case.mixed:
+            continue
+        share = shares.get(one.case.name)
+        yield Asked(
+            judged=one,
+            xprof_pct=share,
+            ours=one.said_fed_late,
+            xprof=None if share is None else share >= XPROF_PCT,
+            utilisation=None if one.utilisation is None else one.utilisation < UTILISATION,
+        )
+
+
+def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
+    """Yield Markdown: a line for each case, and how many each got right."""
+    yield "| case | waits for input | tfbench | xprof, input share | AU |"
+    yield "|---|---|---|---|---|"
+    for one in answers:
+        truth = one.judged.case.fed_late
+        cells = (
+            f"`{one.judged.case.name}`",
+            _word(truth),
+            _mark(one.ours, truth, str(one.judged.said)),
+            _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
+            _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield f"| **right** | | {' | '.join(_score(answers))} |"
+
+
+def _score(answers: Sequence[Asked]) -> Iterator[str]:
+    for said in (
+        [one.ours for one in answers],
+        [one.xprof for one in answers],
+        [one.utilisation for one in answers],
+    ):
+        right = sum(say is one.judged.case.fed_late for say, one in zip(said, answers, strict=True))
+        yield f"**{right} of {len(answers)}**"
+
+
+def _word(answer: bool | None) -> str:
+    return "no answer" if answer is None else "yes" if answer else "no"
+
+
+def _mark(answer: bool | None, truth: bool, detail: str) -> str:
+    word = _word(answer) if answer is truth else f"**{_word(answer)}**"
+    return f"{word} ({detail})" if answer is not None else word

@@ -1,0 +1,265 @@
+"""Planted bottlenecks: the cases, what judges them, and every verdict on the runs that were recorded."""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import xprof
+from benchmarks.truth import peers, scoring
+from benchmarks.truth.__main__ import judge_all
+from benchmarks.truth.case import Case, Kind, Surroundings
+from benchmarks.truth.judging import KINDS, Judged, kind_of, planted_loss, simulated_step_s, utilisation
+from benchmarks.truth.planting import PlantingEngine, disk_of
+from benchmarks.truth.recordings import archive, pack, unpack
+from benchmarks.truth.running import WORKLOADS, Settings, run_case, truth_profile
+from benchmarks.truth.standin_cases import STANDIN_CASES, plant
+from benchmarks.truth.suites import SUITES
+from harness.analysis import analyse
+from harness.catalog import external
+from harness.engines import DATA_DIR, ContainerSpec, Mount
+from harness.errors import EngineError
+from harness.model import Finding, ImageInfo, Verdict
+from harness.params import check_params
+from harness.store import read_run
+from tests.fakes import FakeEngine, Script
+from tests.recordings import recording
+
+CASES = tuple(case for suite in SUITES.values() for case in suite)
+
+
+def judged(name: str = "a", planted: Kind = Kind.INPUT, said: Kind = Kind.INPUT, **changed: object) -> Judged:
+    case = Case(name=name, planted=planted, text="t", workload="reading", params={"sample_us": 1000})
+    given = Judged(case=case, said=said, stage="", cost=None, planted=None, utilisation=None, sentence="")
+    return replace(given, **changed)
+
+
+def container_spec(out: Path) -> ContainerSpec:
+    image = ImageInfo(target="cpu", reference="r", digest="d", base="b", lock_sha256="")
+    return ContainerSpec(
+        image=image, command=("train",), environment={}, out=out, trial_id="t", run_id="r",
+        mounts=(Mount(container=DATA_DIR, host=out),),
+    )  # fmt: skip
+
+
+class TestCases:
+    def test_there_are_enough_of_every_kind(self) -> None:
+        assert len(SUITES["cpu"]) >= 24
+        planted = Counter(case.planted for case in SUITES["cpu"])
+        assert set(planted) == set(Kind) - {Kind.NOTHING}
+        assert planted[Kind.ARITHMETIC] >= 8, "workloads that are not input-bound, for false alarms to show"
+
+    def test_names_are_their_own(self) -> None:
+        assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
+
+    @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
+    def test_each_names_a_workload_and_parameters_that_there_are(self, case: Case) -> None:
+        workload = external(WORKLOADS / f"{case.workload}.py").workload
+        texts = {name: str(value) for name, value in case.params.items()}
+        assert check_params(texts, [workload]) == case.params
+        assert not case.stage or case.stage in (*workload.stages, "copy")
+
+    @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
+    def test_a_control_is_the_same_workload_with_nothing_planted(self, case: Case) -> None:
+        (control,) = (one for one in CASES if one.name == case.control)
+        assert (control.workload, control.planted) == (case.workload, Kind.ARITHMETIC)
+
+    def test_what_is_lost_is_computed_as_planted(self) -> None:
+        lost = {case.name: case.lost for case in SUITES["cpu"]}
+        assert lost["read-slow"] == pytest.approx(2 / 3)
+        assert lost["read-hidden"] == 0
+        assert lost["no-prefetch"] == pytest.approx(1 / 3)
+        assert lost["copy-large"] == pytest.approx(1 / 2)
+
+
+class TestJudging:
+    def verdict(self, rule: str) -> Verdict:
+        return Verdict(
+            workload="w", device="cpu", rule=rule, finding=Finding.FOUND, cause="", sentence="", evidence=(),
+            cost=None, remedy=None,
+        )  # fmt: skip
+
+    def test_every_kind_can_be_said(self) -> None:
+        assert {kind_of(self.verdict(rule)) for rule in KINDS} | {kind_of(None)} == set(Kind)
+        assert kind_of(self.verdict("not-learning")) is Kind.NOTHING
+
+    def test_an_error_needs_the_right_verdict_and_a_known_loss(self) -> None:
+        assert judged(cost=0.45, planted=0.5).error == pytest.approx(0.1)
+        assert judged(said=Kind.LAUNCH, cost=0.45, planted=0.5).error is None
+        assert judged(cost=0.45).error is None
+
+    def test_loss_and_utilisation_from_a_recorded_run(self, tmp_path: Path) -> None:
+        analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
+        case = Case(name="c", planted=Kind.INPUT, text="", device="gpu", step_s=0.001)
+        (written,) = (one for one in analysis.summaries if one.leg == "as-written")
+        assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
+        assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
+        assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0
+        assert planted_loss(replace(case, planted=Kind.ARITHMETIC), analysis, None) is None
+        assert utilisation(case, analysis) == pytest.approx(2248 / 29033, rel=0.01)
+
+    def test_a_simulated_step_is_its_start_and_its_samples(self) -> None:
+        params = {"sample_us": 500, "step_us": 1000}
+        case = Case(name="c", planted=Kind.LAUNCH, text="", params=params)
+        assert simulated_step_s(case, 8) == pytest.approx(0.005)
+        assert simulated_step_s(replace(case, params={**params, "real": 1}), 8) is None
+
+
+class TestScoring:
+    def test_summary(self) -> None:
+        ones = [
+            judged("a", cost=0.5, planted=0.4),
+            judged("b", said=Kind.LAUNCH),
+            judged("c", Kind.ARITHMETIC, Kind.OVERLAP),
+            judged("d", Kind.ARITHMETIC, Kind.ARITHMETIC),
+        ]
+        said = "\n".join(scoring.summary(ones))
+        assert "right: 2 of 4 (50%)" in said
+        assert "missed: 1 of 2 (b)" in said
+        assert "falsely called input-bound: 1 of 2 (c)" in said
+        assert "off by 25.0% in the median, 25% at most; within 15% in 0 of 1" in said
+
+    def test_confusion(self) -> None:
+        ones = [judged(), judged(), judged(said=Kind.COPY), judged(planted=Kind.QUOTA, said=Kind.QUOTA)]
+        assert list(scoring.confusion(ones)) == [
+            "| planted \\ said | input | copy | quota |",
+            "|---|---|---|---|",
+            "| input | **2** | 1 |  |",
+            "| quota |  |  | **1** |",
+        ]
+
+    def test_others_are_asked_only_whether_the_device_waits(self) -> None:
+        ones = [
+            judged("a", utilisation=0.5),
+            judged("b", Kind.ARITHMETIC, Kind.LAUNCH, utilisation=0.95),
+            judged("c", Kind.ARITHMETIC, Kind.ARITHMETIC, utilisation=0.8),
+        ]
+        table = list(peers.peers_table(list(peers.asked(ones, {"a": 4.0, "b": 4.0}))))
+        assert table[2:] == [
+            "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
+            "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
+            "| `c` | no | no (arithmetic) | **no answer** | **yes** (80.0 %) |",
+            "| **right** | | **3 of 3** | **1 of 3** | **2 of 3** |",
+        ]
+
+    @pytest.mark.parametrize(("text", "value"), [("12.5", 12.5), ("no data", None), (None, None)])
+    def test_numbers_that_xprof_writes(self, text: object, value: float | None) -> None:
+        assert xprof.number(text) == value
+
+
+class TestPlanting:
+    def test_neighbours_start_before_a_trial_and_end_with_it(self, tmp_path: Path) -> None:
+        inner = FakeEngine(Script(), Script())
+        engine = PlantingEngine(inner, Surroundings(neighbours=3))
+        container = engine.start(container_spec(tmp_path))
+        assert [one.spec.command[0] for one in inner.containers] == ["python3", "train"]
+        assert "range(2)" in inner.containers[0].spec.command[-1]
+        container.kill()
+        container.remove()
+        assert inner.left_behind == []
+
+    def test_neighbours_end_when_the_trial_cannot_start(self, tmp_path: Path) -> None:
+        inner = FakeEngine(Script(), Script(refused=EngineError("No.", hint="Try.")))
+        with pytest.raises(EngineError):
+            PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
+        assert inner.left_behind == []
+
+    def test_a_disk_that_cannot_be_limited_is_an_error_and_ends_the_trial(self, tmp_path: Path) -> None:
+        inner = FakeEngine(Script())
+        engine = PlantingEngine(inner, Surroundings(disk_read_bytes_per_s=1_000_000))
+        with pytest.raises(EngineError, match="disk"):
+            engine.start(container_spec(tmp_path))
+        assert inner.left_behind == []
+
+    def test_the_disk_of_a_folder(self) -> None:
+        major, _, minor = disk_of(Path(__file__).parent).partition(":")
+        assert (int(major), int(minor)) >= (1, 0)
+
+    def test_readings_are_put_over_those_of_a_recording(self, tmp_path: Path) -> None:
+        readings = {
+            "nvml.sm_clock_mhz": 990.0,
+            "nvml.throttle_sw_thermal": 0.25,
+            "nvml_slow.thermal_capped_s": 0.25,
+        }
+        plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
+        run = read_run(tmp_path / "planted")
+        columns = {
+            (one.source, name): values
+            for one in run.trials[0].telemetry
+            for name, values in one.columns.items()
+        }
+        assert set(columns["nvml", "sm_clock_mhz"]) == {990.0}
+        assert columns["nvml", "throttle_sw_thermal"].mean() == pytest.approx(0.25, abs=0.01)
+        (slow,) = (one for one in run.trials[0].telemetry if one.source == "nvml_slow")
+        grown = slow.columns["thermal_capped_s"][-1] - slow.columns["thermal_capped_s"][0]
+        assert grown == pytest.approx(0.25 * (slow.t_ns[-1] - slow.t_ns[0]) / 1e9, rel=1e-3)
+
+    @pytest.mark.parametrize("case", STANDIN_CASES, ids=lambda case: case.name)
+    def test_caps_are_told_from_planted_readings(self, case: Case, tmp_path: Path) -> None:
+        run_case(case, Settings(folder=tmp_path))
+        (one,) = judge_all([case], Settings(folder=tmp_path))
+        assert one.said is case.planted
+        assert one.error is None or one.error < scoring.CLOSE
+
+    def test_the_profile_is_the_quick_one_shortened(self) -> None:
+        profile = truth_profile(Settings(folder=Path("x")))
+        assert (profile.name, profile.trials, profile.max_trials, profile.steps) == ("truth", 1, 1, 0)
+        assert profile.window_s < 1
+
+
+class TestKept:
+    def test_runs_are_packed_without_what_is_derived(self, tmp_path: Path) -> None:
+        folder = recording("h200-input-bound", tmp_path / "runs")
+        case = Case(name=folder.name, planted=Kind.INPUT, text="", workload="reading")
+        stand_in = replace(case, recording="x")
+        for number in range(2):
+            pack([case, stand_in], tmp_path / "runs", tmp_path / f"{number}.tar.xz")
+        assert (tmp_path / "0.tar.xz").read_bytes() == (tmp_path / "1.tar.xz").read_bytes()
+        (tmp_path / "out").mkdir()
+        with tarfile.open(tmp_path / "0.tar.xz") as tar:
+            tar.extractall(tmp_path / "out", filter="data")
+        again = tmp_path / "out" / folder.name
+        assert not (again / "results.json").exists()
+        assert analyse(read_run(again)).verdicts == analyse(read_run(folder)).verdicts
+
+
+KEPT = tuple(suite for suite in SUITES if archive(suite).exists())
+
+
+@pytest.fixture(scope="module", params=KEPT)
+def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Judged]:
+    """Judge the recorded runs of a suite by the rules as they are now."""
+    folder = unpack(request.param, tmp_path_factory.mktemp(request.param))
+    return judge_all(SUITES[request.param], Settings(folder=folder))
+
+
+class TestRecorded:
+    def test_all_cases_of_a_suite_are_kept(self) -> None:
+        for suite in KEPT:
+            with tarfile.open(archive(suite)) as tar:
+                names = {name.partition("/")[0] for name in tar.getnames()}
+            assert names == {case.name for case in SUITES[suite] if not case.recording}
+
+    def test_they_are_small(self) -> None:
+        assert sum(archive(suite).stat().st_size for suite in KEPT) < 1.5e6
+
+    def test_verdicts_are_right(self, replayed: list[Judged]) -> None:
+        wrong = [f"{one.case.name}: {one.said}" for one in replayed if not one.right]
+        assert len(wrong) <= 0.05 * len(replayed), wrong
+
+    def test_no_input_bound_case_is_missed_and_none_is_made_up(self, replayed: list[Judged]) -> None:
+        assert [one.case.name for one in replayed if one.case.fed_late and not one.said_fed_late] == []
+        assert [one.case.name for one in replayed if one.said_fed_late and not one.case.fed_late] == []
+
+    def test_time_lost_is_what_was_planted(self, replayed: list[Judged]) -> None:
+        far = {one.case.name: one.error for one in replayed if (one.error or 0) > scoring.CLOSE}
+        assert len(far) <= 0.05 * len(replayed), far
+
+    def test_the_tables_in_the_documents_are_these(self, replayed: list[Judged]) -> None:
+        said = (Path(__file__).parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
+        for line in scoring.confusion(replayed):
+            assert line in said
