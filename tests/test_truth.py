@@ -32,8 +32,8 @@ from tests.recordings import recording
 CASES = tuple(case for suite in SUITES.values() for case in suite)
 
 
-def judged(name: str = "a", planted: Kind = Kind.INPUT, said: Kind = Kind.INPUT, **changed: object) -> Judged:
-    case = Case(name=name, planted=planted, text="t", workload="reading", params={"sample_us": 1000})
+def judged(name: str = "a", truth: Kind = Kind.INPUT, said: Kind = Kind.INPUT, **changed: object) -> Judged:
+    case = Case(name=name, planted=truth, text="t", workload="reading", params={"sample_us": 1000})
     given = Judged(case=case, said=said, stage="", cost=None, planted=None, utilisation=None, sentence="")
     return replace(given, **changed)
 
@@ -124,7 +124,7 @@ class TestScoring:
         assert "off by 25.0% in the median, 25% at most; within 15% in 0 of 1" in said
 
     def test_confusion(self) -> None:
-        ones = [judged(), judged(), judged(said=Kind.COPY), judged(planted=Kind.QUOTA, said=Kind.QUOTA)]
+        ones = [judged(), judged(), judged(said=Kind.COPY), judged(truth=Kind.QUOTA, said=Kind.QUOTA)]
         assert list(scoring.confusion(ones)) == [
             "| planted \\ said | input | copy | quota |",
             "|---|---|---|---|",
@@ -138,7 +138,8 @@ class TestScoring:
             judged("b", Kind.ARITHMETIC, Kind.LAUNCH, utilisation=0.95),
             judged("c", Kind.ARITHMETIC, Kind.ARITHMETIC, utilisation=0.8),
         ]
-        table = list(peers.peers_table(list(peers.asked(ones, {"a": 4.0, "b": 4.0}))))
+        low = {"input_pct": 4.0, "conclusion": "Your program is NOT input-bound because"}
+        table = list(peers.peers_table(list(peers.asked(ones, {"a": low, "b": low}))))
         assert table[2:] == [
             "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
             "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
@@ -146,9 +147,19 @@ class TestScoring:
             "| **right** | | **3 of 3** | **1 of 3** | **2 of 3** |",
         ]
 
-    @pytest.mark.parametrize(("text", "value"), [("12.5", 12.5), ("no data", None), (None, None)])
-    def test_numbers_that_xprof_writes(self, text: object, value: float | None) -> None:
-        assert xprof.number(text) == value
+    def test_what_xprof_answers(self) -> None:
+        steps = [
+            {"c": [{"v": "train 1"}, {"v": 1.0}, {"v": 5.0}]},
+            {"c": [{"v": "train 2"}, {"v": 3.0}, {"v": 5.0}]},
+        ]
+        table = {
+            "p": {"input_conclusion": "Your program is <b>HIGHLY</b> input-bound because"},
+            "cols": [{"id": "stepnum"}, {"id": "infeedTimeMs"}, {"id": "stepTimeMs"}],
+            "rows": steps,
+        }
+        said = xprof.answer([{}, table])
+        assert said == {"input_pct": 40, "conclusion": "Your program is HIGHLY input-bound because"}
+        assert xprof.answer([{}])["input_pct"] is None
 
 
 class TestPlanting:

@@ -52,15 +52,15 @@ def main() -> int:
             failed += _each(untraced, lambda case: trace_case(case, settings))
             pack_traces(_traces(cases, settings), settings.folder.parent / "traces.tar.xz")
         judged = judge_all(cases, settings)
-    shares = _kept_shares(given.device) if given.replay else peers.xprof_shares(_traces(cases, settings))
-    lines = list(tables(judged, shares))
+    answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
+    lines = list(tables(judged, answers))
     sys.stdout.write("\n".join(lines) + "\n")
     if given.markdown:
         given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if given.pack:
         pack(cases, settings.folder, given.pack)
-        if shares:
-            text = json.dumps(shares, indent=1, sort_keys=True) + "\n"
+        if answers:
+            text = json.dumps(answers, indent=1, sort_keys=True) + "\n"
             given.pack.with_name(f"{given.device}-xprof.json").write_text(text, encoding="utf-8")
     return 5 if failed else 0
 
@@ -93,7 +93,7 @@ def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[
     return [cases[name] for name in dict.fromkeys(given.case or cases)][index - 1 :: count]
 
 
-def tables(judged: Sequence[Judged], shares: Mapping[str, float | None]) -> Iterator[str]:
+def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
     """Yield all tables as Markdown."""
     if not judged:
         yield "No case has been run."
@@ -103,9 +103,9 @@ def tables(judged: Sequence[Judged], shares: Mapping[str, float | None]) -> Iter
     yield from scoring.confusion(judged)
     yield ""
     yield from scoring.cases_table(judged)
-    if shares:
+    if answers:
         yield ""
-        yield from peers.peers_table(list(peers.asked(judged, shares)))
+        yield from peers.peers_table(list(peers.asked(judged, answers)))
 
 
 def judge_all(cases: Sequence[Case], settings: Settings) -> list[Judged]:
@@ -120,10 +120,10 @@ def judge_one(case: Case, settings: Settings) -> Judged:
     return judge(case, settings.folder / case.name, control if there else None)
 
 
-def _kept_shares(suite: str) -> Mapping[str, float | None]:
+def _kept_answers(suite: str) -> peers.Answers:
     file = xprof_answers(suite)
-    shares: Mapping[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return shares
+    kept_answers: peers.Answers = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return kept_answers
 
 
 def _traces(cases: Sequence[Case], settings: Settings) -> Mapping[str, Path]:
