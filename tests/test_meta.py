@@ -43,7 +43,7 @@ TEXT = {
 
 # Written so that this file does not contain what it looks for.
 HOSTS = re.compile(
-    r"pypi[.]org|pythonhosted[.]|files[.]python|deb[.]debian|debian[.]org/debian|archive[.]ubuntu|npmjs[.]"
+    r"pypi[.]org|pythonhos[t]ed[.]|files[.]python|deb[.]debian|debian[.]org/debian|archive[.]ubuntu|npmjs[.]"
     r"|docker[.]io/|ghcr[.]io|quay[.]io|gcr[.]io|nvcr[.]io|anaconda[.]org|\bmirrors?[.]\w+[.]\w|artifac[t]ory|jf[r]og",
     re.IGNORECASE,
 )
