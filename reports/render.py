@@ -50,7 +50,7 @@ def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], st
     }
     return environment.get_template("page.html").render(
         page=page,
-        sections=_sections(environment, page),
+        sections=sections_of(environment, page),
         bundle=Markup(bundle() if figures else ""),  # noqa: S704 - as shipped by vl-convert
         style=Markup(_text("report.css")),  # noqa: S704 - our own
         script=Markup(_text("report.js")),  # noqa: S704 - our own
@@ -101,7 +101,8 @@ def _printable(value: object) -> object:
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _sections(environment: Environment, page: Page) -> tuple[Section, ...]:
+def sections_of(environment: Environment, page: Page) -> tuple[Section, ...]:
+    """Render the sections that have something to say."""
     found = []
     for name in section_names(environment):
         module: Any = environment.get_template(name).make_module({"page": page})

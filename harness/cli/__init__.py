@@ -16,6 +16,7 @@ COMMANDS = {
     "images": "images",
     "list": "listing",
     "report": "report",
+    "rerun": "rerun",
 }
 
 

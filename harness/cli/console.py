@@ -99,6 +99,11 @@ class Terminal:
         if not self._quiet:
             self._console.print(Text(text), soft_wrap=True)
 
+    def show(self, what: RenderableType) -> None:
+        """Print a table or the like that stays."""
+        if not self._quiet:
+            self._console.print(what)
+
 
 def show_error(console: Console, error: TfbenchError) -> None:
     """Print what happened and what to try."""

@@ -1,0 +1,107 @@
+"""From a prepared run to its report: what every command that measures does alike."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from harness.cli.app import err, out
+from harness.cli.console import Terminal, show_error, show_summary
+from harness.cli.rendering import targets, write_reports
+from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
+from harness.model import Status
+from harness.session import Prepared, execute
+from harness.store import RunFolder, TrialRecord
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: bool) -> None:
+    """Run the trials, write the report of what there is whatever happens, and show it.
+
+    Raises:
+        TfbenchError: why the run ended early, or that a trial failed.
+    """
+    _announce(progress, prepared)
+    failure: TfbenchError | None = None
+    records: Sequence[TrialRecord] = ()
+    try:
+        records = execute(prepared, progress)
+    except TfbenchError as error:
+        failure = error
+    if failure is None and not records:
+        progress.line("Every trial of this run had ended already; its report is written again.")
+    if prepared.folder.exists():
+        _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
+    if failure is not None:
+        raise failure
+    _raise_for(records)
+
+
+def _announce(progress: Terminal, prepared: Prepared) -> None:
+    engine = prepared.manifest.engine
+    if engine.isolated:
+        progress.line(f"Engine: {engine.name} {engine.version}")
+    else:
+        progress.line("Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run")
+        progress.line("as plain processes beside everything else here. For containers: make engine")
+    progress.line(f"Run folder: {prepared.folder.path}")
+
+
+def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool, quiet: bool) -> None:
+    """Render what there is; a failure to do so must not hide why the run itself failed."""
+    try:
+        places = targets(folder.path, ("json", "html"), None)
+        analysis = write_reports(folder.path, places)
+    except StoreError as error:
+        if failure is None:
+            raise
+        show_error(err(), error)
+        return
+    if as_json:
+        out().print_json(places["json"].read_text(encoding="utf-8"))
+        return
+    if not quiet:
+        show_summary(out(), analysis)
+    out().print(f"Report: {places['html'].resolve()}", soft_wrap=True)
+
+
+def _raise_for(records: Sequence[TrialRecord]) -> None:
+    failed = [record for record in records if record.status is not Status.OK]
+    if failed:
+        raise TrialError(
+            f"{len(failed)} of {len(records)} trials failed, first {failed[0].id}: {failed[0].message}",
+            hint="The report has the others; log.txt in each trial's folder has what it printed.",
+        )
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Have Ctrl-C or a polite kill end the run, once, and say so as an error of ours.
+
+    A second Ctrl-C must not hit the clearing away: from the first one on the process is deaf to them, until
+    it ends. Signals that are ignored already, as under nohup, stay ignored.
+    """
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> Any:
+        nonlocal stopped
+        stopped = True
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {one: old for one in _STOPPING if (old := signal.getsignal(one)) != signal.SIG_IGN}
+    for one in before:
+        signal.signal(one, stop)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted("Stopped.", hint="Run the same command again.") from error
+    finally:
+        if not stopped:
+            for one, handler in before.items():
+                signal.signal(one, handler)

@@ -1,0 +1,150 @@
+"""`tfbench rerun`: run what a report describes again, and say what differs here."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.app import Json, Quiet, app, err, out, places
+from harness.cli.console import Terminal
+from harness.cli.measuring import measure, stoppable
+from harness.cli.rendering import newest
+from harness.model import Run
+from harness.recording import open_run
+from harness.rerun import again, named_after, outlook, prepared_run
+from harness.session import prepare
+
+_NOT_HERE = "not here"
+
+Fields = Mapping[tuple[str, str], tuple[str, str]]
+
+
+@app.command()
+def rerun(
+    run: Annotated[
+        Path, typer.Argument(help="A report.html, a run folder, or the folder of runs for its newest.")
+    ] = Path("runs"),
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what differs here; run and build nothing.")
+    ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker or local.")
+    ] = "",
+    device: Annotated[
+        str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
+    ] = "",
+    workload_file: Annotated[
+        list[Path] | None, typer.Option(help="Where the run's own workload file lies here.")
+    ] = None,
+    runs: Annotated[Path, typer.Option("--out", "-o", help="Folder for run folders.")] = Path("runs"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run exactly what a report describes again: the same plan, parameters, seed and number of trials.
+
+    First it says what differs here: machine, cards, driver, images by their locks' hashes, data, workloads
+    and tfbench. What differs is no error; `tfbench compare` shows what it does to the speeds.
+    """  # fmt: skip
+    progress = Terminal(err(), quiet=quiet)
+    with stoppable():
+        then = open_run(newest(run))
+        files = tuple(path.absolute() for path in workload_file or ())
+        told = differing(then, outlook(then, places(), files))
+        _show_plan(progress, then)
+        _show(progress, "Differs here", told)
+        _show_commit(progress, then, told)
+        if check:
+            return
+        devices = tuple(part for part in device.split(",") if part)
+        resolved = again(then, out=runs, engine=engine, devices=devices, files=files)
+        prepared = named_after(prepare(resolved, places(), progress), then)
+        found = differing(then, prepared_run(prepared))
+        new = {key: values for key, values in found.items() if key not in told}
+        if new:
+            _show(progress, "Differs as well, now that images and data are there", new)
+        measure(prepared, progress, as_json=as_json, quiet=quiet)
+    if not (as_json or quiet):
+        out().print(f"Compare with: tfbench compare {run} {prepared.folder.path}", soft_wrap=True)
+
+
+def differing(then: Run, here: Run) -> Fields:
+    """Return (section, field) -> its values then and here, of all that is known of both and not the same."""
+    from harness.analysis.facts import facts  # noqa: PLC0415 - kept off the start of the command line
+
+    before, now = facts(then), facts(here)
+    found = {}
+    for section, fields in before.items():
+        for name, value in fields.items():
+            value_here = now.get(section, {}).get(name, _NOT_HERE if _is_card(name) else value)
+            if value_here != value:
+                found[section, name] = (value, value_here)
+    return found
+
+
+def _is_card(name: str) -> bool:
+    """Tell whether a field is the name of a card: where there is none, its other fields say no more."""
+    return name.startswith("GPU ") and name.endswith(" name")
+
+
+def _show_plan(progress: Terminal, then: Run) -> None:
+    manifest = then.manifest
+    progress.line(
+        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
+        f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials were run."
+    )
+
+
+def _show(progress: Terminal, title: str, fields: Fields) -> None:
+    if not fields:
+        progress.line("Nothing that can be told before the run differs here.")
+        return
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("then", "here"):
+        table.add_column(heading, overflow="fold")
+    shown = ""
+    for (section, name), values in fields.items():
+        if section != shown:
+            table.add_row(Text(section, style="bold"))
+            shown = section
+        table.add_row(Text(f"  {name}"), *(Text(_short(value)) for value in values))
+    progress.show(table)
+
+
+def _short(value: str) -> str:
+    plain = value.removeprefix("sha256:")
+    is_digest = len(plain) == 64 and set(plain) <= set("0123456789abcdef")
+    return f"{plain[:12]}…" if is_digest else value
+
+
+def _show_commit(progress: Terminal, then: Run, told: Fields) -> None:
+    """Say how to get the run's own state of this repository, where that would make a difference."""
+    commit = then.manifest.commit.removesuffix("-dirty")
+    ours = {("images", ""), ("workloads", ""), ("software", "tfbench commit"), ("software", "tfbench")}
+    if not any(key in ours or (key[0], "") in ours for key in told):
+        return
+    if not commit:
+        progress.line("The run does not name the commit that it was made with.")
+        return
+    checkout = places().checkout
+    if not _has_commit(checkout, commit):
+        progress.line(f"Its commit {commit[:12]} is not in this repository; `git fetch` may bring it.")
+        return
+    if then.manifest.commit != commit:
+        progress.line("Files had been changed beside that commit; those changes are not kept.")
+    progress.line(f"Its own commit is here: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}")
+    progress.line("Run `make` and `tfbench rerun` there for the same images, workloads and harness.")
+
+
+def _has_commit(checkout: Path, commit: str) -> bool:
+    command = ["git", "-C", str(checkout), "cat-file", "-e", f"{commit}^{{commit}}"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=10).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False

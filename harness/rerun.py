@@ -1,0 +1,173 @@
+"""Run what a report describes again: the same plan, parameters, seed and number of trials, on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from harness import __version__
+from harness.bench import Options, Resolved, commit_of, read_options, resolve
+from harness.catalog import built_in, external, sources
+from harness.engines.gpu import select_gpus
+from harness.errors import StoreError, UsageError
+from harness.gpus import discover
+from harness.host.inventory import host_facts, system_description
+from harness.images.locks import file_sha256
+from harness.model import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status
+from harness.plan import Profile
+from harness.session import Places, Prepared
+
+
+def again(
+    run: Run,
+    *,
+    out: Path,
+    engine: str = "",
+    devices: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
+) -> Resolved:
+    """Resolve a recorded run on this host.
+
+    The trials are those that were run: how many it takes to narrow an interval differs from host to host,
+    and here the same number is wanted. Of a run that was cut off it is the whole plan.
+
+    Args:
+        run: what to run again.
+        out: the folder for the new run folder.
+        engine: another engine than the run's, "" for the same.
+        devices: those of the run's devices to run on again; all of them when empty.
+        files: where the user's own workload files lie here, if not where they lay.
+
+    Raises:
+        StoreError: the run does not say how it was made.
+        UsageError, GpuError: what it needs is not here.
+    """
+    options = _options(run, out=out, engine=engine, devices=devices, files=files)
+    missing = [str(path) for path in options.files if not path.is_file()]
+    if missing:
+        raise UsageError(
+            f"The run used a workload file of the user's own, which is not here: {', '.join(missing)}.",
+            hint="Name the file with --workload-file.",
+        )
+    resolved = resolve(options)
+    known = {entry.workload.name for entry in resolved.entries}
+    gone = sorted({planned.workload for planned in run.planned} - known)
+    if gone:
+        raise UsageError(
+            f"This tfbench has no workload {', '.join(gone)}.",
+            hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
+        )
+    planned = tuple(one for one in _planned(run) if not devices or one.device in devices)
+    most = max((one.index for one in planned), default=0) + 1
+    settings = _settings(run)
+    if run.stops:
+        settings |= {"trials": most, "max_trials": most}
+    profile = Profile(**{**asdict(resolved.profile), **settings})
+    entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
+    return replace(resolved, profile=profile, planned=planned, entries=entries)
+
+
+def _options(
+    run: Run, *, out: Path, engine: str, devices: tuple[str, ...], files: tuple[Path, ...]
+) -> Options:
+    document = run.manifest.parameters.get("options")
+    if not isinstance(document, Mapping):
+        raise StoreError(
+            "The run does not say with which options it was made.",
+            hint=f"Its command was: {run.manifest.command}",
+        )
+    known = {each.name for each in fields(Options)}
+    options = read_options({name: value for name, value in document.items() if name in known})
+    had = tuple(dict.fromkeys(planned.device for planned in run.planned))
+    if strange := [device for device in devices if device not in had]:
+        raise UsageError(
+            f"The run has nothing on {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}."
+        )
+    recorded = "docker" if run.manifest.engine.isolated else "local"
+    return replace(
+        options,
+        out=out,
+        engine=engine or recorded,
+        device=",".join(devices or had),
+        files=files or options.files,
+        workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
+        price="",
+    )
+
+
+def _planned(run: Run) -> tuple[PlannedTrial, ...]:
+    if not run.stops:
+        return run.planned
+    ran = {trial.id for trial in run.trials if trial.status is not Status.INTERRUPTED}
+    return tuple(planned for planned in run.planned if planned.id in ran)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Give the recorded settings of the profile that this tfbench knows: a profile may have changed since."""
+    recorded = run.manifest.parameters.get("settings")
+    known = {each.name for each in fields(Profile)}
+    found = dict(recorded) if isinstance(recorded, Mapping) else {}
+    settings = {name: value for name, value in found.items() if name in known}
+    if "legs" in settings:
+        settings["legs"] = tuple(settings["legs"])
+    return settings
+
+
+def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
+    """Give the run as it would be here, as far as that can be told before anything is reached or built.
+
+    What cannot be told yet, such as data and the engine, is empty.
+    """
+    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    wanted = {planned.workload for planned in run.planned}
+    own = tuple(external(path) for path in options.files if path.is_file())
+    entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)
+    found, _ = discover()
+    gpus = select_gpus(found, options.gpus) if found and run.manifest.gpus else ()
+    targets = {"cuda" if planned.gpus else "cpu" for planned in run.planned}
+    locks = {target: places.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
+    engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)
+    manifest = Manifest(
+        run_id="",
+        created="",
+        tfbench_version=__version__,
+        commit=commit_of(places.checkout),
+        command="",
+        engine=engine,
+        images=tuple(
+            ImageInfo(target=target, reference="", digest="", base="", lock_sha256=file_sha256(lock))
+            for target, lock in locks.items()
+            if target not in options.images and lock.is_file()
+        ),
+        data=(),
+        gpus=gpus,
+        system=system_description(gpus, engine, {}),
+        host_facts=host_facts(),
+        parameters={},
+        seed=run.manifest.seed,
+        sources=sources(entries),
+    )
+    return Run(
+        manifest=manifest,
+        workloads=tuple(entry.workload for entry in entries),
+        planned=run.planned,
+        trials=(),
+    )
+
+
+def prepared_run(prepared: Prepared) -> Run:
+    """Give the run that is about to start, without trials."""
+    return Run(
+        manifest=prepared.manifest,
+        workloads=tuple(entry.workload for entry in prepared.resolved.entries),
+        planned=prepared.resolved.planned,
+        trials=(),
+    )
+
+
+def named_after(prepared: Prepared, run: Run) -> Prepared:
+    """Have the new run's manifest name the one that it repeats."""
+    parameters = {**prepared.manifest.parameters, "rerun_of": run.manifest.run_id}
+    return replace(prepared, manifest=replace(prepared.manifest, parameters=parameters))
