@@ -30,7 +30,7 @@ from harness.thinning import readings, thinned
 FORMAT = "tfbench-run"
 ELEMENT_ID = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
-_MOST_BYTES = 1 << 30  # of an unpacked record: a page of some kilobytes must not fill the memory
+MOST_BYTES = 1 << 30
 _MOST_VALUES = 450_000  # of telemetry and single steps, in a page
 _LEAST_VALUES = 20_000  # what takes the room is then not these
 _MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
@@ -133,13 +133,17 @@ def pack(analysis: Analysis, *, whole: bool) -> str:
     return base64.b64encode(lzma.compress(head + b"\n" + arrays.content(), preset=_PRESET)).decode("ascii")
 
 
-def unpack(text: str) -> Recording:
+def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
     """Take out of text what `pack` put in.
+
+    Args:
+        text: what `pack` gave.
+        most_bytes: how large it may be unpacked: a page of some kilobytes must not fill the memory.
 
     Raises:
         StoreError: the text was not made by `pack`, is cut off, or is of a version that this one cannot read.
     """
-    content = _content(text)
+    content = _content(text, most_bytes)
     head, newline, block = content.partition(b"\n")
     try:
         document = json.loads(head)
@@ -160,10 +164,10 @@ def unpack(text: str) -> Recording:
     return Recording(run=run, analysis=analysis)
 
 
-def _content(text: str) -> bytes:
+def _content(text: str, most_bytes: int) -> bytes:
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
     try:
-        content = decoder.decompress(base64.b64decode(text), max_length=_MOST_BYTES)
+        content = decoder.decompress(base64.b64decode(text), max_length=most_bytes)
     except (binascii.Error, lzma.LZMAError, ValueError) as error:
         raise StoreError("The run inside is damaged: it cannot be unpacked.", hint=_HINT) from error
     if not decoder.eof:

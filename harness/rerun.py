@@ -145,7 +145,7 @@ def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
         gpus=gpus,
         system=system_description(gpus, engine, {}),
         host_facts=host_facts(),
-        parameters={},
+        parameters=run.manifest.parameters,
         seed=run.manifest.seed,
         sources=sources(entries),
     )

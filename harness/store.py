@@ -154,7 +154,7 @@ class RunFolder:
         return frozenset(done)
 
 
-def write_whole(path: Path, text: str) -> Path:
+def write_whole(path: Path, content: str | bytes) -> Path:
     """Write a file, whole or not at all; make its folder when it is not there.
 
     Raises:
@@ -162,7 +162,7 @@ def write_whole(path: Path, text: str) -> Path:
     """
     with _disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _write(path, text)
+        return _write(path, content)
 
 
 def read_run(path: Path) -> Run:
@@ -274,10 +274,10 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     _write(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
-def _write(path: Path, text: str) -> Path:
+def _write(path: Path, content: str | bytes) -> Path:
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with partial.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     return partial.replace(path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -17,12 +14,6 @@ from harness.model import Analysis
 
 # Arrays stay in the run directory: they are what makes it large.
 _LEFT_OUT = frozenset({"telemetry", "steps"})
-
-
-def packed(analysis: Analysis) -> str:
-    """Give `plain` as JSON, gzipped and in base64: a tenth of the size, and no character to escape."""
-    text = json.dumps(plain(analysis), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 
 def plain(analysis: Analysis) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from reports.charts import Figure, script_json, still
+from reports.charts import Figure, still
 
 STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
 
@@ -36,6 +37,7 @@ def framed(
     figures: Mapping[str, Figure],
     document: Any,
     bundle: Callable[[], str],
+    record: str = "",
 ) -> str:
     """Write a page that extends frame.html.
 
@@ -46,21 +48,50 @@ def framed(
         folder: where its sections' templates lie.
         figures: by id.
         document: plain values for the page to carry.
-        bundle: gives the charts' code; asked last, so that it may be made meanwhile.
+        bundle: gives the charts' code; asked late, so that it may be made meanwhile.
+        record: a run for the page to carry, as harness.recording packs it.
     """
     specs = {
         figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
         for figure in figures.values()
     }
+    code = bundle() if figures else ""
+    style, script = _text("report.css"), _text("report.js")
     return environment.get_template(template).render(
         page=page,
         sections=sections(environment, page, folder),
-        bundle=Markup(bundle() if figures else ""),  # noqa: S704 - as shipped by vl-convert
-        style=Markup(_text("report.css")),  # noqa: S704 - our own
-        script=Markup(_text("report.js")),  # noqa: S704 - our own
-        specs=Markup(script_json(specs)),  # noqa: S704 - escaped for a script element
+        policy=policy(scripts=(script, code), styles=(style,)),
+        style=Markup(style),  # noqa: S704 - our own
+        script=Markup(script),  # noqa: S704 - our own
+        bundle=packed_text(code) if code else "",
+        specs=packed(specs),
         data=packed(document),
+        record=record,
     )
+
+
+def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """Give a Content-Security-Policy under which nothing runs and nothing is styled but these texts.
+
+    A script or a style sheet that somebody brings in has another hash. Style attributes are allowed: charts
+    and tooltips are placed by them.
+    """
+    allowed = " ".join(_hash(text) for text in scripts if text)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {allowed}",
+            f"style-src-elem {' '.join(map(_hash, styles))}",
+            "style-src-attr 'unsafe-inline'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def sections(environment: Environment, page: Any, folder: str) -> tuple[Section, ...]:
@@ -83,7 +114,11 @@ def stills(figures: Mapping[str, Figure]) -> Mapping[str, Markup]:
 
 def packed(document: Any) -> str:
     """Give JSON, gzipped and in base64: a tenth of the size, and no character to escape."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return packed_text(json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def packed_text(text: str) -> str:
+    """Give text, gzipped and in base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 

@@ -15,8 +15,7 @@ from harness.model import Analysis
 from reports.charts import Figure, still
 from reports.figures import figures_of
 from reports.outline import Node, outline
-from reports.page import page_of
-from reports.render import html_environment, sections_of
+from reports.render import render_words
 from reports.text import harmless
 
 PAPERS: Mapping[str, str] = {"a4": "a4", "letter": "us-letter"}
@@ -35,7 +34,7 @@ def render_pdf(analysis: Analysis, *, paper: str = "a4") -> bytes:
         paper: one of PAPERS.
     """
     figures = figures_of(analysis)
-    tree = outline(_words(analysis, figures))
+    tree = outline(render_words(analysis, figures))
     colours = _colours()
     with tempfile.TemporaryDirectory(prefix="tfbench-pdf-") as work:
         folder = Path(work)
@@ -57,16 +56,6 @@ def render_pdf(analysis: Analysis, *, paper: str = "a4") -> bytes:
         )
     assert isinstance(made, bytes)
     return made
-
-
-def _words(analysis: Analysis, figures: Mapping[str, Figure]) -> str:
-    """Render the page without drawings, styles and scripts."""
-    environment = html_environment()
-    page = page_of(analysis, figures, {})
-    nothing = dict.fromkeys(("bundle", "style", "script", "specs", "data", "record"), "")
-    return environment.get_template("page.html").render(
-        page=page, sections=sections_of(environment, page), **nothing
-    )
 
 
 def _described(figure: Figure, colours: Mapping[str, str]) -> dict[str, object]:

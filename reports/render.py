@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import resources
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.model import Analysis
 from reports.bundle import bundle_text
-from reports.charts import Figure, script_json, still
-from reports.data import packed
+from reports.charts import Figure
+from reports.data import plain
 from reports.figures import figures_of
 from reports.filters import FILTERS
+from reports.frame import framed, stills
 from reports.markdown import escape_markdown
-from reports.page import Page, page_of
+from reports.page import page_of
 from reports.text import harmless
-
-STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A rendered section: its id, its heading, and its body."""
-
-    id: str
-    title: str
-    body: str
 
 
 def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], str] = bundle_text) -> str:
@@ -41,22 +28,24 @@ def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], st
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
     """
     figures = figures_of(analysis)
-    stills = _stills(figures)
-    page = page_of(analysis, figures, stills)
-    environment = html_environment()
-    specs = {
-        figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
-        for figure in figures.values()
-    }
-    return environment.get_template("page.html").render(
-        page=page,
-        sections=sections_of(environment, page),
-        bundle=Markup(bundle() if figures else ""),  # noqa: S704 - as shipped by vl-convert
-        style=Markup(_text("report.css")),  # noqa: S704 - our own
-        script=Markup(_text("report.js")),  # noqa: S704 - our own
-        specs=Markup(script_json(specs)),  # noqa: S704 - escaped for a script element
-        data=packed(analysis),
+    page = page_of(analysis, figures, stills(figures))
+    return framed(
+        html_environment(),
+        "page.html",
+        page,
+        folder="sections",
+        figures=figures,
+        document=plain(analysis),
+        bundle=bundle,
         record=record,
+    )
+
+
+def render_words(analysis: Analysis, figures: Mapping[str, Figure]) -> str:
+    """Write the page with the places of its figures, and without drawings and scripts."""
+    page = page_of(analysis, figures, {})
+    return framed(
+        html_environment(), "page.html", page, folder="sections", figures={}, document=None, bundle=str
     )
 
 
@@ -80,11 +69,6 @@ def html_environment() -> Environment:
     return environment
 
 
-def section_names(environment: Environment) -> tuple[str, ...]:
-    """List the section templates; their file names begin with the number that orders them."""
-    return tuple(sorted(name for name in environment.list_templates() if name.startswith("sections/")))
-
-
 def _environment(*, autoescape: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("reports"),
@@ -99,24 +83,3 @@ def _environment(*, autoescape: bool) -> Environment:
 
 def _printable(value: object) -> object:
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def sections_of(environment: Environment, page: Page) -> tuple[Section, ...]:
-    """Render the sections that have something to say."""
-    found = []
-    for name in section_names(environment):
-        module: Any = environment.get_template(name).make_module({"page": page})
-        body = str(module).strip()
-        if body:
-            id_ = name.removeprefix("sections/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
-            found.append(Section(id=id_, title=str(module.title), body=Markup(body)))  # noqa: S704
-    return tuple(found)
-
-
-def _stills(figures: Mapping[str, Figure]) -> Mapping[str, Markup]:
-    first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
-    return {figure.id: Markup(still(figure)) for figure in first}  # noqa: S704 - made by Vega, text escaped
-
-
-def _text(name: str) -> str:
-    return (resources.files("reports") / "templates" / name).read_text(encoding="utf-8")

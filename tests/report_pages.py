@@ -118,6 +118,10 @@ class Document(HTMLParser):
             self.words.append(data)
 
     @property
+    def code(self) -> list[tuple[dict[str, str | None], str]]:
+        return list(zip(self.all("script"), self.scripts, strict=True))
+
+    @property
     def text(self) -> str:
         return re.sub(r"[ \n]+", " ", " ".join(self.words))
 

@@ -163,13 +163,15 @@ class TestListing:
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
-        said = tfbench("report", folder, "--format", "html,json,md")
+        said = tfbench("report", folder, "--format", "html,json,md,csv,pdf")
         assert said.code == 0
         assert f"html: {folder / 'report.html'}" in said.out
         assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
+        assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
+        assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
         assert "Steady-state speed" in said.out
         assert "as-written" in said.out
 
@@ -218,6 +220,11 @@ class TestReport:
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
         assert (tmp_path / "again" / page.name).read_bytes() == page.read_bytes()
 
+    def test_on_paper_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
+        said = tfbench("report", tmp_path, "--format", "pdf", "--paper", "a5")
+        assert said.code == 2
+        assert "letter" in said.err
+
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Run, tmp_path: Path) -> None:
         page = tmp_path / "report.html"
         page.write_text("precious")
@@ -251,9 +258,9 @@ class TestReport:
 
     def test_in_a_format_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", cpu_run(trials=1)).path
-        said = tfbench("report", folder, "-f", "html,pdf")
+        said = tfbench("report", folder, "-f", "html,docx")
         assert said.code == 2
-        assert "'pdf'" in said.err
+        assert "'docx'" in said.err
         assert not (folder / "report.html").exists(), "all or nothing"
 
 

@@ -109,7 +109,7 @@ RULES: Mapping[str, Rule] = {
             "harness.thinning",
             "workloads.protocol",
         ),
-        others=("jinja2", "markupsafe", "numpy", "vl_convert"),
+        others=("jinja2", "markupsafe", "numpy", "typst", "vl_convert"),
     ),
 }
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
@@ -224,7 +224,7 @@ def test_the_command_line_starts_without_what_only_a_report_needs() -> None:
     """Every one of these costs a noticeable part of a second."""
     code = "import importlib; from harness import cli; [importlib.import_module('harness.cli.' + name) "
     code += "for name in cli.COMMANDS.values()]"
-    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas"}
+    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "typst"}
     assert loaded_by(code) & heavy == set()
 
 

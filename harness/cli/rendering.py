@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +17,14 @@ from harness.store import write_whole
 # Format -> its file's name in a run folder, and its suffix beside a report file.
 FILES: Mapping[str, tuple[str, str]] = {
     "html": ("report.html", ".html"),
-    "json": ("results.json", ".json"),
+    "pdf": ("report.pdf", ".pdf"),
     "md": ("report.md", ".md"),
+    "json": ("results.json", ".json"),
+    "csv": ("summary.csv", ".csv"),
 }
+
+
+PAPERS = ("a4", "letter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,33 +92,50 @@ def targets(run: Path, formats: Sequence[str], folder: Path | None) -> Mapping[s
     return found
 
 
-def write_reports(run: Path, places: Mapping[str, Path], price: str = "") -> Analysis:
+def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", paper: str = "a4") -> Analysis:
     """Read a run and write it in each format.
 
     Args:
         run: a run folder or a report file.
         places: format -> file.
         price: what was written with --price.
+        paper: of a PDF, "a4" or "letter".
 
     Raises:
         UsageError: the price cannot be read.
         StoreError: the run cannot be read, or a file cannot be written.
     """
-    from harness.analysis.results import results_document  # noqa: PLC0415
-    from reports.bundle import Bundling  # noqa: PLC0415
-    from reports.render import render_html, render_markdown  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415 - as below: what each format needs takes a while
 
     with Bundling() if "html" in places else nullcontext() as bundling:
         found = read_analysis(run, price)
         for name, path in places.items():
             match name:
                 case "html":
-                    inside = carried(found.analysis, whole=found.whole)
                     assert bundling is not None
-                    text = render_html(inside.analysis, record=inside.text, bundle=bundling.text)
+                    content: str | bytes = _html(found, bundling.text)
+                case "pdf":
+                    from reports.pdf import render_pdf  # noqa: PLC0415
+
+                    content = render_pdf(found.analysis, paper=paper)
                 case "md":
-                    text = render_markdown(found.analysis)
+                    from reports.render import render_markdown  # noqa: PLC0415
+
+                    content = render_markdown(found.analysis)
+                case "csv":
+                    from reports.table import render_csv  # noqa: PLC0415
+
+                    content = render_csv(found.analysis)
                 case _:
-                    text = json.dumps(results_document(found.analysis), indent=1) + "\n"
-            write_whole(path, text)
+                    from harness.analysis.results import results_document  # noqa: PLC0415
+
+                    content = json.dumps(results_document(found.analysis), indent=1) + "\n"
+            write_whole(path, content)
     return found.analysis
+
+
+def _html(found: Found, bundle: Callable[[], str]) -> str:
+    from reports.render import render_html  # noqa: PLC0415
+
+    inside = carried(found.analysis, whole=found.whole)
+    return render_html(inside.analysis, record=inside.text, bundle=bundle)

@@ -9,7 +9,8 @@ import typer
 
 from harness.cli.app import Price, app, out
 from harness.cli.console import show_summary
-from harness.cli.rendering import FILES, formats_named, newest, targets, write_reports
+from harness.cli.rendering import FILES, PAPERS, formats_named, newest, targets, write_reports
+from harness.errors import UsageError
 
 
 @app.command()
@@ -20,6 +21,7 @@ def report(
     formats: Annotated[
         str, typer.Option("--format", "-f", help=f"{', '.join(FILES)}; comma-separated.")
     ] = "html,json",
+    paper: Annotated[str, typer.Option(help="Of a PDF: a4 or letter.")] = "a4",
     price: Price = "",
     folder: Annotated[
         Path | None,
@@ -31,9 +33,11 @@ def report(
     A report.html has its run inside and stands for the run folder: `tfbench report report.html --format json`
     gets the data back out.
     """  # fmt: skip
+    if paper not in PAPERS:
+        raise UsageError(f"There is no paper {paper!r}.", hint=f"Choose from: {', '.join(PAPERS)}.")
     path = newest(run)
     places = targets(path, formats_named(formats), folder)
-    analysis = write_reports(path, places, price)
+    analysis = write_reports(path, places, price=price, paper=paper)
     for name, written in places.items():
         out().print(f"{name}: {written.resolve()}", soft_wrap=True)
     show_summary(out(), analysis)

@@ -1,9 +1,17 @@
 "use strict";
-(() => {
-  const figures = JSON.parse(document.getElementById("tfbench-figures").textContent);
+(async () => {
+  const unpack = async (id) => {
+    const packed = atob(document.getElementById(id).textContent);
+    const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+
   const root = document.documentElement;
   const views = new Map();
-  const options = { ast: true, renderer: "svg", actions: false, hover: false };
+  // Neither brings a style sheet: the page's own has what they need, and its policy allows no other.
+  const tooltip = { disableDefaultStyle: true };
+  const options = { ast: true, renderer: "svg", actions: false, hover: false, defaultStyle: false, tooltip };
 
   for (const element of document.querySelectorAll(".needs-script")) element.hidden = false;
 
@@ -73,10 +81,7 @@
   };
 
   const save = async () => {
-    const packed = atob(document.getElementById("tfbench-analysis").textContent);
-    const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const text = await new Response(stream).text();
+    const text = await unpack("tfbench-analysis");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
     link.download = "tfbench-report.json";
@@ -96,6 +101,14 @@
     }, 200);
   });
 
-  if (Object.keys(figures).length) drawAll();
-  else root.dataset.figures = "drawn";
+  let figures = {};
+  const charts = document.getElementById("tfbench-charts");
+  if (charts) {
+    const [code, specs] = await Promise.all([unpack("tfbench-charts"), unpack("tfbench-figures")]);
+    figures = JSON.parse(specs);
+    const script = document.createElement("script");
+    script.textContent = code;
+    document.body.append(script);
+  }
+  await drawAll();
 })();

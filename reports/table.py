@@ -1,0 +1,96 @@
+"""The summary as CSV for spreadsheets: one row for each workload, device and leg."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.model import Analysis, Estimate, Summary
+from reports.text import harmless
+
+# A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def render_csv(analysis: Analysis) -> str:
+    """Write the summary; units are in the columns' names, and what is not known is empty."""
+    rows = [dict(_row(analysis, summary)) for summary in analysis.summaries]
+    columns = list(rows[0]) if rows else [name for name, _ in _identity(analysis)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def cell(value: Any) -> Any:
+    """Give a value as a cell that says it and does nothing: text that looks like a formula is quoted."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, str):
+        return value
+    text = harmless(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _identity(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+    manifest = analysis.run.manifest
+    yield "run", manifest.run_id
+    yield "created", manifest.created
+    yield "machine", manifest.system.get("system_name") or manifest.system.get("host_processor_model_name")
+    yield "gpus", "; ".join(dict.fromkeys(gpu.name for gpu in manifest.gpus))
+    yield "profile", manifest.parameters.get("profile")
+    yield "tfbench", manifest.tfbench_version
+    yield "commit", manifest.commit
+
+
+def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
+    yield from _identity(analysis)
+    yield "workload", summary.workload
+    yield "device", summary.device
+    yield "leg", summary.leg
+    yield "trials", summary.throughput.n
+    yield from _estimate("samples_per_s", summary.throughput)
+    yield from _estimate("step_s", summary.step_time)
+    yield "batch_size", summary.batch_size
+    for name in ("p50", "p90", "p99", "max"):
+        yield f"step_{name}_s", summary.step_quantiles.get(name)
+    yield "wait_share", summary.wait_share
+    yield from _estimate("training_s", summary.training_s)
+    yield "training_projected", summary.training_projected if summary.training_s else None
+    yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
+    yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
+    yield "energy_source", summary.energy_source
+    yield "accuracy", summary.accuracy
+    yield "accuracy_ok", summary.accuracy_ok
+    ratios = _ratios(analysis, summary)
+    for kind, name in (
+        ("gpu-over-cpu", "gpu_over_cpu"),
+        ("tuned-over-as-written", "tuned_over_as_written"),
+        ("rung-over-as-written", "rung_over_as_written"),
+        ("scaling", "scaling"),
+    ):
+        yield from _estimate(name, ratios.get(kind))
+    yield "trial_ids", " ".join(summary.trial_ids)
+
+
+def _ratios(analysis: Analysis, summary: Summary) -> Mapping[str, Estimate]:
+    name = f"{summary.device}/{summary.leg}"
+    return {
+        each.kind: each.ratio
+        for each in analysis.comparisons
+        if each.workload == summary.workload and each.numerator == name
+    }
+
+
+def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:
+    """Give a median and its interval; a single value has none."""
+    known = value is not None and value.n > 1
+    yield name, value.median if value else None
+    yield f"{name}_low", value.low if value and known else None
+    yield f"{name}_high", value.high if value and known else None

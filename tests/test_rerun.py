@@ -1,0 +1,124 @@
+"""Running a report's run again: the same plan, and what differs here is said before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Options, options_document, resolve
+from harness.catalog import sources
+from harness.cli.rerun import differing
+from harness.errors import StoreError, UsageError
+from harness.model import Run, Status, Stop
+from harness.plan import profile_named
+from harness.rerun import again, outlook
+from harness.session import Places
+from tests import builders
+
+ROOT = Path(__file__).resolve().parents[1]
+OPTIONS = Options(
+    profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"batch_size": "64"}, seed=7
+)
+
+
+def recorded(run: Run | None = None, *, options: Options = OPTIONS, settings: dict | None = None) -> Run:
+    """Give a run with a manifest as `tfbench bench` writes it."""
+    run = run or builders.cpu_run(trials=3)
+    resolved = resolve(options)
+    planned = tuple(
+        replace(one, params=resolved.planned[0].params, legs=resolved.planned[0].legs) for one in run.planned
+    )
+    manifest = replace(
+        run.manifest,
+        seed=options.seed,
+        parameters={"options": options_document(options), "profile": "smoke", "settings": settings or {}},
+        sources=sources(resolved.entries),
+    )
+    stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
+    workloads = tuple(entry.workload for entry in resolved.entries)
+    return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)
+
+
+def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
+    run = recorded(settings={"window_s": 0.5, "of_another_version": 1})
+    resolved = again(run, out=tmp_path)
+    assert resolved.planned == run.planned
+    assert resolved.options.seed == 7
+    assert resolved.options.out == tmp_path
+    assert dict(resolved.options.params) == {"batch_size": "64"}
+    assert resolved.profile.window_s == 0.5, "as it was then, whatever the profile says today"
+    assert resolved.profile.stall_s == profile_named("smoke").stall_s
+    assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "no more and no fewer"
+
+
+def test_trials_that_were_left_out_because_the_interval_was_narrow_are_left_out_again(tmp_path: Path) -> None:
+    run = recorded(builders.cpu_run(trials=5))
+    run = replace(run, trials=run.trials[:3])
+    assert [one.index for one in again(run, out=tmp_path).planned] == [0, 1, 2]
+
+
+def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
+    run = recorded(builders.cpu_run(trials=5))
+    last = replace(run.trials[1], status=Status.INTERRUPTED)
+    cut = replace(run, trials=(run.trials[0], last), stops=())
+    assert again(cut, out=tmp_path).planned == run.planned
+
+
+def test_some_of_its_devices(tmp_path: Path) -> None:
+    both = recorded(builders.gpu_run(trials=2))
+    assert {one.device for one in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    with pytest.raises(UsageError, match="nothing on gpu1"):
+        again(both, out=tmp_path, devices=("gpu1",))
+
+
+def missing_file(tmp_path: Path) -> Run:
+    run = recorded()
+    options = replace(OPTIONS, files=(tmp_path / "gone.py",))
+    return replace(run, manifest=replace(run.manifest, parameters={"options": options_document(options)}))
+
+
+def unknown_workload(tmp_path: Path) -> Run:
+    run = recorded()
+    return replace(run, planned=tuple(replace(one, workload="no-such") for one in run.planned))
+
+
+def no_options(tmp_path: Path) -> Run:
+    return builders.cpu_run(trials=1)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "said"),
+    [
+        (missing_file, UsageError, "not here"),
+        (unknown_workload, UsageError, "no-such"),
+        (no_options, StoreError, "with which options"),
+    ],
+)
+def test_what_cannot_be_run_again_is_said(
+    tmp_path: Path, build: Callable[[Path], Run], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        again(build(tmp_path), out=tmp_path)
+
+
+def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
+    places = Places(checkout=ROOT, cache=tmp_path)
+    here = outlook(recorded(), places)
+    assert differing(here, outlook(here, places)) == {}, "this host and itself"
+    elsewhere = replace(
+        here,
+        manifest=replace(
+            here.manifest,
+            system={**here.manifest.system, "host_processor_model_name": "Another"},
+            sources={**here.manifest.sources, "cifar100-mlp": "0" * 64},
+            images=tuple(replace(image, lock_sha256="1" * 64) for image in here.manifest.images),
+            gpus=(builders.gpu(),),
+        ),
+    )
+    found = {name: values for (_, name), values in differing(elsewhere, outlook(here, places)).items()}
+    assert found["host_processor_model_name"][0] == "Another"
+    assert found["cpu"][0] == "1" * 64
+    assert found["GPU 0 name"] == ("NVIDIA H200", "not here")
