@@ -166,8 +166,24 @@ def _data_problem(data: Data) -> str:
         "data.classes must be a whole number above 0": _whole(data.classes, least=1),
         "data.train and data.test must be whole numbers, test above 0 unless train is 0": _whole(data.train)
         and _whole(data.test, least=min(1, data.train)),
+        'data.kind must be "arrays" or "jpeg", "jpeg" with a shape (height, width, 3) of uint8': data.kind
+        == "arrays"
+        or (data.kind == "jpeg" and len(data.shape) == 3 and data.shape[2] == 3),
+        "data.class_names must name a folder for each class, in alphabetical order": _class_names(data),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
+
+
+def _class_names(data: Data) -> bool:
+    names = data.class_names
+    if not names:
+        return names == ()
+    return (
+        isinstance(names, tuple)
+        and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names)
+        and len(names) == data.classes
+        and tuple(sorted(set(names))) == names
+    )
 
 
 def _whole(value: object, *, least: int = 0) -> bool:

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 from harness.data.archives import Archive
-from harness.data.datasets import FILES, ensure_data
-from harness.data.published_data import KNOWN, Published, read_batch, read_cifar, read_idx_files
+from harness.data.datasets import ensure_data
+from harness.data.forms import FILES
+from harness.data.published_data import KNOWN, Published, arrays, read_batch, read_cifar, read_idx_files
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
@@ -65,7 +66,7 @@ def known(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Published]:
     return {
         "small-cifar": Published(
             archives=(Archive(file=path.name, url=f"{url}/{path.name}", checksum=digest(path)),),
-            read=partial(read_cifar, train=["cifar/train"], test=["cifar/test"], labels=b"labels"),
+            unpack=arrays(partial(read_cifar, train=["cifar/train"], test=["cifar/test"], labels=b"labels")),
             shape=(32, 32, 3), classes=4, train=20, test=6,
         )
     }  # fmt: skip

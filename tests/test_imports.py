@@ -85,6 +85,7 @@ RULES: Mapping[str, Rule] = {
         ours=("harness", "workloads.protocol"),
         not_ours=("harness.analysis", "harness.cli"),
         others=(
+            "PIL",
             "cattrs",
             "docker",
             "numpy",

@@ -108,6 +108,9 @@ class Data:
         train, test: how many samples; train=0 when the workload makes its own (synthetic) samples, so
             that nothing has to be fetched or mounted.
         dtype: NumPy's name of the stored type.
+        kind: "arrays" for four NumPy files, or "jpeg" for a tree of JPEG files, <part>/<class>/<name>.jpg
+            with the parts "train" and "test"; shape is then the mean picture's (height, width, 3).
+        class_names: of a tree's folders, in alphabetical order; () for "class-0" and so on.
     """
 
     name: str
@@ -116,6 +119,8 @@ class Data:
     train: int
     test: int
     dtype: str = "uint8"
+    kind: str = "arrays"
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,12 +121,17 @@ def _unreachable(archive: Archive, path: Path, reason: str) -> DataError:
     )
 
 
+def broken_archive(path: Path, error: Exception) -> DataError:
+    """Return what to tell the user about an archive that is not in the format that it should have."""
+    return DataError(f"{path} cannot be read: {error}.", hint="Remove it, so that it is fetched again.")
+
+
 def disk_error(folder: Path, error: OSError) -> DataError:
     """Return what to tell the user about a cache that cannot be written."""
     if error.errno == errno.ENOSPC:
         return DataError(
             f"The disk filled up while data was written to {folder}.",
-            hint="Free some space (a dataset takes up to 0.4 GB) or set TFBENCH_CACHE to a roomier folder.",
+            hint="Free some space (a dataset takes up to 1.2 GB) or set TFBENCH_CACHE to a roomier folder.",
         )
     return DataError(
         f"{folder} cannot be used: {error.strerror}.", hint="Set TFBENCH_CACHE to a folder of yours."

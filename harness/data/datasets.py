@@ -1,4 +1,4 @@
-"""Give each workload its data as four NumPy files in one folder: the real dataset, or a made one.
+"""Give each workload its data as one folder of files: the real dataset, or a made one.
 
 Folders are named by their content, `<cache>/data/sha256-<hex>/`; `<cache>/data/index/` remembers which
 folder a declaration led to.
@@ -13,11 +13,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from harness.cachelock import filling
+from harness.data import jpegs, procedural
 from harness.data.archives import ArchiveCache, disk_error
-from harness.data.procedural import RECIPE, Recipe
+from harness.data.forms import FORMS, Form, class_names
 from harness.data.published_data import KNOWN, Published
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
@@ -26,7 +25,6 @@ from harness.progress import Progress
 from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")
-FILES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def ensure_data(
@@ -38,10 +36,11 @@ def ensure_data(
     progress: Progress,
     known: Mapping[str, Published] = KNOWN,
 ) -> tuple[Path, DataInfo]:
-    """Return the folder with `data`'s x_train.npy, y_train.npy, x_test.npy, y_test.npy, and what it is.
+    """Return the folder with `data`'s files, and what it is.
 
-    Labels are uint8[n], int32[n] above 256 classes. For a declaration without training samples, whose
-    workload makes its own, the folder is empty.
+    Arrays lie in x_train.npy, y_train.npy, x_test.npy and y_test.npy, their labels are uint8[n], int32[n]
+    above 256 classes; JPEG files are <part>/<class>/<name>.jpg. For a declaration without training samples,
+    whose workload makes its own, the folder is empty.
 
     Args:
         data: what the workload declares; fewer samples than published means the first ones.
@@ -102,45 +101,54 @@ class _Datasets:
         checksums = [archive.checksum for archive in published.archives]
         key = _key({"real": checksums, "train": data.train, "test": data.test})
 
-        def make(folder: Path) -> None:
+        def make(folder: Path) -> str:
             archives = ArchiveCache(self._folder / "archives", self._progress)
             paths = [archives.get(archive, retry=retry) for archive in published.archives]
-            arrays = published.read(paths)
-            for name in FILES:
-                count = data.train if name.endswith("train") else data.test
-                np.save(folder / f"{name}.npy", arrays[name][:count])
+            with self._progress.task(f"reading {data.name}", None):
+                return published.unpack(paths, data, folder)
 
-        path, sha256 = self._content(key, data, make)
-        why = "published files, checksums verified"
+        path, sha256, remark = self._content(key, data, make)
+        why = "published files, checksums verified" + (f", {remark}" if remark else "")
         return path, DataInfo(workload=workload, name=data.name, kind="real", sha256=sha256, why=why)
 
     def _procedural(self, data: Data, workload: str, why: str) -> tuple[Path, DataInfo]:
         declared = [list(data.shape), data.classes, data.train, data.test, data.dtype]
-        key = _key({"procedural": RECIPE, "name": data.name, "declared": declared, "seed": self._seed})
+        recipe = {"procedural": procedural.RECIPE, "name": data.name}
+        if data.kind == "jpeg":
+            recipe = {"jpeg": jpegs.RECIPE, "classes": class_names(data)}
+        key = _key({**recipe, "declared": declared, "seed": self._seed})
 
-        def make(folder: Path) -> None:
+        def make(folder: Path) -> str:
             label = f"making {data.name} data"
             with self._progress.task(label, data.train + data.test, "samples") as bar:
-                Recipe(data, self._seed).write(folder, bar)
+                if data.kind == "jpeg":
+                    jpegs.JpegRecipe(data, self._seed).write(folder, bar)
+                else:
+                    procedural.Recipe(data, self._seed).write(folder, bar)
+            return ""
 
-        path, sha256 = self._content(key, data, make)
+        path, sha256, _ = self._content(key, data, make)
         return path, DataInfo(workload=workload, name=data.name, kind="procedural", sha256=sha256, why=why)
 
-    def _content(self, key: str, data: Data, make: Callable[[Path], None]) -> tuple[Path, str]:
-        """Return the folder that `key` stands for, and its content's hash, after making it if need be."""
+    def _content(self, key: str, data: Data, make: Callable[[Path], str]) -> tuple[Path, str, str]:
+        """Return the folder that `key` stands for, its content's hash, and what `make` said about it.
+
+        It is made if need be.
+        """
+        form = FORMS[data.kind]
         index = self._folder / "index" / key
         if index.exists():
-            sha256 = index.read_text(encoding="ascii").strip()
+            sha256, _, remark = index.read_text(encoding="utf-8").strip().partition("\n")
             path = self._folder / f"sha256-{sha256}"
-            if _whole(path, data):
-                return path, sha256
+            if form.whole(path, data):
+                return path, sha256, remark
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=self._folder) as temporary:
             made = Path(temporary) / "data"
             made.mkdir()
-            make(made)
-            sha256 = _content_sha256(made)
+            remark = make(made)
+            sha256 = _content_sha256(form, made)
             path = self._folder / f"sha256-{sha256}"
-            if not _whole(path, data):
+            if not form.whole(path, data):
                 if path.exists():
                     path.rename(Path(temporary) / "torn")
                 # The container's user is another one.
@@ -148,17 +156,17 @@ class _Datasets:
                 made.rename(path)
         index.parent.mkdir(exist_ok=True)
         partial = index.with_name(f"{key}.{os.getpid()}")
-        partial.write_text(sha256 + "\n", encoding="ascii")
+        partial.write_text(f"{sha256}\n{remark}".strip() + "\n", encoding="utf-8")
         partial.replace(index)
-        return path, sha256
+        return path, sha256, remark
 
 
 def _check_declaration(data: Data, published: Published) -> None:
-    same = (tuple(data.shape), data.classes, data.dtype) == (published.shape, published.classes, "uint8")
-    if not same or data.train > published.train or data.test > published.test:
+    if not published.fits(data):
         raise UsageError(
             f"The declaration of {data.name} does not fit the dataset: it has {published.train} + "
-            f"{published.test} samples of {published.shape} uint8 in {published.classes} classes.",
+            f"{published.test} samples of {published.shape} uint8 in {published.classes} classes"
+            f"{f', as {published.kind} files' if published.kind != 'arrays' else ''}.",
             hint="Correct the workload's Data(...), or give the dataset a name of its own.",
         )
 
@@ -167,18 +175,8 @@ def _key(recipe: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _content_sha256(folder: Path) -> str:
+def _content_sha256(form: Form, folder: Path) -> str:
     digest = hashlib.sha256()
-    for name in FILES:
-        digest.update(f"{name} {file_sha256(folder / f'{name}.npy')}\n".encode())
+    for name in form.files(folder):
+        digest.update(f"{name.removesuffix('.npy')} {file_sha256(folder / name)}\n".encode())
     return digest.hexdigest()
-
-
-def _whole(folder: Path, data: Data) -> bool:
-    """Tell whether a folder has all four files, none torn, in `data`'s shape; reads their headers only."""
-    try:
-        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in FILES}
-    except (OSError, ValueError):
-        return False
-    shapes = ((data.train, *data.shape), (data.train,), (data.test, *data.shape), (data.test,))
-    return all(arrays[name].shape == shape for name, shape in zip(FILES, shapes, strict=True))

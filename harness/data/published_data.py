@@ -17,22 +17,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.data.archives import Archive
-from harness.errors import DataError
+from harness.data import pets
+from harness.data.archives import Archive, broken_archive
+from harness.data.forms import FILES
+from workloads.protocol import Data
 
 Arrays = Mapping[str, NDArray[np.uint8]]
+Unpack = Callable[[Sequence[Path], Data, Path], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A dataset as published: its files, and what reads them into x_train, y_train, x_test, y_test."""
+    """A dataset as published.
+
+    Attributes:
+        archives: its files.
+        unpack: (files, what is declared, folder) -> what there is to say about it, "" for nothing; writes
+            the first samples into the folder in the form of `kind`.
+        shape, classes, kind, class_names: as in workloads.protocol.Data.
+        train, test: how many samples there are. `together` when they are one heap that is divided as wanted.
+    """
 
     archives: tuple[Archive, ...]
-    read: Callable[[Sequence[Path]], Arrays]
+    unpack: Unpack
     shape: tuple[int, ...]
     classes: int
     train: int
     test: int
+    kind: str = "arrays"
+    class_names: tuple[str, ...] = ()
+    together: bool = False
+
+    def fits(self, data: Data) -> bool:
+        """Tell whether a declaration speaks of this dataset or a part of it."""
+        same = (data.shape, data.classes, data.dtype, data.kind, data.class_names) == (
+            self.shape, self.classes, "uint8", self.kind, self.class_names
+        )  # fmt: skip
+        if self.together:
+            return same and data.train + data.test <= self.train + self.test
+        return same and data.train <= self.train and data.test <= self.test
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -92,7 +115,7 @@ def read_cifar(files: Sequence[Path], train: Sequence[str], test: Sequence[str],
                 arrays[f"x_{part}"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
                 arrays[f"y_{part}"] = np.concatenate([np.asarray(b[labels], np.uint8) for b in batches])
     except (tarfile.TarError, pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError) as error:
-        raise _broken(path, error) from error
+        raise broken_archive(path, error) from error
     return arrays
 
 
@@ -123,11 +146,20 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         shape = tuple(int(size) for size in np.frombuffer(content, ">u4", rank, 4))
         return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape).copy()
     except (gzip.BadGzipFile, EOFError, ValueError, IndexError) as error:
-        raise _broken(path, error) from error
+        raise broken_archive(path, error) from error
 
 
-def _broken(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} cannot be read: {error}.", hint="Remove it, so that it is fetched again.")
+def arrays(read: Callable[[Sequence[Path]], Arrays]) -> Unpack:
+    """Return an `unpack` that saves the first samples of what `read` gives as four NumPy files."""
+
+    def unpack(files: Sequence[Path], data: Data, folder: Path) -> str:
+        found = read(files)
+        for name in FILES:
+            count = data.train if name.endswith("train") else data.test
+            np.save(folder / f"{name}.npy", found[name][:count])
+        return ""
+
+    return unpack
 
 
 def _cifar10(files: Sequence[Path]) -> Arrays:
@@ -144,8 +176,11 @@ def _cifar100(files: Sequence[Path]) -> Arrays:
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
+_PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F"
+
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
-# that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them.
+# that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
+# see pets.py; the sha256 is what several public projects check, its shape that of the mean picture.
 KNOWN: Mapping[str, Published] = {
     "cifar10": Published(
         archives=(
@@ -155,7 +190,7 @@ KNOWN: Mapping[str, Published] = {
                 checksum="sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             ),
         ),
-        read=_cifar10,
+        unpack=arrays(_cifar10),
         shape=(32, 32, 3),
         classes=10,
         train=50_000,
@@ -169,7 +204,7 @@ KNOWN: Mapping[str, Published] = {
                 checksum="sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             ),
         ),
-        read=_cifar100,
+        unpack=arrays(_cifar100),
         shape=(32, 32, 3),
         classes=100,
         train=50_000,
@@ -185,10 +220,27 @@ KNOWN: Mapping[str, Published] = {
                 ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310"),
             )
         ),
-        read=read_idx_files,
+        unpack=arrays(read_idx_files),
         shape=(28, 28),
         classes=10,
         train=60_000,
         test=10_000,
+    ),
+    "cats-and-dogs": Published(
+        archives=(
+            Archive(
+                file="kagglecatsanddogs_5340.zip",
+                url=f"{_PETS}/kagglecatsanddogs_5340.zip",
+                checksum="sha256:b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
+            ),
+        ),
+        unpack=pets.unpack_pets,
+        shape=(360, 404, 3),
+        classes=2,
+        train=25_000,
+        test=0,
+        kind="jpeg",
+        class_names=pets.CLASSES,
+        together=True,
     ),
 }

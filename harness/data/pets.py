@@ -1,0 +1,98 @@
+"""The real cats-and-dogs archive: 25,000 photographs, some of which are broken.
+
+J. Elson et al., "Asirra" (2007), as Microsoft publishes it. Broken files (empty, cut off, not a JPEG at all)
+are skipped and counted: a training would end at the first one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from PIL import Image
+
+from harness.data.archives import broken_archive
+from harness.data.forms import PARTS, of_class
+from harness.errors import DataError
+from workloads.protocol import Data
+
+CLASSES = ("cat", "dog")
+_MEMBER = re.compile(r"PetImages/(?P<name>Cat|Dog)/(?P<number>\d+)\.jpg")
+_MODES = ("RGB", "L")
+# How many files are read ahead of those that are being checked.
+_AHEAD = 64
+
+
+def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
+    """Write the archive's first whole pictures as <part>/<class>/<number>.jpg and say what was skipped.
+
+    Of each class the first ones are for training, the next for testing, as the article's folders have them.
+
+    Args:
+        files: the archive.
+        data: how many are wanted.
+        folder: where to.
+
+    Raises:
+        DataError: the archive is not in this format, or has too few whole pictures.
+    """
+    (path,) = files
+    seen = skipped = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for label, name in enumerate(CLASSES):
+                wanted = [of_class(count, data.classes, label) for count in (data.train, data.test)]
+                places = _places(folder, name, wanted)
+                for content, whole in _checked(archive, name):
+                    seen += 1
+                    if not whole:
+                        skipped += 1
+                        continue
+                    place = next(places, None)
+                    if place is None:
+                        seen -= 1
+                        break
+                    place.write_bytes(content)
+                if next(places, None) is not None:
+                    raise DataError(
+                        f"{path} has fewer than {sum(wanted):,} whole pictures of the class {name}.",
+                        hint="Ask for fewer in the workload's Data(...), or use --data procedural.",
+                    )
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise broken_archive(path, error) from error
+    return f"{skipped:,} broken files of {seen:,} skipped"
+
+
+def is_whole(content: bytes) -> bool:
+    """Tell whether a file is a JPEG in colour or grey that can be decoded to its end."""
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+            image.load()
+            return image.mode in _MODES
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return False
+
+
+def _places(folder: Path, name: str, wanted: Sequence[int]) -> Iterator[Path]:
+    for part, count in zip(PARTS, wanted, strict=True):
+        (folder / part / name).mkdir(parents=True)
+        for number in range(count):
+            yield folder / part / name / f"{number:05d}.jpg"
+
+
+def _checked(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bool]]:
+    """Yield each file of a class with whether it is whole, in the order of their numbers."""
+    members = sorted(
+        (int(match["number"]), member)
+        for member in archive.namelist()
+        if (match := _MEMBER.fullmatch(member.replace("\\", "/"))) and match["name"].lower() == name
+    )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(members), _AHEAD):
+            contents = [archive.read(member) for _, member in members[start : start + _AHEAD]]
+            yield from zip(contents, pool.map(is_whole, contents), strict=True)
