@@ -35,6 +35,9 @@ class Author:
         tuned_model: the same for the tuned leg and the rungs; `model` where the file has none.
         data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
         dataset: (params, data_dir) -> stages, or None for workloads on arrays.
+        in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole part as arrays in the form that
+            the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
+            would otherwise have no data; or None.
         metrics: params -> name -> (value, unit), measured once after all legs, or None.
     """
 
@@ -43,6 +46,7 @@ class Author:
     tuned_model: Callable[[Mapping[str, Any]], Any]
     data: Callable[[Arrays, Mapping[str, Any]], tuple[Split, Split]]
     dataset: Callable[[Mapping[str, Any], str], Sequence[Stage]] | None
+    in_memory: Callable[[Mapping[str, Any], str, str], Split] | None
     metrics: Callable[[Mapping[str, Any]], Mapping[str, tuple[float, str]]] | None
 
 
@@ -69,6 +73,7 @@ def load(name: str, file: str) -> Author:
         tuned_model=getattr(module, "tuned_model", model),
         data=getattr(module, "data", scaled),
         dataset=getattr(module, "dataset", None),
+        in_memory=getattr(module, "in_memory", None),
         metrics=getattr(module, "metrics", None),
     )
 

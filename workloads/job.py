@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from workloads.author import Author, Split, Stage
 from workloads.protocol import EventWriter, Spec
+from workloads.storage import in_ram
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,24 @@ class Job:
         """Return the workload's own pipeline as `params` ask for it."""
         if self.author.dataset is None:
             raise TypeError(f"{self.author.workload.name} trains on arrays, it has no stages.")
-        return self.author.dataset(params, self.spec.data_dir)
+        return self.author.dataset(params, self.data_dir(params))
+
+    def data_dir(self, params: Mapping[str, Any]) -> str:
+        """Return where the data lies: on disk, or in memory for storage="ram"."""
+        return in_ram(self.spec.data_dir) if params.get("storage") == "ram" else self.spec.data_dir
+
+    def resident(self, params: Mapping[str, Any]) -> Split | None:
+        """Return the training data as arrays; None where the workload has none, only batches."""
+        return self.train if self.train is not None else self._part(params, "train")
+
+    def held_out(self, params: Mapping[str, Any]) -> Split | None:
+        """Return the held-out data as arrays, None where the workload has none."""
+        return self.test if self.test is not None else self._part(params, "test")
+
+    def _part(self, params: Mapping[str, Any], part: str) -> Split | None:
+        if self.author.in_memory is None:
+            return None
+        return self.author.in_memory(params, self.data_dir(params), part)
 
     def metric(self, leg: str, name: str, value: float, unit: str) -> None:
         """Write a metric event."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, pipeline, resident
+from workloads import building, loaders, pipeline, resident
 from workloads.job import Job
 from workloads.protocol import AS_WRITTEN, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
@@ -16,6 +16,9 @@ from workloads.timing import Meter
 # Fit is stopped by a callback; this many epochs are never reached.
 ENDLESS = 1_000_000
 EVALUATE_BATCH = 1000
+# A measurement does not evaluate for longer; a whole training goes through all of the held-out data.
+EVALUATE_S = 10.0
+EVALUATE_LEAST = 100
 # How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
 DRAIN_CALL_S = 0.02
 
@@ -30,15 +33,20 @@ class Boundaries(tf.keras.callbacks.Callback):
         batch: samples a step, all devices together.
         samples: samples an epoch; None where the number of batches is all that is known.
         stride: steps that one call runs (steps_per_execution).
+        waits: all of the time is waiting for input, since nothing is computed.
     """
 
-    def __init__(self, meter: Meter, *, batch: int, samples: int | None, stride: int) -> None:
+    def __init__(
+        self, meter: Meter, *, batch: int, samples: int | None, stride: int, waits: bool = False
+    ) -> None:
         super().__init__()
         self._meter = meter
         self._batch = batch
         self._samples = samples
         self._stride = stride
+        self._waits = waits
         self._last = -1
+        self._ticked_ns = meter.now()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
@@ -58,8 +66,10 @@ class Boundaries(tf.keras.callbacks.Callback):
         samples = done * self._batch
         if batch <= self._last and self._samples is not None:
             samples = self._samples - self._last * self._batch
-        if not self._meter.tick(done, samples):
+        waited = self._meter.now() - self._ticked_ns if self._waits else -1
+        if not self._meter.tick(done, samples, waited):
             self.model.stop_training = True
+        self._ticked_ns = self._meter.now()
 
 
 def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -77,7 +87,7 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     job.metric(leg, "steps_trained", meter.steps, "steps")
     if meter.last_loss is not None:
         job.metric(leg, "final_loss", meter.last_loss, "loss")
-    _evaluate(job, leg, meter, model)
+    _evaluate(job, leg, params, meter, model)
 
 
 def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
@@ -91,12 +101,15 @@ def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
         meter.begin()
         model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
         return
-    dataset = pipeline.assemble(job.stages({**params, "batch_size": batch}))
-    if params["prefetch_to_device"] and job.gpu and job.strategy is None:
-        dataset = dataset.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
+    source = pipeline.assemble(job.stages({**params, "batch_size": batch}))
+    if loaders.is_loader(source):
+        source = loaders.gated(source, meter.gate)
+    elif params["prefetch_to_device"] and job.gpu and job.strategy is None:
+        source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
     boundaries = Boundaries(meter, batch=batch, samples=None, stride=stride)
+    an_epoch = job.author.workload.samples_per_epoch // batch or None
     meter.begin()
-    model.fit(dataset, epochs=epochs, verbose=2, callbacks=[boundaries])
+    model.fit(source, epochs=epochs, steps_per_epoch=an_epoch, verbose=2, callbacks=[boundaries])
 
 
 def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -116,6 +129,9 @@ def input_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
         dataset = pipeline.from_arrays(*job.train, batch)
     else:
         dataset = pipeline.assemble(job.stages({**params, "batch_size": batch}), stage)
+    if loaders.is_loader(dataset):
+        _drain_loader(job, meter, dataset, batch, began)
+        return
     pull = pipeline.drain(dataset, "" if stage else job.devices[0])
     per_element = batch if not stage or _batched(job, params, stage) else 1
     meter.phase(BUILD, began)
@@ -129,18 +145,42 @@ def input_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
 
 
+def _drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
+    """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
+    model = loaders.drain_model(job.devices[0])
+    boundaries = Boundaries(meter, batch=batch, samples=None, stride=1, waits=True)
+    meter.phase(BUILD, began)
+    meter.begin()
+    model.fit(loaders.gated(loader, meter.gate), epochs=ENDLESS, verbose=0, callbacks=[boundaries])
+
+
 def _batched(job: Job, params: Mapping[str, Any], stage: str) -> bool:
     names = [name for name, _ in job.stages(params)]
     return "batch" in names and names.index(stage) >= names.index("batch")
 
 
-def _evaluate(job: Job, leg: str, meter: Meter, model: Any) -> None:
-    if job.test is None or leg not in (AS_WRITTEN, TUNED):
+def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+    if leg not in (AS_WRITTEN, TUNED):
         return
     began = meter.now()
-    x, y = job.test
-    found = model.evaluate(x, y, batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
+    held_out = job.held_out(params)
+    if held_out is None:
+        return
+    x, y = held_out
+    count = _affordable(model, x) if not meter.full else len(x)
+    found = model.evaluate(x[:count], y[:count], batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
     meter.phase(EVALUATE, began)
     for name, value in found.items():
         accuracy = "acc" in name
         job.metric(leg, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss")
+    if count < len(x):
+        job.metric(leg, "evaluated", count, "samples")
+
+
+def _affordable(model: Any, x: Any) -> int:
+    """Return how many samples a slow device may evaluate in EVALUATE_S; at least EVALUATE_LEAST."""
+    model.predict_on_batch(x[:EVALUATE_LEAST])  # traces
+    start = time.monotonic_ns()
+    model.predict_on_batch(x[:EVALUATE_LEAST])
+    a_sample_s = (time.monotonic_ns() - start) / 1e9 / EVALUATE_LEAST
+    return max(EVALUATE_LEAST, min(len(x), round(EVALUATE_S / a_sample_s)))

@@ -83,9 +83,12 @@ class Published:
         source: who published it, with the year.
         system: the hardware as the article names it.
         device: "cpu" or "gpu".
-        value: the number, in `unit`.
-        unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU.
+        value: the number, in `unit`; the lower end where a range was published.
+        unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU, "gain" for
+            tuned over as-written, "accuracy" on held-out data and "utilisation" of the GPU, both 0 to 1.
         note: what else one has to know to compare, "" if nothing.
+        upto: the upper end of a published range, 0 where there is one number.
+        leg: what was published: "as-written", or the "rung:NAME" that does the same.
     """
 
     source: str
@@ -94,6 +97,8 @@ class Published:
     value: float
     unit: str
     note: str = ""
+    upto: float = 0.0
+    leg: str = AS_WRITTEN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +173,8 @@ class Workload:
         data: what it trains on.
         batch_size: samples a step, as published.
         epochs: as published; what a projected training time is projected to.
+        samples_per_epoch: of an epoch as published, where that is not data.train: steps_per_epoch times the
+            batch. Its pipeline then has no end.
         task: "train" or "infer".
         optimizer, loss: as published, in words; the code is in the file's `model` function.
         tuned: parameters of the tuned leg, by name, over those of as-written. The driver knows
@@ -208,6 +215,7 @@ class Workload:
     source: str = ""
     suite: str = "default"
     min_accuracy: float = 0.0
+    samples_per_epoch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

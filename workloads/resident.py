@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, pipeline, steps
+from workloads import building, loaders, pipeline, steps
 from workloads.job import Job
 from workloads.protocol import DATA
 from workloads.timing import Meter
@@ -17,11 +17,12 @@ from workloads.timing import Meter
 def train(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     """Train on data that lies on the device, `steps_per_execution` steps a call."""
     batch, per_call = params["batch_size"], params["steps_per_execution"]
-    if job.train is None:
+    began = meter.now()
+    train = job.resident(params)
+    if train is None:
         one_batch(job, params, meter, model, per_call=per_call)
         return
-    x, y = job.train
-    began = meter.now()
+    x, y = train
     with job.strategy.scope() if job.strategy else tf.device(job.devices[0]):
         building.make_variables(model, x[:batch], y[:batch])
         run = steps.compile_train(
@@ -32,9 +33,10 @@ def train(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None
     an_call = per_call * batch * job.replicas
     order = Permutations(len(x), job.spec.seed)
     shape = (per_call, batch) if job.strategy is None else (per_call, job.replicas, batch)
+    an_epoch = job.author.workload.samples_per_epoch or len(x)
     _drive(
         meter, model, lambda: run(tensors, tf.constant(order.take(an_call).reshape(shape))),
-        steps=per_call, samples=an_call, total=params["epochs"] * len(x) if meter.full else 0,
+        steps=per_call, samples=an_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
 
 
@@ -106,7 +108,8 @@ def one_batch(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, *, 
         tensors = on_device(job, (x, y))
         selection = tf.zeros([per_call, job.replicas], tf.int32)
     meter.phase(DATA, began)
-    total = params["epochs"] * job.author.workload.data.train if meter.full else 0
+    workload = job.author.workload
+    total = params["epochs"] * (workload.samples_per_epoch or workload.data.train) if meter.full else 0
     samples = per_call * batch * job.replicas
     _drive(meter, model, lambda: run(tensors, selection), steps=per_call, samples=samples, total=total)
 
@@ -116,4 +119,5 @@ def first_batch(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:
     batch = params["batch_size"]
     if job.train is not None:
         return job.train[0][:batch], job.train[1][:batch]
-    return next(iter(pipeline.assemble(job.stages(params))))
+    source = pipeline.assemble(job.stages(params))
+    return source[0] if loaders.is_loader(source) else next(iter(source))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
+from workloads.turns import Gate
 
 # Blocks of this length are compared to tell whether the step time has settled: long enough that one
 # scheduler hiccup (about 10 ms) stays below the tolerance below.
@@ -52,6 +53,7 @@ class Meter:
         loss: set by legs that learn: returns the mean loss of the last steps, and waits for them.
         last_loss: what it returned last.
         full: whether the whole training is wanted.
+        gate: what the input's own threads pass; closed while other legs run.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Meter:
         self._synchronise = synchronise
         self._pause = pause
         self.full = full
+        self.gate = Gate()
         self._clock = clock
         self._machine: Machine | None = None
         self._began = 0
@@ -135,10 +138,17 @@ class Meter:
             yield from self._windows_back_to_back()
         yield from self._warm_up()
         index = 0
-        while self._pause():
+        while self._turn():
             yield from self._lead_in()
             yield from self._window(index)
             index += 1
+
+    def _turn(self) -> bool:
+        self.gate.close()
+        try:
+            return self._pause()
+        finally:
+            self.gate.open()
 
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield

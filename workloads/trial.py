@@ -143,6 +143,10 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             pause=pause_and_restore,
             full=whole,
         )
+        if params.get("storage") == "ram":
+            began = meter.now()
+            job.data_dir(params)
+            meter.phase(DATA, began)
         _kind(leg, workload.task)(job, leg, params, meter)
 
     return body

@@ -53,3 +53,27 @@ class Pausable:
             error = raised
         self.ended = True
         self._reports.put(error)
+
+
+class Gate:
+    """What a loader's workers pass before each batch; closed while its leg is not the one that runs.
+
+    Otherwise they would go on until their queue is full, at the cost of the leg that is measured then, and
+    their own leg would find more in the queue than it made.
+    """
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._open.set()
+
+    def close(self) -> None:
+        """Let no worker pass."""
+        self._open.clear()
+
+    def open(self) -> None:
+        """Let them pass."""
+        self._open.set()
+
+    def wait(self) -> None:
+        """Pass it."""
+        self._open.wait()

@@ -1,0 +1,91 @@
+"""Random shear, zoom and mirroring of pictures, with the meaning that Keras' ImageDataGenerator gives them.
+
+One set of random numbers, three ways to apply it: picture by picture on the host (`warp_one`), and batch by
+batch with operations that XLA compiles for any device (`warp_batch`, in the layer `Augment`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+# As published: shear_range=0.2 (degrees), zoom_range=0.2, horizontal_flip=True.
+SHEAR_DEGREES = 0.2
+ZOOM = 0.2
+WHITE = 255.0
+
+
+def random_maps(count: Any, height: int, width: int) -> Any:
+    """Return float32[count, 6]: for each picture where in the old one a pixel of the new one comes from.
+
+    A row (a, b, c, d, e, f) means x_old = a x + b y + c and y_old = d x + e y + f, in pixels.
+    """
+    zoom = tf.random.uniform([2, count], 1 - ZOOM, 1 + ZOOM)
+    most = math.radians(SHEAR_DEGREES)
+    shear = tf.random.uniform([count], -most, most)
+    flip = tf.where(tf.random.uniform([count]) < 0.5, -1.0, 1.0)
+    a, b = flip * zoom[0], -tf.sin(shear) * zoom[1]
+    d, e = tf.zeros_like(a), tf.cos(shear) * zoom[1]
+    # Everything happens around the middle.
+    x, y = (width - 1) / 2, (height - 1) / 2
+    return tf.stack([a, b, x - a * x - b * y, d, e, y - d * x - e * y], axis=1)
+
+
+def warp_one(image: Any, pixel_map: Any) -> Any:
+    """Apply one map, float32[6], to one picture, float32[height, width, channels]; edges are stretched."""
+    transform = tf.concat([pixel_map, [0.0, 0.0]], axis=0)
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=image[None],
+        transforms=transform[None],
+        output_shape=tf.shape(image)[:2],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode="NEAREST",
+    )[0]
+
+
+def warp_batch(images: Any, maps: Any) -> Any:
+    """Apply maps, float32[n, 6], to float32[n, height, width, channels]; edges are stretched."""
+    _, height, width, channels = images.shape
+    x, y = (tf.cast(tf.range(side), tf.float32) for side in (width, height))
+    a, b, c, d, e, f = (part[:, None, None] for part in tf.unstack(maps, axis=1))
+    old_x = tf.clip_by_value(a * x[None, None, :] + b * y[None, :, None] + c, 0.0, width - 1.0)
+    old_y = tf.clip_by_value(d * x[None, None, :] + e * y[None, :, None] + f, 0.0, height - 1.0)
+    left, top = tf.floor(old_x), tf.floor(old_y)
+    right, bottom = tf.minimum(left + 1, width - 1.0), tf.minimum(top + 1, height - 1.0)
+    part_x, part_y = (old_x - left)[..., None], (old_y - top)[..., None]
+    flat = tf.reshape(images, [-1, height * width, channels])
+
+    def at(column: Any, row: Any) -> Any:
+        places = tf.reshape(tf.cast(row * width + column, tf.int32), [-1, height * width])
+        return tf.reshape(tf.gather(flat, places, batch_dims=1), [-1, height, width, channels])
+
+    upper = (1 - part_x) * at(left, top) + part_x * at(right, top)
+    lower = (1 - part_x) * at(left, bottom) + part_x * at(right, bottom)
+    return (1 - part_y) * upper + part_y * lower
+
+
+class Augment(tf.keras.layers.Layer):
+    """Scale bytes to 0..1 and, in training, shear, zoom and mirror them, on the device of the model.
+
+    Args:
+        random: False only scales.
+    """
+
+    def __init__(self, *, random: bool) -> None:
+        super().__init__(name="augment")
+        self._random = random
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Take uint8[n, height, width, channels], give the same shape in the layer's own float type."""
+        images = tf.cast(inputs, tf.float32) / WHITE
+        if training and self._random:
+            _, height, width, _ = images.shape
+            images = warp_batch(images, random_maps(tf.shape(images)[0], height, width))
+        return tf.cast(images, self.compute_dtype)
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        """Return `shape`."""
+        return shape

@@ -1,0 +1,64 @@
+"""Keras' Python loaders (PyDataset) as an input: held still while other legs run, and drained as by fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.turns import Gate
+
+
+def is_loader(source: Any) -> bool:
+    """Tell whether an input is a Python loader instead of a tf.data pipeline."""
+    return isinstance(source, getattr(tf.keras.utils, "PyDataset", ()))
+
+
+def gated(source: Any, gate: Gate) -> Any:
+    """Return `source` behind `gate`. Worker processes cannot see a gate of this one: they are left alone."""
+    if source.use_multiprocessing:
+        return source
+
+    class Gated(tf.keras.utils.PyDataset):
+        """A loader behind a gate."""
+
+        @property
+        def num_batches(self) -> int | None:
+            """Return the loader's own."""
+            return source.num_batches
+
+        def __getitem__(self, index: int) -> Any:
+            """Wait for the gate and return the loader's batch."""
+            gate.wait()
+            return source[index]
+
+        def on_epoch_begin(self) -> None:
+            """Pass it on."""
+            source.on_epoch_begin()
+
+        def on_epoch_end(self) -> None:
+            """Pass it on."""
+            source.on_epoch_end()
+
+    return Gated(workers=source.workers, max_queue_size=source.max_queue_size)
+
+
+def drain_model(device: str) -> Any:
+    """Return a model that learns nothing: its fit takes batches as any fit does, and only that.
+
+    Args:
+        device: where one number of each batch is looked at, so that the whole of it is copied there.
+    """
+
+    class Drain(tf.keras.Model):
+        """Takes a batch and leaves it at that."""
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            """Look at one number of each tensor."""
+            with tf.device(device):
+                seen = [tf.cast(tf.reshape(part, [-1])[0], tf.float32) for part in tf.nest.flatten(data)]
+                return {"loss": 0.0 * tf.add_n(seen)}
+
+    model = Drain()
+    model.compile(optimizer="sgd", jit_compile=False)
+    return model
