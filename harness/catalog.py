@@ -1,7 +1,8 @@
 """Which workloads there are: read from their files' declarations, which are parsed and never executed.
 
 A workload file imports TensorFlow, which the host does not have; and a user's file is not to be run on
-the host at all. So `workload = Workload(...)` holds literals only and is evaluated from its syntax tree.
+the host at all. So `workload = Workload(...)` holds literals only (or names of such) and is evaluated from
+its syntax tree.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import workloads
 from harness.errors import UsageError
+from harness.literals import Evaluator
 from workloads.protocol import Change, Data, Published, Rung, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
@@ -43,7 +45,7 @@ def built_in() -> tuple[Entry, ...]:
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         if (node := _declaration(tree)) is not None:
-            entries.append(Entry(workload=_evaluate(node, path), path=path, external=False))
+            entries.append(Entry(workload=_evaluate(tree, node, path), path=path, external=False))
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
@@ -62,7 +64,7 @@ def external(path: Path) -> Entry:
     node = _declaration(tree)
     if node is None:
         raise UsageError(f"{path} declares no workload.", hint=_HINT)
-    return Entry(workload=_evaluate(node, path), path=path.resolve(), external=True)
+    return Entry(workload=_evaluate(tree, node, path), path=path.resolve(), external=True)
 
 
 def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, ...]:
@@ -106,9 +108,9 @@ def _declaration(tree: ast.Module) -> ast.Call | None:
     return None
 
 
-def _evaluate(node: ast.Call, path: Path) -> Workload:
+def _evaluate(tree: ast.Module, node: ast.Call, path: Path) -> Workload:
     try:
-        value = _value(node)
+        value = Evaluator(tree, Path(workloads.__file__).parent, _DECLARATIONS).value(node)
         if not isinstance(value, Workload):
             raise TypeError(f"it is a {type(value).__name__}, not a Workload")
         if problem := _problem(value):
@@ -119,32 +121,13 @@ def _evaluate(node: ast.Call, path: Path) -> Workload:
     return value
 
 
-def _value(node: ast.expr) -> Any:
-    match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=keywords):
-            if name not in _DECLARATIONS:
-                raise ValueError(f"line {node.lineno}: {name}(...) is not one of {', '.join(_DECLARATIONS)}")
-            return _DECLARATIONS[name](**{word.arg or "**": _value(word.value) for word in keywords})
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return tuple(_value(part) for part in parts)
-        case ast.Dict(keys=keys, values=values):
-            return {_value(key): _value(value) for key, value in zip(keys, values, strict=True) if key}
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _value(left) + _value(right)
-        case _:
-            try:
-                return ast.literal_eval(node)
-            except ValueError as error:
-                text = f"line {node.lineno}: `{ast.unparse(node)}` is not a literal"
-                raise ValueError(text) from error
-
-
 def _problem(workload: Workload) -> str:
     checks: Mapping[str, bool] = {
         "name must be lower case letters, digits and hyphens": isinstance(workload.name, str)
         and re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name) is not None,
         "batch_size must be a whole number above 0": _whole(workload.batch_size, least=1),
         "epochs must be a whole number above 0": _whole(workload.epochs, least=1),
+        "samples_per_epoch must be a whole number": _whole(workload.samples_per_epoch),
         'task must be "train" or "infer"': workload.task in ("train", "infer"),
         'suite must be "default" or "extra"': workload.suite in ("default", "extra"),
         "data must be Data(...)": isinstance(workload.data, Data),

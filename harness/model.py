@@ -229,7 +229,8 @@ class ImageInfo:
 class DataInfo:
     """The data that a workload trained on; `why` says how that came.
 
-    `kind` is "real", "procedural", or "synthetic" where the workload makes its own samples.
+    `kind` is "real", "procedural", or "synthetic" where the workload makes its own samples; `size_bytes` is
+    what its files take.
     """
 
     workload: str
@@ -237,6 +238,7 @@ class DataInfo:
     kind: str
     sha256: str
     why: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from harness.engines import (
     DATA_DIR,
     FILE_DIR,
     OUT_DIR,
+    TMP_BYTES,
     WORKLOADS_DIR,
     ContainerSpec,
     Engine,
@@ -231,7 +232,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
     options = resolved.options
     entry = resolved.entry(trial.workload)
     image = stage.images["cuda" if trial.gpus else "cpu"]
-    data, _ = stage.data[trial.workload]
+    data, info = stage.data[trial.workload]
     spec = spec_for(
         trial,
         resolved.profile,
@@ -251,6 +252,8 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
         cpus=options.cpus,
         cpu_quota=options.cpu_quota,
         memory_bytes=_memory_limit(options),
+        # For workloads that may be asked to read their data from memory (storage=ram).
+        tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
         gpu=stage.access.get(trial.device),
     )
     gpus = {f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus}

@@ -6,7 +6,8 @@ cost can be told; the last stage is the published loader itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     }
 
     def partial(upto: int) -> Any:
-        return lambda *_: Endless(Partial(flow(params, folder), generator(params), upto), **pool)
+        return lambda *_: Endless(lambda: Partial(flow(params, folder), generator(params), upto), **pool)
 
     return (
         ("read", partial(READ)),
@@ -37,7 +38,7 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
         ("resize", partial(RESIZE)),
         ("augment", partial(AUGMENT)),
         ("batch", partial(BATCH)),
-        ("prefetch", lambda _: Endless(flow(params, folder), **pool)),
+        ("prefetch", lambda _: Endless(lambda: flow(params, folder), **pool)),
     )
 
 
@@ -70,14 +71,20 @@ class Endless(tf.keras.utils.PyDataset):
     """Go through a loader's whole batches again and again, shuffled anew, as fit_generator used to do.
 
     Args:
-        inner: a loader with n, batch_size and on_epoch_end.
-        pool: workers, max_queue_size and use_multiprocessing.
+        make: makes the loader, with n, batch_size and on_epoch_end; called for the first batch, so that
+            the stages before the last one that is wanted list no files.
+        workers, max_queue_size, use_multiprocessing: see PyDataset.
     """
 
-    def __init__(self, inner: Any, **pool: Any) -> None:
-        super().__init__(**pool)
-        self._inner = inner
-        self._batches = inner.n // inner.batch_size
+    def __init__(
+        self, make: Callable[[], Any], *, workers: int, max_queue_size: int, use_multiprocessing: bool
+    ) -> None:
+        super().__init__(
+            workers=workers, max_queue_size=max_queue_size, use_multiprocessing=use_multiprocessing
+        )
+        self._make = make
+        self._making = threading.Lock()
+        self._inner: Any = None
 
     @property
     def num_batches(self) -> None:
@@ -86,9 +93,17 @@ class Endless(tf.keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of all passes."""
-        if index and index % self._batches == 0:
-            self._inner.on_epoch_end()
-        return self._inner[index % self._batches]
+        inner = self._made()
+        batches = inner.n // inner.batch_size
+        if index and index % batches == 0:
+            inner.on_epoch_end()
+        return inner[index % batches]
+
+    def _made(self) -> Any:
+        with self._making:
+            if self._inner is None:
+                self._inner = self._make()
+            return self._inner
 
 
 class Partial:

@@ -109,7 +109,10 @@ def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     boundaries = Boundaries(meter, batch=batch, samples=None, stride=stride)
     an_epoch = job.author.workload.samples_per_epoch // batch or None
     meter.begin()
-    model.fit(source, epochs=epochs, steps_per_epoch=an_epoch, verbose=2, callbacks=[boundaries])
+    # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
+    model.fit(
+        source, epochs=epochs, steps_per_epoch=an_epoch, shuffle=False, verbose=2, callbacks=[boundaries]
+    )
 
 
 def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -151,7 +154,9 @@ def _drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -
     boundaries = Boundaries(meter, batch=batch, samples=None, stride=1, waits=True)
     meter.phase(BUILD, began)
     meter.begin()
-    model.fit(loaders.gated(loader, meter.gate), epochs=ENDLESS, verbose=0, callbacks=[boundaries])
+    model.fit(
+        loaders.gated(loader, meter.gate), epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries]
+    )
 
 
 def _batched(job: Job, params: Mapping[str, Any], stage: str) -> bool:

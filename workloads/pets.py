@@ -1,4 +1,4 @@
-"""The cats-and-dogs networks, which differ in a few numbers."""
+"""What the cats-and-dogs workloads share: their declarations' common parts, and their networks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,114 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import augment
+from workloads.protocol import Change, Data, Rung
+
+# The article's folders: 4,000 pictures of each class for training, 1,000 for testing.
+DATA = Data(
+    name="cats-and-dogs",
+    kind="jpeg",
+    shape=(360, 404, 3),
+    classes=2,
+    class_names=("cat", "dog"),
+    train=8000,
+    test=2000,
+)
+SAMPLES_PER_EPOCH = 256_000  # steps_per_epoch=8000, as published
+SOURCE = "Hosting blog, Tesla V100"
+V100 = "Tesla V100"
+XEONS = "2x Xeon Silver 4110"
+V100_OVER_XEONS = "Tesla V100 over 2x Xeon Silver 4110"
+VM = "VirtualBox VM on 2x Xeon Silver 4110"
+
+# Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+PARAMS = {
+    "jit_compile": False,
+    "side": 64,
+    "augment": True,
+    "loader": "keras",
+    "workers": 1,
+    "queue_size": 10,
+    "multiprocessing": False,
+    "storage": "disk",
+    "decode_ratio": 1,
+    "cache": False,
+    "preprocess": "host",
+}
+TUNED = {
+    "feed": "resident",
+    "loader": "tfdata",
+    "preprocess": "device",
+    "cpu:steps_per_execution": 4,
+    "gpu:jit_compile": True,
+    "gpu:steps_per_execution": 50,
+}
+CHANGES = (
+    Change(
+        what="feed",
+        before="fit",
+        after="resident",
+        why="every file is read and decoded once, before training; the pixels then stay on the device",
+    ),
+    Change(
+        what="preprocess",
+        before="host",
+        after="device",
+        why="bytes are scaled, sheared, zoomed and mirrored on the device, a whole batch at once",
+    ),
+    Change(
+        what="loader",
+        before="keras",
+        after="tfdata",
+        why="tf.data decodes on all processors without Python's lock",
+    ),
+)
+STAGES = ("read", "decode", "resize", "augment", "batch", "prefetch")
+LADDER = (
+    Rung(
+        name="workers-4",
+        params={"workers": 4},
+        why="four threads load batches; Python's lock lets them overlap only while Pillow decodes",
+    ),
+    Rung(
+        name="workers-4-batch-64",
+        params={"workers": 4, "batch_size": 64},
+        after="rung:workers-4",
+        why="the article's own remedy: larger batches beside more workers",
+    ),
+    Rung(
+        name="ram",
+        params={"storage": "ram"},
+        why="the files lie in memory instead of on a disk: a RAM disk, as the article tried",
+    ),
+    Rung(
+        name="no-augment",
+        params={"augment": False},
+        why="no shear, zoom and flip, which SciPy computes picture by picture",
+    ),
+    Rung(
+        name="tfdata",
+        params={"loader": "tfdata"},
+        why="tf.data reads, decodes and augments on all processors without Python's lock",
+    ),
+    Rung(
+        name="reduced-decode",
+        params={"loader": "tfdata", "decode_ratio": 2},
+        after="rung:tfdata",
+        why="libjpeg decodes at half the size, which spares most of the inverse transform",
+    ),
+    Rung(
+        name="cache",
+        params={"loader": "tfdata", "cache": True},
+        after="rung:tfdata",
+        why="files are decoded once, before training; only augmentation is left for each step",
+    ),
+    Rung(
+        name="device-augment",
+        params={"loader": "tfdata", "cache": True, "preprocess": "device"},
+        after="rung:cache",
+        why="the host hands over bytes, a quarter of the traffic; the device augments whole batches",
+    ),
+)
 
 
 def network(params: Mapping[str, Any], *, filters: Sequence[int], dropout: float = 0.0) -> tf.keras.Model:

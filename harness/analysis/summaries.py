@@ -82,7 +82,8 @@ def _training(leg: str, group: Sequence[Measure], workload: Workload | None) -> 
         or leg not in (AS_WRITTEN, TUNED)
     ):
         return None, False
-    projected = [math.ceil(workload.data.train / one.batch) * one.step_s * workload.epochs for one in group]
+    an_epoch = workload.samples_per_epoch or workload.data.train
+    projected = [math.ceil(an_epoch / one.batch) * one.step_s * workload.epochs for one in group]
     return estimate(projected, "s"), True
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from harness.cachelock import filling
@@ -59,7 +60,9 @@ def ensure_data(
         raise UsageError(f"There is no data mode {mode!r}.", hint=f"Choose one of: {', '.join(MODES)}.")
     try:
         with filling(cache / "data" / ".lock", progress):
-            return _Datasets(cache / "data", seed, progress, known).find(data, workload, mode)
+            folder, info = _Datasets(cache / "data", seed, progress, known).find(data, workload, mode)
+        names = FORMS[data.kind].files(folder) if data.train else ()
+        return folder, replace(info, size_bytes=sum((folder / name).stat().st_size for name in names))
     except OSError as error:
         raise disk_error(cache / "data", error) from error
 

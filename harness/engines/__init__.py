@@ -16,6 +16,9 @@ OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 
+# What fits into a container's /tmp by default.
+TMP_BYTES = 2 * 2**30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
@@ -59,6 +62,8 @@ class ContainerSpec:
         cpus: processor numbers to pin to, as cpuset syntax ("0-3,8"), "" for all.
         cpu_quota: processors' worth of time, e.g. 0.5; None for no limit.
         memory_bytes, pids: limits; None for the engine's own.
+        tmp_bytes: most that the container's own /tmp, which lies in memory, may hold; a limit, not a
+            reservation.
         gpu: how to hand GPUs over, None for none.
         trial_id, run_id: go into labels.
     """
@@ -74,6 +79,7 @@ class ContainerSpec:
     cpu_quota: float | None = None
     memory_bytes: int | None = None
     pids: int | None = 4096
+    tmp_bytes: int = TMP_BYTES
     gpu: GpuAccess | None = None
 
 

@@ -17,8 +17,7 @@ from harness.engines.daemon import Daemon
 from harness.engines.owner import RUN, TRIAL, Owner
 
 UNPRIVILEGED = 10001
-# Both are limits, not reservations. NCCL's shared-memory rings need more than the engine's 64 MiB.
-TMP_BYTES = 2 * 2**30
+# A limit, not a reservation. NCCL's shared-memory rings need more than the engine's 64 MiB.
 SHARED_MEMORY_BYTES = 2**30
 # What a vendor's image or an engine whose default runtime is NVIDIA's would otherwise let in.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
@@ -71,7 +70,7 @@ def host_options(
         "security_opt": security,
         "userns_mode": identity.user_namespace or None,
         "mounts": [_api_mount(mount) for mount in mounts],
-        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={TMP_BYTES}"},  # noqa: S108
+        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={spec.tmp_bytes}"},  # noqa: S108
         "shm_size": SHARED_MEMORY_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         "mem_limit": spec.memory_bytes if daemon.memory else None,
