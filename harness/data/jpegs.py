@@ -32,10 +32,10 @@ _LONGEST = 500 / 404  # of the declared mean width
 ASPECTS = ((4 / 3, 0.40), (1.12, 0.16), (1.5, 0.10), (1.0, 0.10), (0.85, 0.10), (3 / 4, 0.14))
 _QUALITY = 84
 
-_VARIANTS = 6  # coats a class
+_VARIANTS = 3  # coats a class
 _CELLS = 14  # a coat's grid of random values; a window sees _SEEN of them
 _SEEN = 10
-_DISTRACTION = 0.55
+_DISTRACTION = 0.4
 _CONTRAST = (0.6, 1.3)
 _BRIGHTNESS = 18.0
 _MEAN, _SPREAD = 120.0, 38.0

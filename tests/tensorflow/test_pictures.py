@@ -1,0 +1,259 @@
+"""The image workloads: Keras' Python loader and tf.data over real JPEG files, augmentation, prediction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.data.jpegs import JpegRecipe
+from harness.progress import Silent
+from workloads.pets import DATA, STAGES
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, LEGS, TUNED, Data
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """Make small pictures of cats and dogs."""
+    folder = tmp_path_factory.mktemp("tree")
+    data = Data(
+        name="pets", shape=(90, 101, 3), classes=2, train=1200, test=200, kind="jpeg",
+        class_names=DATA.class_names,
+    )  # fmt: skip
+    with Silent().task("", None) as bar:
+        JpegRecipe(data, 1).write(folder, bar)
+    return str(folder)
+
+
+def test_every_leg_stage_and_kind_of_loader(drive, tree):
+    rungs = ["rung:workers-4", "rung:ram", "rung:tfdata", "rung:device-augment"]
+    stages = [f"stage:{name}" for name in STAGES]
+    done = drive(workload="cats_dogs", legs=[*LEGS, *stages, *rungs], data_dir=tree, steps=2, windows=1)
+    assert done.code == 0, done.log
+    for leg in (*LEGS, *stages, *rungs):
+        (window,) = done.of("window", leg=leg)
+        assert window["samples"] == 32 * window["steps"], leg
+    (drained,) = done.of("window", leg=INPUT_ONLY)
+    assert drained["wait_ns"] > 0.8 * (drained["end_ns"] - drained["start_ns"])
+    (copied,) = done.of("phase", leg="rung:ram", name="data")
+    assert copied["end_ns"] > copied["start_ns"]
+    for leg in (AS_WRITTEN, TUNED):
+        assert 0 <= done.metric(leg, "accuracy") <= 1
+    what = {change["what"] for change in done.of("leg", leg=TUNED)[0]["changes"]}
+    assert {"feed", "preprocess", "loader", "steps_per_execution"} <= what
+
+
+def test_a_loader_of_processes_and_a_wrong_parameter(drive, tree):
+    params = {"multiprocessing": True, "workers": 2, "augment": False}
+    done = drive(workload="cats_dogs", legs=[AS_WRITTEN], data_dir=tree, params=params, steps=2, windows=1)
+    assert done.code == 0, done.log
+    done = drive(workload="cats_dogs", legs=[AS_WRITTEN], data_dir=tree, params={"loader": "magic"})
+    assert done.code == 1
+    assert "loader='magic' is not one of keras, tfdata" in done.log
+
+
+PREDICT = """
+import json
+import numpy as np
+import tensorflow as tf
+from pathlib import Path
+from workloads import cats_dogs, pipeline, trees
+from workloads.pets import PARAMS
+tree = {tree!r}
+tf.keras.utils.set_random_seed(1)
+params = {{**PARAMS, "loader": "tfdata", "cache": True, "batch_size": 32}}
+model = cats_dogs.model(params)
+batches = pipeline.assemble(cats_dogs.dataset(params, tree))
+model.fit(batches, steps_per_epoch=200, epochs=1, verbose=0)
+pictures, labels = [], []
+for label, name in enumerate(("cat", "dog")):
+    for path in sorted(Path(tree, "test", name).glob("*.jpg")):
+        picture = tf.keras.utils.load_img(path, target_size=(64, 64))
+        pictures.append(tf.keras.utils.img_to_array(picture))
+        labels.append(label)
+pictures, labels = np.stack(pictures), np.array(labels)
+def right(batch):
+    return float(np.mean((model.predict(batch, verbose=0)[:, 0] > 0.5) == labels))
+def sure(batch):
+    said = model.predict(batch, verbose=0)[:, 0]
+    return float(np.mean((said < 1e-6) | (said > 1 - 1e-6)))
+device = {{**params, "preprocess": "device"}}
+whole = cats_dogs.model(device)
+whole.set_weights(model.get_weights())
+print(json.dumps({{
+    "scaled": right(pictures / 255), "unscaled": right(pictures),
+    "sure": [sure(pictures / 255), sure(pictures)],
+    "in_model": float(np.mean((whole.predict(pictures.astype(np.uint8), verbose=0)[:, 0] > 0.5) == labels)),
+}}))
+"""
+
+
+def test_a_trained_model_names_held_out_pictures_and_the_articles_mistake_spoils_it(script, tree):
+    """The article predicts on bytes after training on 0 to 1: the answer is then as good as a constant."""
+    found = script(PREDICT.format(tree=tree))
+    assert found["scaled"] > 0.8
+    assert found["unscaled"] < found["scaled"] - 0.1
+    assert found["sure"][0] < 0.1
+    assert found["sure"][1] > 0.9, "sure of itself to six digits, whatever it sees"
+    # A model that scales by itself cannot be fed wrongly.
+    assert found["in_model"] == pytest.approx(found["scaled"], abs=0.02)
+
+
+WARP = """
+import json
+import numpy as np
+import tensorflow as tf
+from workloads import augment
+from keras.src.legacy.preprocessing.image import apply_affine_transform
+tf.keras.utils.set_random_seed(3)
+images = np.random.default_rng(0).random((5, 12, 16, 3), dtype=np.float32)
+maps = augment.random_maps(5, 12, 16)
+one = np.stack([augment.warp_one(tf.constant(image), row).numpy() for image, row in zip(images, maps)])
+batch = augment.warp_batch(tf.constant(images), maps).numpy()
+xla = tf.function(augment.warp_batch, jit_compile=True)(tf.constant(images), maps).numpy()
+a, b, _, _, e, _ = (column.numpy() for column in tf.unstack(maps, axis=1))
+keras = []
+for image, zx, zy_sin, zy_cos in zip(images, a, b, e):
+    zy = float(np.hypot(zy_sin, zy_cos))
+    angle = float(np.rad2deg(np.arctan2(-zy_sin, zy_cos)))
+    moved = apply_affine_transform(
+        image, shear=angle, zx=abs(float(zx)), zy=zy, row_axis=0, col_axis=1, channel_axis=2,
+        fill_mode="nearest", order=1)
+    keras.append(moved[:, ::-1] if zx < 0 else moved)
+print(json.dumps({"flips": int((a < 0).sum()), "one": float(np.abs(one - batch).max()),
+    "xla": float(np.abs(xla - batch).max()), "keras": float(np.abs(np.stack(keras) - batch).max())}))
+"""
+
+
+def test_augmentation_is_the_same_on_host_and_device_and_as_keras_does_it(script):
+    found = script(WARP)
+    assert 0 < found["flips"] < 5
+    assert max(found["one"], found["xla"]) < 1e-4
+    assert found["keras"] < 0.02
+
+
+INSPECT = """
+import json
+from workloads import author, building, tuning
+from workloads.protocol import Spec
+found = {}
+for name in NAMES:
+    one = author.load(name, "")
+    for leg in ("as-written", "tuned"):
+        params = tuning.leg_params(one.workload, Spec(), leg, pipeline=True)
+        model = building.build(one.model, params, strategy=None, seed=1)
+        kernels = [layer for layer in model.layers if type(layer).__name__ in ("Conv2D", "Dense")]
+        found[name + "/" + leg] = {
+            "input": list(model.input_shape[1:]),
+            "units": [getattr(layer, "filters", None) or layer.units for layer in kernels],
+            "dropout": [layer.rate for layer in model.layers if type(layer).__name__ == "Dropout"],
+            "optimizer": type(model.optimizer).__name__, "loss": model.loss, "jit": model.jit_compile,
+        }
+print(json.dumps(found))
+"""
+UNITS = {
+    "cats_dogs": [32, 32, 128, 1],
+    "cats_dogs_3conv": [32, 32, 64, 128, 1],
+    "cats_dogs_dropout": [32, 32, 64, 128, 1],
+    "cats_dogs_128": [64, 64, 64, 128, 1],
+    "cats_dogs_deep": [*[32] * 6, *[64] * 6, *[128] * 7, *[256] * 13, 1],
+}
+
+
+def test_every_variant_is_the_published_network_in_every_leg(script):
+    found = script(INSPECT.replace("NAMES", repr(tuple(UNITS))))
+    for name, units in UNITS.items():
+        side = 128 if name in ("cats_dogs_128", "cats_dogs_deep") else 64
+        for leg in (AS_WRITTEN, TUNED):
+            one = found[f"{name}/{leg}"]
+            assert one["units"] == units
+            assert one["input"] == [side, side, 3]
+            assert one["dropout"] == ([0.5] if name in ("cats_dogs_dropout", "cats_dogs_128") else [])
+            assert (one["optimizer"], one["loss"]) == ("Adam", "binary_crossentropy")
+        assert found[f"{name}/{AS_WRITTEN}"]["jit"] is False
+    assert np.sum(np.array(UNITS["cats_dogs_deep"]) > 1) == 32
+
+
+GATE = """
+import json, time
+import numpy as np, tensorflow as tf
+from workloads import loaders
+from workloads.turns import Gate
+class Counting(tf.keras.utils.PyDataset):
+    made = 0
+    @property
+    def num_batches(self): return None
+    def __getitem__(self, index):
+        Counting.made += 1
+        return np.zeros((2, 3), np.float32), np.zeros(2, np.float32)
+gate = Gate()
+class Stop(tf.keras.callbacks.Callback):
+    seen = {}
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 5:
+            gate.close()
+            while True:  # workers that were past the gate end their batch
+                before = Counting.made
+                time.sleep(0.2)
+                if before == Counting.made:
+                    break
+            self.seen["closed"] = Counting.made
+            time.sleep(0.3)
+            self.seen["still"] = Counting.made
+            gate.open()
+        if batch == 40:
+            self.seen["after"] = Counting.made
+            self.model.stop_training = True
+stop = Stop()
+model = loaders.drain_model("CPU:0")
+model.fit(loaders.gated(Counting(workers=2, max_queue_size=8), gate), epochs=3, verbose=0, callbacks=[stop])
+print(json.dumps(stop.seen))
+"""
+
+
+def test_a_loaders_workers_stand_still_while_another_leg_is_measured(script):
+    seen = script(GATE)
+    assert seen["closed"] == seen["still"] < seen["after"]
+
+
+def test_the_cifar_network_learns_from_host_and_device(drive, data_dir):
+    rungs = ["rung:batch-128", "rung:no-augment", "rung:device-augment", "rung:resident"]
+    folder = data_dir((32, 32, 3), 10, 2000, 300)
+    done = drive(workload="cifar10_cnn", legs=[*LEGS, *rungs], data_dir=folder, steps=2, windows=1,
+                 params={"threads": 2})  # fmt: skip
+    assert done.code == 0, done.log
+    sizes = {leg: done.of("window", leg=leg)[0]["samples"] / done.of("window", leg=leg)[0]["steps"] for leg in
+             (*LEGS, *rungs)}  # fmt: skip
+    assert sizes == {**dict.fromkeys((*LEGS, *rungs), 512), "rung:batch-128": 128}
+    done = drive(workload="cifar10_cnn", legs=[AS_WRITTEN, TUNED], data_dir=folder, steps=40, windows=1,
+                 params={"threads": 2, "batch_size": 32, "steps_per_execution": 1})  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "accuracy") > 0.3
+    assert done.metric(TUNED, "accuracy") > 0.3
+
+
+DISTORT = """
+import json
+import numpy as np, tensorflow as tf
+from workloads import cifar10_cnn as c
+tf.keras.utils.set_random_seed(1)
+images = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3)).astype(np.uint8)
+layer = c.Distort(random=True)
+calm = layer(images).numpy()
+want = tf.image.per_image_standardization(tf.cast(images[:, 4:28, 4:28], tf.float32)).numpy()
+wild = layer(images, training=True).numpy()
+compiled = tf.function(lambda x: layer(x, training=True), jit_compile=True)(images).numpy()
+print(json.dumps({"calm": float(np.abs(calm - want).max()), "shape": list(wild.shape),
+    "mean": float(np.abs(wild.mean(axis=(1, 2, 3))).max()), "spread": float(wild.std(axis=(1, 2, 3)).mean()),
+    "differs": float(np.abs(wild - calm).max()), "xla": list(compiled.shape)}))
+"""
+
+
+def test_distortion_keeps_pictures_standard_and_leaves_evaluation_alone(script):
+    found = script(DISTORT)
+    assert found["calm"] < 1e-3
+    assert found["shape"] == found["xla"] == [64, 24, 24, 3]
+    assert found["mean"] < 1e-3
+    assert found["spread"] == pytest.approx(1, abs=1e-3)
+    assert found["differs"] > 0.5

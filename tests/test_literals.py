@@ -1,0 +1,51 @@
+"""Declarations may name literals, of their own file or of a module of workloads, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.literals import Evaluator
+from workloads.protocol import Rung
+
+
+def evaluate(text: str, folder: Path) -> Any:
+    tree = ast.parse(text)
+    last = tree.body[-1]
+    assert isinstance(last, ast.Assign)
+    return Evaluator(tree, folder, {"Rung": Rung}).value(last.value)
+
+
+def test_names_of_literals_of_the_same_file(tmp_path: Path) -> None:
+    text = 'BASE: dict = {"a": 1, "b": 2}\nSIDE = 64\nx = {**BASE, "b": SIDE, "c": (1, *"")}'
+    with pytest.raises(ValueError, match="line 3: `\\*''` is not a literal"):
+        evaluate(text, tmp_path)
+    assert evaluate(text.replace(', *""', ""), tmp_path) == {"a": 1, "b": 64, "c": 1}
+
+
+def test_names_of_literals_of_another_module(tmp_path: Path) -> None:
+    (tmp_path / "pets.py").write_text(
+        'import tensorflow\nLADDER = (Rung(name="ram", params={}, why=WHY),)\nWHY = "w"'
+    )
+    text = "from workloads.pets import LADDER as steps, WHY\nx = (steps, WHY)"
+    assert evaluate(text, tmp_path) == ((Rung(name="ram", params={}, why="w"),), "w")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = unknown", "line 1: `unknown` is not a literal"),
+        ("A = B\nB = A\nx = A", "defined by itself"),
+        ("import os\nx = os.sep", "is not a literal"),
+        ("from os import sep\nx = sep", "`sep` comes from os, which is not read"),
+        ("from workloads.missing import A\nx = A", "comes from workloads.missing"),
+        ("x = open(file='f')", "open\\(...\\) is not one of Rung"),
+        ("x = [n for n in (1, 2)]", "is not a literal"),
+    ],
+)
+def test_anything_else_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        evaluate(text, tmp_path)
