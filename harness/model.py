@@ -375,7 +375,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedComparison:
-    """A published number beside the measured one in the same unit; measured is None where nothing matches."""
+    """A published number beside the measured one in the same unit.
+
+    Attributes:
+        value, upto: the number, or the two ends of a published range; upto is 0 for a single number.
+        measured: None where nothing matches; measured_label says of what it is.
+        factor: how many times the published speed (or ratio) the measured one is, against the nearer end of
+            a range, 1 within it; None for units in which a ratio says nothing, and where nothing is measured.
+        reasons: why the two may differ, in sentences, from what this run knows; the weightiest first.
+    """
 
     workload: str
     device: str
@@ -386,6 +394,9 @@ class PublishedComparison:
     note: str
     measured: Estimate | None
     measured_label: str
+    upto: float = 0.0
+    factor: Estimate | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Finding(StrEnum):

@@ -97,6 +97,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": numbers.number,
     "percent": numbers.percent,
     "phase": phase_name,
+    "published_quantity": numbers.published_quantity,
     "quantity": numbers.quantity,
     "quantity_estimate": numbers.quantity_estimate,
     "ratio": numbers.ratio,

@@ -87,9 +87,16 @@ def quantity(value: float, unit: str) -> str:
     """Write a published or measured figure in its unit: seconds as a duration, "ratio" as a factor."""
     if unit == "s":
         return duration(value)
-    if unit == "ratio":
+    if unit in ("ratio", "gain"):
         return ratio(value)
+    if unit in ("accuracy", "utilisation", "share"):
+        return percent(value)
     return f"{number(value, 4)}{THIN}{unit}"
+
+
+def published_quantity(value: float, upto: float, unit: str) -> str:
+    """Write a published figure, or the range that was published."""
+    return f"{quantity(value, unit)} to {quantity(upto, unit)}" if upto else quantity(value, unit)
 
 
 def quantity_estimate(value: Estimate) -> str:
@@ -98,6 +105,8 @@ def quantity_estimate(value: Estimate) -> str:
         return duration(value.median)
     if value.unit == "ratio":
         return f"{estimate(value, _RATIO_DIGITS)}×"
+    if value.unit == "share":
+        return percent(value.median)
     return f"{estimate(value)}{THIN}{value.unit}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.model import Analysis, Comparison, Cost, CostRatio, Status, Summary, Verdict
+from harness.model import Analysis, Comparison, Cost, CostRatio, PublishedComparison, Status, Summary, Verdict
 from reports.charts import Figure
 from reports.names import card_name
 from reports.titles import titles_of
@@ -35,6 +35,16 @@ class GapLine:
     reason: str
     seconds: float
     trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Why a workload's published numbers differ from a device's: what is true of one, and of all."""
+
+    workload: str
+    device: str
+    single: tuple[tuple[PublishedComparison, tuple[str, ...]], ...]
+    common: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,14 @@ class Page:
             ),
             None,
         )
+
+    def differences(self) -> tuple[Differences, ...]:
+        """Give why published numbers differ, by workload and device, each reason once."""
+        groups: dict[tuple[str, str], list[PublishedComparison]] = {}
+        for one in self.analysis.published:
+            if one.reasons:
+                groups.setdefault((one.workload, one.device), []).append(one)
+        return tuple(_differences(*key, own) for key, own in groups.items())
 
     def side(self, workload: str, name: str) -> Summary | None:
         """Find the summary that a comparison names as one of its sides, "device/leg"."""
@@ -138,6 +156,18 @@ class Page:
     def timelines(self) -> tuple[Figure, ...]:
         """Give the figures that show a trial through time."""
         return tuple(figure for figure in self.figures.values() if figure.zoomable)
+
+
+def _differences(workload: str, device: str, own: list[PublishedComparison]) -> Differences:
+    shared = [text for text in own[0].reasons if all(text in one.reasons for one in own)]
+    common = tuple(shared) if len(own) > 1 else ()
+    single = ((one, tuple(text for text in one.reasons if text not in common)) for one in own)
+    return Differences(
+        workload=workload,
+        device=device,
+        single=tuple((one, texts) for one, texts in single if texts),
+        common=common,
+    )
 
 
 def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup]) -> Page:

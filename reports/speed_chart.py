@@ -30,7 +30,14 @@ def speed_figure(analysis: Analysis) -> Figure | None:
         groups.append((titles[workload], bars))
         rows += [_row(titles[workload], summary) for summary in own]
         rows += [
-            (titles[workload], each.system, "published", numbers.number(each.value, 4), "–", each.source)
+            (
+                titles[workload],
+                each.system,
+                "published",
+                numbers.published_quantity(each.value, each.upto, each.unit),
+                "–",
+                each.source,
+            )
             for each in others
         ]
     if not groups:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.analysis.compare import comparisons, published_comparisons
+from harness.analysis.compare import comparisons
 from harness.analysis.cost import CLAIM, cost_ratios, costs
 from harness.analysis.headline import headline
 from harness.analysis.measures import measures
+from harness.analysis.published import published_comparisons
 from harness.analysis.quality import quality
 from harness.analysis.rules import verdicts
 from harness.analysis.summaries import summaries
@@ -24,8 +25,8 @@ def analyse(run: Run) -> Analysis:
     found = measures(run)
     summed = summaries(run, found)
     ratios = comparisons(found)
-    published = published_comparisons(run, summed, ratios)
     said = verdicts(run, summed, ratios)
+    published = published_comparisons(run, summed, ratios, said)
     found_out = Analysis(
         run=run,
         headline=headline(run, summed, ratios, published, said),

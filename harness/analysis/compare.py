@@ -1,14 +1,14 @@
-"""Ratios between what was measured, and what was measured beside what was published."""
+"""Ratios between what was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from harness.analysis.align import gpu_names
 from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
-from harness.model import Comparison, Estimate, PublishedComparison, Run, Summary
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, TUNED, Published, Workload
+from harness.model import Comparison
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, TUNED
 
 GPU_OVER_CPU = "gpu-over-cpu"
 TUNED_OVER_AS_WRITTEN = "tuned-over-as-written"
@@ -50,69 +50,3 @@ def _ratio(found: Measures, kind: str, top: Key, bottom: Key, cards: int = 1) ->
             denominator=f"{bottom.device}/{bottom.leg}",
             ratio=value,
         )
-
-
-def published_comparisons(
-    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison]
-) -> tuple[PublishedComparison, ...]:
-    """Return each published number beside this machine's as-written leg, in the published unit.
-
-    A number for a GPU stands beside every single card; one with nothing to match has measured None.
-    """
-    return tuple(
-        one
-        for workload in run.workloads
-        for number in workload.published
-        for one in _beside(workload, number, summaries, ratios)
-    )
-
-
-def _beside(
-    workload: Workload, number: Published, summaries: Sequence[Summary], ratios: Sequence[Comparison]
-) -> Iterator[PublishedComparison]:
-    matches = [
-        one
-        for one in summaries
-        if one.workload == workload.name and one.leg == AS_WRITTEN and _same_kind(number.device, one.device)
-    ]
-    for one in matches:
-        measured, label = _in_unit(number.unit, one, ratios)
-        yield _published(workload, one.device, number, measured, label)
-    if not matches:
-        yield _published(workload, number.device, number, None, "not measured in this run")
-
-
-def _same_kind(published: str, device: str) -> bool:
-    return device == CPU if published == CPU else len(gpu_names(device)) == 1
-
-
-def _in_unit(unit: str, summary: Summary, ratios: Sequence[Comparison]) -> tuple[Estimate | None, str]:
-    if unit == "s":
-        how = "projected from the steady speed" if summary.training_projected else "trained to the end"
-        return summary.training_s, f"{summary.device} as written, {how}, cold start excluded"
-    if unit == "samples/s":
-        return summary.throughput, f"{summary.device} as written, steady state"
-    if unit == "ratio":
-        wanted = f"{summary.device}/{AS_WRITTEN}"
-        found = [
-            one.ratio for one in ratios
-            if one.workload == summary.workload and one.kind == GPU_OVER_CPU and one.numerator == wanted
-        ]  # fmt: skip
-        return (found[0] if found else None), f"{summary.device} over cpu, as written, steady speed"
-    return None, f"nothing measured in {unit}"
-
-
-def _published(
-    workload: Workload, device: str, number: Published, measured: Estimate | None, label: str
-) -> PublishedComparison:
-    return PublishedComparison(
-        workload=workload.name,
-        device=device,
-        source=number.source,
-        system=number.system,
-        value=number.value,
-        unit=number.unit,
-        note=number.note,
-        measured=measured,
-        measured_label=label,
-    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 
 from harness.analysis.case import Case
 from harness.analysis.words import percent
 from harness.model import Evidence, Finding, Remedy, Run, Verdict
 from workloads.protocol import AS_WRITTEN, TUNED, Workload
 
+STEPS_TRAINED = "steps_trained"
 # Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
 _SIGMAS = 5.0
 
@@ -39,6 +41,20 @@ def learned(accuracy: float | None, needed: float | None, epochs: float | None) 
     if accuracy >= needed:
         return True
     return None if epochs is not None and epochs < 1 else False
+
+
+def epochs_seen(case: Case, leg: str) -> float | None:
+    """Return how often a leg went through the training data until its accuracy was taken, by the median."""
+    steps = [
+        metric.value
+        for trial in case.run.trials
+        if (trial.workload, trial.device) == (case.name, case.device)
+        for metric in trial.metrics
+        if (metric.leg, metric.name) == (leg, STEPS_TRAINED)
+    ]
+    if not steps or case.workload is None or case.workload.data.train <= 0 or leg not in case.legs:
+        return None
+    return median(steps) * case.legs[leg].batch_size / case.workload.data.train
 
 
 def not_learning(case: Case) -> Verdict | None:

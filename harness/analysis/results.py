@@ -162,7 +162,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 def _published(published: PublishedComparison) -> dict[str, Any]:
     plain = {name: getattr(published, name) for name in published.__slots__}
-    return {**plain, "measured": _estimate(published.measured)}
+    return {**plain, "measured": _estimate(published.measured), "factor": _estimate(published.factor)}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.align import steady_means
 from harness.analysis.energy import energy_per_sample
-from harness.analysis.learning import learned, required_accuracy
+from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
 from harness.model import Estimate, Run, Summary
@@ -20,7 +20,6 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 # What the driver names the time of a training that it ran to the end.
 TRAINING_TIME = "training_s"
 ACCURACY = "accuracy"
-STEPS_TRAINED = "steps_trained"
 
 
 def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
