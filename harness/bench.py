@@ -22,8 +22,8 @@ from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
 from harness.model import Gpu, PlannedTrial
-from harness.params import check_params
-from harness.plan import Profile, device_words, devices_named, legs_named, plan_trials, profile_named
+from harness.params import check_axes, check_params
+from harness.plan import Profile, device_words, devices_named, grid, legs_named, plan_trials, profile_named
 from harness.prices import read_prices
 
 
@@ -34,6 +34,7 @@ class Options:
     Attributes:
         images: target ("cpu", "cuda") -> reference of an image of the user's own.
         gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
+        axes: of a sweep: parameter -> its values, as texts; empty for a plain run.
         interval_s: sampling period in seconds, 0 for none.
         price: as harness.prices reads it, "" for none.
         cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
@@ -60,6 +61,7 @@ class Options:
     stall_s: float | None = None
     seed: int = 1
     price: str = ""
+    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +100,18 @@ def resolve(options: Options) -> Resolved:
     gpus = _gpus(options)
     devices = devices_named(options.device, len(gpus))
     workloads = tuple(entry.workload for entry in entries)
+    params = check_params(options.params, workloads)
+    axes = check_axes(options.axes, workloads)
+    for name in axes:
+        if name in params:
+            raise UsageError(f"{name} is both swept and set by --param.", hint="Leave one of the two away.")
     planned = plan_trials(
         workloads,
         devices,
         profile,
         legs_named(options.legs, profile, options.analysis, workloads),
-        check_params(options.params, workloads),
+        params,
+        grid(axes),
     )
     if not planned:
         raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")

@@ -19,6 +19,9 @@ SCHEMA_VERSION = 1
 
 Scalar = str | int | float | bool
 
+# One combination of a sweep's values, (parameter, value) in the order of its axes; () outside a sweep.
+Point = tuple[tuple[str, Scalar], ...]
+
 
 class Status(StrEnum):
     """How a trial ended."""
@@ -125,7 +128,11 @@ class LegInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
-    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once."""
+    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once.
+
+    Attributes:
+        params: overrides of the workload's parameters, those of `point` among them.
+    """
 
     id: str
     workload: str
@@ -133,6 +140,7 @@ class PlannedTrial:
     index: int
     legs: tuple[str, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
+    point: Point = ()
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -169,6 +177,7 @@ class Trial:
     gaps: tuple[Gap, ...] = ()
     telemetry: tuple[Series, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)
+    point: Point = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +310,7 @@ class Stop:
     device: str
     trials: int
     reason: str
+    point: Point = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +462,62 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A parameter that a sweep varies.
+
+    Attributes:
+        values: in the order asked for.
+        effect: the fastest value's speed over the slowest's, each averaged over all other axes; None where
+            that cannot be told.
+    """
+
+    name: str
+    values: tuple[Scalar, ...]
+    effect: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """One combination of a sweep's values.
+
+    Attributes:
+        status: how its trials ended, the best of them; None where none has ended yet.
+        message: why there is no speed, "" where there is one.
+        throughput: samples/s in steady state, None where no trial went well.
+        over_best: its throughput over the best point's, trial by trial; None without a throughput.
+        tied: whether it may be the fastest of all as well as the best; None where single trials cannot tell.
+    """
+
+    point: Point
+    status: Status | None
+    message: str
+    throughput: Estimate | None
+    step_time: Estimate | None
+    energy_j_per_sample: Estimate | None
+    accuracy: float | None
+    over_best: Estimate | None
+    tied: bool | None
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A workload's speed over a grid of parameters on one device, one leg of it.
+
+    Attributes:
+        points: all that was planned, in the grid's order, the last axis running fastest.
+        best: the one with the greatest median throughput, None where nothing was measured.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    axes: tuple[Axis, ...]
+    points: tuple[SweepPoint, ...]
+    best: SweepPoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What one workload, device and leg takes in money and energy; None where price or reading is missing.
 
@@ -513,3 +579,4 @@ class Analysis:
     costs: tuple[Cost, ...] = ()
     cost_ratios: tuple[CostRatio, ...] = ()
     cost_claim: Published | None = None
+    sweeps: tuple[Sweep, ...] = ()

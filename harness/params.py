@@ -55,6 +55,25 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     return {name: _parse(name, text, known[name]) for name, text in params.items()}
 
 
+def check_axes(
+    axes: Mapping[str, Sequence[str]], workloads: Sequence[Workload]
+) -> Mapping[str, tuple[Any, ...]]:
+    """Turn the values of each axis of a sweep into those of the parameter's type, each of them once.
+
+    Raises:
+        UsageError: as check_params, or an axis without values.
+    """
+    for name, texts in axes.items():
+        if not texts:
+            raise UsageError(
+                f"{name} has no values.", hint=f"List them, as in --{name.replace('_', '-')} 1,2,4."
+            )
+    return {
+        name: tuple(dict.fromkeys(check_params({name: text}, workloads)[name] for text in texts))
+        for name, texts in axes.items()
+    }
+
+
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return those of `params` that `workload` has."""
     own = parameters(workload)

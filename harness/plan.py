@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model import PlannedTrial
+from harness.model import PlannedTrial, Point, Scalar
 from harness.params import params_for
 from workloads.protocol import AS_WRITTEN, LEGS, RUNG_PREFIX, STAGE_PREFIX, TUNED, Spec, Workload
 
@@ -155,6 +156,11 @@ def plan_trials(
         for device in devices
         if legs[workload.name]
     )
+
+
+def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
+    """Return every combination of the axes' values, the last axis running fastest."""
+    return tuple(tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
 def legs_named(

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
 from harness.events import EventLog
-from harness.model import PlannedTrial, Stop
+from harness.model import PlannedTrial, Point, Stop
 from harness.plan import Profile
 from workloads.protocol import AS_WRITTEN
 
@@ -16,8 +16,11 @@ BUDGET_SPENT = "time budget spent"
 EXHAUSTED = "all planned trials were run"
 
 
+_Pair = tuple[str, str, Point]
+
+
 class Stopping:
-    """Decide for each workload and device whether another trial is worth its time.
+    """Decide for each workload, device and point of a sweep whether another trial is worth its time.
 
     The first `profile.trials` of each always run. After that a pair is done as soon as the interval of its
     first leg's throughput is narrow enough, or one more trial would not fit into the budget.
@@ -25,16 +28,16 @@ class Stopping:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._last_s: dict[tuple[str, str], float] = {}
+        self._values: dict[_Pair, list[float]] = defaultdict(list)
+        self._last_s: dict[_Pair, float] = {}
         self._spent_s = 0.0
-        self._reasons: dict[tuple[str, str], str] = {}
+        self._reasons: dict[_Pair, str] = {}
 
     def wants(self, trial: PlannedTrial) -> bool:
         """Return whether `trial` should run."""
         if trial.index < self._profile.trials:
             return True
-        pair = (trial.workload, trial.device)
+        pair = (trial.workload, trial.device, trial.point)
         values = self._values[pair]
         if not values:
             self._reasons[pair] = NO_SUCCESS
@@ -46,7 +49,7 @@ class Stopping:
 
     def took(self, trial: PlannedTrial, log: EventLog, seconds: float) -> None:
         """Take note of a trial that has ended, whatever its outcome."""
-        pair = (trial.workload, trial.device)
+        pair = (trial.workload, trial.device, trial.point)
         self._spent_s += seconds
         self._last_s[pair] = seconds
         leg = trial.legs[0] if AS_WRITTEN not in trial.legs else AS_WRITTEN
@@ -61,8 +64,9 @@ class Stopping:
             Stop(
                 workload=workload,
                 device=device,
-                trials=len(values := self._values[workload, device]),
-                reason=self._reasons.get((workload, device)) or (EXHAUSTED if values else NO_SUCCESS),
+                trials=len(values := self._values[workload, device, point]),
+                reason=self._reasons.get((workload, device, point)) or (EXHAUSTED if values else NO_SUCCESS),
+                point=point,
             )
-            for workload, device in self._last_s
+            for workload, device, point in self._last_s
         )

@@ -225,6 +225,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Conv
         metrics=tuple(log.metrics),
         warnings=tuple(log.warnings),
         telemetry=series,
+        point=planned.point,
     )
 
 
