@@ -194,10 +194,11 @@ def read_options(document: Mapping[str, Any]) -> Options:
 
 def command_line(options: Options) -> str:
     """Return the command that runs exactly this again: every option that is not the default, spelt out."""
-    words = ["tfbench", "bench", "--profile", options.profile, "--engine", options.engine]
-    words += ["--device", options.device]
+    words = ["tfbench", "sweep", *options.workloads] if options.axes else ["tfbench", "bench"]
+    words += ["--profile", options.profile, "--engine", options.engine, "--device", options.device]
     for flag, values in (
-        ("--workload", options.workloads),
+        ("--workload", () if options.axes else options.workloads),
+        ("--axis", tuple(f"{name}={','.join(texts)}" for name, texts in options.axes.items())),
         ("--workload-file", tuple(str(path) for path in options.files)),
         ("--image", tuple(f"{target}={reference}" for target, reference in options.images.items())),
         ("--param", tuple(f"{name}={value}" for name, value in options.params.items())),

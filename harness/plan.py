@@ -136,23 +136,27 @@ def plan_trials(
     profile: Profile,
     legs: Mapping[str, tuple[str, ...]],
     params: Mapping[str, Any],
+    points: Sequence[Point] = ((),),
 ) -> tuple[PlannedTrial, ...]:
     """Return the trials in the order they run: by index first, so that a drifting machine hits all alike.
 
     Args:
         legs: workload name -> its legs, as `legs_named` gives them; a workload without any is left out.
+        points: of a sweep's grid; without one the single empty point.
     """
     return tuple(
         PlannedTrial(
-            id=f"{workload.name}.{device}.{index}",
+            id=".".join((workload.name, device, *((f"p{number:02d}",) if point else ()), str(index))),
             workload=workload.name,
             device=device,
             index=index,
             legs=legs[workload.name],
-            params=params_for(workload, params),
+            params={**params_for(workload, params), **dict(point)},
+            point=point,
         )
         for index in range(profile.max_trials)
         for workload in workloads
+        for number, point in enumerate(points, 1)
         for device in devices
         if legs[workload.name]
     )

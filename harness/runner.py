@@ -83,7 +83,11 @@ class Runner:
                 elif stopping.wants(job.planned):
                     record, log = self._one(job, bar)
                     records.append(record)
-                    stopping.took(job.planned, log, (record.ended_ns - record.started_ns) / 1e9)
+                    fits = record.status is not Status.OUT_OF_MEMORY
+                    seconds = (record.ended_ns - record.started_ns) / 1e9
+                    stopping.took(job.planned, log, seconds, fits=fits)
+                elif not self._optional(job.planned):
+                    bar.advance(1.0)
         self._folder.close(stopping.stops())
         return tuple(records)
 
@@ -95,7 +99,8 @@ class Runner:
         planned = job.planned
         folder = self._folder.open_trial(planned, job.spec)
         narrowing = ", until the interval is narrow" if self._optional(planned) else ""
-        bar.note(f"{planned.workload} on {planned.device}, trial {planned.index + 1}{narrowing}")
+        at = "".join(f" {name}={value}" for name, value in planned.point)
+        bar.note(f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}")
         started_ns = time.monotonic_ns()
         clocks = host_clocks()
         container: Container | None = None

@@ -13,6 +13,7 @@ from workloads.protocol import AS_WRITTEN
 NO_SUCCESS = "no trial has succeeded"
 NARROW = "interval narrow enough"
 BUDGET_SPENT = "time budget spent"
+NO_MEMORY = "it does not fit into memory"
 EXHAUSTED = "all planned trials were run"
 
 
@@ -23,7 +24,8 @@ class Stopping:
     """Decide for each workload, device and point of a sweep whether another trial is worth its time.
 
     The first `profile.trials` of each always run. After that a pair is done as soon as the interval of its
-    first leg's throughput is narrow enough, or one more trial would not fit into the budget.
+    first leg's throughput is narrow enough, or one more trial would not fit into the budget. A point of a
+    sweep that has run out of memory is not tried again.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -35,9 +37,11 @@ class Stopping:
 
     def wants(self, trial: PlannedTrial) -> bool:
         """Return whether `trial` should run."""
+        pair = (trial.workload, trial.device, trial.point)
+        if trial.point and pair in self._reasons:
+            return False
         if trial.index < self._profile.trials:
             return True
-        pair = (trial.workload, trial.device, trial.point)
         values = self._values[pair]
         if not values:
             self._reasons[pair] = NO_SUCCESS
@@ -47,11 +51,13 @@ class Stopping:
             self._reasons[pair] = BUDGET_SPENT
         return pair not in self._reasons
 
-    def took(self, trial: PlannedTrial, log: EventLog, seconds: float) -> None:
-        """Take note of a trial that has ended, whatever its outcome."""
+    def took(self, trial: PlannedTrial, log: EventLog, seconds: float, *, fits: bool = True) -> None:
+        """Take note of a trial that has ended, whatever its outcome; `fits` is False when memory ran out."""
         pair = (trial.workload, trial.device, trial.point)
         self._spent_s += seconds
         self._last_s[pair] = seconds
+        if not fits:
+            self._reasons[pair] = NO_MEMORY
         leg = trial.legs[0] if AS_WRITTEN not in trial.legs else AS_WRITTEN
         windows = [window for window in log.windows if window.leg == leg]
         busy_ns = sum(window.end_ns - window.start_ns for window in windows)

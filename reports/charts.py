@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One entry of a legend: a CSS colour, how it is drawn ("bar", "line", "diamond"), and its name."""
+    """One entry of a legend: a CSS colour, how it is drawn (a class of report.css), and its name."""
 
     colour: str
     shape: str

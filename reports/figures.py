@@ -12,6 +12,7 @@ from reports.ladder_chart import ladder_figure, stages_figure
 from reports.names import device_name
 from reports.speed_chart import speed_figure
 from reports.steps_chart import steps_figure
+from reports.sweep_chart import sweep_figure
 from reports.timeline import lines
 from reports.timeline_chart import timeline_figure
 from reports.titles import titles_of
@@ -28,7 +29,12 @@ _BUILDERS = (speed_figure, training_figure, ladder_figure, stages_figure, steps_
 def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     """Build every figure that the run has the data for, by id, timelines last."""
     built = [figure for build in _BUILDERS if (figure := build(analysis)) is not None]
-    return {figure.id: figure for figure in (*built, *_timelines(analysis))}
+    return {figure.id: figure for figure in (*_sweeps(analysis), *built, *_timelines(analysis))}
+
+
+def _sweeps(analysis: Analysis) -> list[Figure]:
+    titles = titles_of(analysis)
+    return [sweep_figure(one, titles[one.workload], number) for number, one in enumerate(analysis.sweeps, 1)]
 
 
 def _timelines(analysis: Analysis) -> list[Figure]:

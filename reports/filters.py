@@ -11,6 +11,8 @@ from reports import numbers
 from reports.markdown import code_block, code_span
 from reports.names import device_name, leg_name, phase_name
 from reports.page import Page
+from reports.sweep_chart import outcome, ranked
+from reports.sweep_chart import value_text as sweep_value
 from reports.telemetry_text import metric_label, metric_value
 from workloads.protocol import Change
 
@@ -100,10 +102,13 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "published_quantity": numbers.published_quantity,
     "quantity": numbers.quantity,
     "quantity_estimate": numbers.quantity_estimate,
+    "ranked_points": ranked,
     "ratio": numbers.ratio,
     "ratio_estimate": numbers.ratio_estimate,
     "setup_rows": setup_rows,
     "size": numbers.size,
     "state": state,
+    "sweep_outcome": outcome,
+    "sweep_value": sweep_value,
     "when": numbers.when,
 }

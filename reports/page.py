@@ -223,8 +223,8 @@ def is_partial(analysis: Analysis) -> bool:
     if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in run.trials):
         return True
     ended = {trial.id for trial in run.trials}
-    settled = {(stop.workload, stop.device) for stop in run.stops}
+    settled = {(stop.workload, stop.device, stop.point) for stop in run.stops}
     return any(
-        planned.id not in ended and (planned.workload, planned.device) not in settled
+        planned.id not in ended and (planned.workload, planned.device, planned.point) not in settled
         for planned in run.planned
     )

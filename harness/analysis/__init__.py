@@ -12,6 +12,8 @@ from harness.analysis.published import published_comparisons
 from harness.analysis.quality import quality
 from harness.analysis.rules import verdicts
 from harness.analysis.summaries import summaries
+from harness.analysis.sweeps import headline as sweep_headline
+from harness.analysis.sweeps import sweeps
 from harness.model import Analysis, Run
 
 __all__ = ["analyse", "priced"]
@@ -25,16 +27,18 @@ def analyse(run: Run) -> Analysis:
     found = measures(run)
     summed = summaries(run, found)
     ratios = comparisons(found)
+    swept = sweeps(run)
     said = verdicts(run, summed, ratios)
-    published = published_comparisons(run, summed, ratios, said)
+    published = () if swept else published_comparisons(run, summed, ratios, said)
     found_out = Analysis(
         run=run,
-        headline=headline(run, summed, ratios, published, said),
+        headline=sweep_headline(swept) if swept else headline(run, summed, ratios, published, said),
         summaries=summed,
         comparisons=ratios,
         published=published,
         verdicts=said,
         quality=quality(run, found, summed),
+        sweeps=swept,
     )
     return priced(found_out, run)
 

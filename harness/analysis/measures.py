@@ -40,12 +40,15 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 
 
 def measures(run: Run) -> Measures:
-    """Return the measures of all trials that went well, in the order of workloads, devices and legs."""
+    """Return the measures of all trials that went well, in the order of workloads, devices and legs.
+
+    The points of a sweep are left out: they run with other parameters, and harness.analysis.sweeps has them.
+    """
     found: dict[Key, list[Measure]] = {}
     for trial in run.trials:
-        if trial.status is Status.OK:
+        if trial.status is Status.OK and not trial.point:
             for leg in dict.fromkeys(window.leg for window in trial.windows):
-                measure = _measure(trial, leg)
+                measure = measure_of(trial, leg)
                 if measure is not None:
                     found.setdefault(Key(trial.workload, trial.device, leg), []).append(measure)
     names = _ranks(workload.name for workload in run.workloads)
@@ -67,7 +70,8 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
 
 
-def _measure(trial: Trial, leg: str) -> Measure | None:
+def measure_of(trial: Trial, leg: str) -> Measure | None:
+    """Return what one leg of a trial measured; None where it has no steady windows."""
     windows = [window for window in trial.windows if window.leg == leg]
     time_ns = sum(window.end_ns - window.start_ns for window in windows)
     steps = sum(window.steps for window in windows)

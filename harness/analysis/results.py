@@ -23,6 +23,8 @@ from harness.model import (
     PublishedComparison,
     Run,
     Summary,
+    Sweep,
+    SweepPoint,
     Trial,
     Verdict,
 )
@@ -56,12 +58,13 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
         "parameters": manifest.parameters,
         "workloads": [asdict(workload) for workload in analysis.run.workloads],
         "trials": [_trial(trial) for trial in analysis.run.trials],
-        "stops": [asdict(stop) for stop in analysis.run.stops],
+        "stops": [{**asdict(stop), "point": dict(stop.point)} for stop in analysis.run.stops],
         "summaries": [_summary(summary) for summary in analysis.summaries],
         "comparisons": [_comparison(comparison) for comparison in analysis.comparisons],
         "published": [_published(published) for published in analysis.published],
         "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
         "quality": [asdict(quality) for quality in analysis.quality],
+        "sweeps": [_sweep(sweep) for sweep in analysis.sweeps],
         "prices": asdict(manifest.prices) if manifest.prices else None,
         "costs": [_cost(cost) for cost in analysis.costs],
         "cost_claim": asdict(analysis.cost_claim) if analysis.cost_claim else None,
@@ -106,6 +109,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "workload": trial.workload,
         "device": trial.device,
         "index": trial.index,
+        "point": dict(trial.point),
         "status": trial.status,
         "exit_code": trial.exit_code,
         "message": trial.message,
@@ -184,6 +188,32 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "predicted_gain": remedy.predicted_gain,
             "measured_gain": _estimate(remedy.measured_gain),
         },
+    }
+
+
+def _sweep(sweep: Sweep) -> dict[str, Any]:
+    return {
+        "workload": sweep.workload,
+        "device": sweep.device,
+        "leg": sweep.leg,
+        "axes": [asdict(axis) for axis in sweep.axes],
+        "best": None if sweep.best is None else dict(sweep.best.point),
+        "points": [_sweep_point(point) for point in sweep.points],
+    }
+
+
+def _sweep_point(one: SweepPoint) -> dict[str, Any]:
+    return {
+        "params": dict(one.point),
+        "status": one.status,
+        "message": one.message,
+        "throughput_samples_per_s": _estimate(one.throughput),
+        "step_time_s": _estimate(one.step_time),
+        "energy_j_per_sample": _estimate(one.energy_j_per_sample),
+        "accuracy": one.accuracy,
+        "over_best": _estimate(one.over_best),
+        "tied_with_best": one.tied,
+        "trial_ids": one.trial_ids,
     }
 
 

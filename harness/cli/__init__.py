@@ -17,6 +17,7 @@ COMMANDS = {
     "list": "listing",
     "report": "report",
     "rerun": "rerun",
+    "sweep": "sweep",
 }
 
 

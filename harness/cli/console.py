@@ -23,10 +23,11 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.errors import TfbenchError
-from harness.model import Analysis, Estimate, Summary
+from harness.model import Analysis, Estimate, Summary, Sweep
 from harness.progress import Task
 
 LABEL_WIDTH = 28
+SWEEP_ROWS = 24
 LINE_EVERY_S = 2.0
 # Columns of the summary beside the leg's name, and the widest that usually stands in them.
 _WIDTHS = {"samples/s": 9, "interval": 18, "ms/step": 7, "training": 12, "accuracy": 8, "n": 2}
@@ -115,6 +116,8 @@ def show_summary(console: Console, analysis: Analysis) -> None:
     """Print the headline and a table of every workload's speed on every device."""
     if analysis.summaries:
         console.print(_speeds(analysis.summaries))
+    for sweep in analysis.sweeps:
+        console.print(_sweep(sweep))
     if any(one.per_hour is not None for one in analysis.costs):
         console.print(_costs(analysis))
     console.print(Text(analysis.headline))
@@ -160,6 +163,29 @@ def _speed(one: Summary) -> tuple[Text | str, ...]:
         "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
         str(one.throughput.n),
     )
+
+
+def _sweep(sweep: Sweep) -> Group:
+    """Return a table of a sweep's points, the fastest first; long ones are left to the report."""
+    table = Table(box=None, pad_edge=False)
+    for axis in sweep.axes:
+        table.add_column(axis.name, justify="right", no_wrap=True)
+    for name in ("samples/s", "interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    ordered = sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0)
+    for one in ordered[:SWEEP_ROWS]:
+        status = one.status.value if one.status else "not run yet"
+        said = "fastest" if one == sweep.best else "may be as fast" if one.tied else ""
+        table.add_row(
+            *(str(value) for _, value in one.point),
+            f"{one.throughput.median:,.0f}" if one.throughput else "-",
+            interval(one.throughput) if one.throughput else "-",
+            said if one.throughput else status,
+        )
+    more = len(ordered) - SWEEP_ROWS
+    rest = (f"... and {more} more points, in the report",) if more > 0 else ()
+    return Group(Text(f"{sweep.workload} on {sweep.device}, {sweep.leg}", style="bold"), table, *rest, "")
 
 
 def _costs(analysis: Analysis) -> Group:

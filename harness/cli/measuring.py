@@ -38,7 +38,8 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
         _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
     if failure is not None:
         raise failure
-    _raise_for(records)
+    swept = any(planned.point for planned in prepared.resolved.planned)
+    _raise_for([one for one in records if not (swept and one.status is Status.OUT_OF_MEMORY)])
 
 
 def _announce(progress: Terminal, prepared: Prepared) -> None:

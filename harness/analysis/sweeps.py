@@ -1,0 +1,165 @@
+"""A sweep's points: how fast each is, which is the fastest, and which cannot be told from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from harness.analysis.best import may_be_best
+from harness.analysis.energy import energy_per_sample
+from harness.analysis.measures import Measure, by_index, measure_of
+from harness.analysis.stats import estimate, ratio
+from harness.analysis.words import interval, listed, significant
+from harness.model import Axis, Point, Run, Scalar, Status, Sweep, SweepPoint, Trial
+
+_ACCURACY = "accuracy"
+# Of a point's trials the one that says most about it comes first.
+_STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Status.NO_GPU, Status.BAD_EVENTS,
+             Status.ENGINE_LOST, Status.INTERRUPTED)  # fmt: skip
+
+
+def sweeps(run: Run) -> tuple[Sweep, ...]:
+    """Return one sweep for each workload, device and leg that was swept; () for a plain run."""
+    return tuple(_sweeps(run))
+
+
+def headline(found: Sequence[Sweep]) -> str:
+    """Return a paragraph in plain English: the best point of each sweep, and what is tied with it."""
+    return " ".join(_sentence(one) for one in found)
+
+
+def point_words(point: Point) -> str:
+    """Say a point: "batch_size=64, workers=2"."""
+    return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
+
+
+def scalar_word(value: Scalar) -> str:
+    """Say a parameter's value as one writes it on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sweeps(run: Run) -> Iterator[Sweep]:
+    groups: dict[tuple[str, str], dict[Point, list[str]]] = {}
+    for planned in run.planned:
+        if planned.point:
+            legs = groups.setdefault((planned.workload, planned.device), {}).setdefault(planned.point, [])
+            legs += [leg for leg in planned.legs if leg not in legs]
+    for (workload, device), points in groups.items():
+        own = [one for one in run.trials if (one.workload, one.device) == (workload, device)]
+        for leg in dict.fromkeys(leg for legs in points.values() for leg in legs):
+            yield _sweep(workload, device, leg, tuple(points), own)
+
+
+def _sweep(workload: str, device: str, leg: str, points: Sequence[Point], trials: Sequence[Trial]) -> Sweep:
+    by_point = {point: [one for one in trials if one.point == point] for point in points}
+    measured = {point: _measured(by_point[point], leg) for point in points}
+    speeds = {point: by_index(found) for point, found in measured.items() if found}
+    medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
+    best = max(medians, key=lambda point: medians[point], default=())
+    kept = may_be_best(speeds)
+    said = tuple(
+        _point(
+            point,
+            by_point[point],
+            measured[point],
+            best=speeds.get(best, {}),
+            tied=None if kept is None or point not in speeds else point in kept,
+        )
+        for point in points
+    )
+    return Sweep(
+        workload=workload,
+        device=device,
+        leg=leg,
+        axes=tuple(_axis(name, points, medians) for name in dict(points[0])),
+        points=said,
+        best=next((one for one in said if one.point == best), None),
+    )
+
+
+def _measured(trials: Sequence[Trial], leg: str) -> list[Measure]:
+    found = [measure_of(one, leg) for one in trials if one.status is Status.OK]
+    return [one for one in found if one is not None]
+
+
+def _point(
+    point: Point,
+    trials: Sequence[Trial],
+    found: Sequence[Measure],
+    *,
+    best: Mapping[int, float],
+    tied: bool | None,
+) -> SweepPoint:
+    told = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
+    throughput = estimate([one.throughput for one in found], "samples/s")
+    energy = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
+    accuracies = [
+        metric.value for one in found for metric in one.trial.metrics
+        if (metric.leg, metric.name) == (one.leg, _ACCURACY)
+    ]  # fmt: skip
+    return SweepPoint(
+        point=point,
+        status=told.status if told else None,
+        message="" if throughput else told.message if told else "Not run yet.",
+        throughput=throughput,
+        step_time=estimate([one.step_s for one in found], "s"),
+        energy_j_per_sample=estimate([joules for joules, _ in energy], "J/sample"),
+        accuracy=float(np.median(accuracies)) if accuracies else None,
+        over_best=ratio(by_index(found), best) if found else None,
+        tied=tied,
+        trial_ids=tuple(one.trial.id for one in found) or tuple(one.id for one in trials),
+    )
+
+
+def _axis(name: str, points: Sequence[Point], medians: Mapping[Point, float]) -> Axis:
+    """Average the logarithms over all other axes, for the combinations that every value of this one has."""
+    values = tuple(dict.fromkeys(dict(point)[name] for point in points))
+    rows: dict[Point, dict[Scalar, float]] = {}
+    for point, speed in medians.items():
+        others = tuple(pair for pair in point if pair[0] != name)
+        rows.setdefault(others, {})[dict(point)[name]] = math.log(speed)
+    whole = [row for row in rows.values() if len(row) == len(values)]
+    if not whole or len(values) < 2:
+        return Axis(name=name, values=values, effect=None)
+    means = [sum(row[value] for row in whole) / len(whole) for value in values]
+    return Axis(name=name, values=values, effect=math.exp(max(means) - min(means)))
+
+
+def _sentence(sweep: Sweep) -> str:
+    where = f"{sweep.workload} on {sweep.device}, {sweep.leg}"
+    best = sweep.best
+    if best is None or best.throughput is None:
+        return f"No point of {where} gave a result."
+    done = [one for one in sweep.points if one.throughput is not None]
+    words = [
+        f"{where} is fastest with {point_words(best.point)}: {significant(best.throughput.median)} samples/s"
+        f"{interval(best.throughput)}."
+    ]
+    slowest = min(done, key=lambda one: one.throughput.median if one.throughput else math.inf)
+    if slowest.over_best is not None and len(done) > 1:
+        times = significant(1 / slowest.over_best.median)
+        words.append(f"That is {times} times the speed of the slowest point, {point_words(slowest.point)}.")
+    words.append(_ties(sweep, best, done))
+    for status, text in ((Status.OUT_OF_MEMORY, "ran out of memory"), (Status.FAILED, "failed")):
+        lost = [
+            point_words(one.point) for one in sweep.points if one.status is status and one.throughput is None
+        ]
+        if lost:
+            words.append(f"{len(lost)} of {len(sweep.points)} points {text}: {'; '.join(lost)}.")
+    missing = sum(one.status in (None, Status.INTERRUPTED) for one in sweep.points)
+    if missing:
+        words.append(f"{missing} of {len(sweep.points)} points were not measured yet.")
+    return " ".join(filter(None, words))
+
+
+def _ties(sweep: Sweep, best: SweepPoint, done: Sequence[SweepPoint]) -> str:
+    if best.tied is None:
+        return "With a single trial each, points cannot be told apart." if len(done) > 1 else ""
+    tied = [point_words(one.point) for one in sweep.points if one.tied and one is not best]
+    if not tied:
+        return "No other point may be as fast." if len(done) > 1 else ""
+    if len(tied) > 4:
+        return f"{len(tied)} other points cannot be told from it."
+    return f"It cannot be told from {listed(tied)}."
