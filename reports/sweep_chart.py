@@ -121,9 +121,12 @@ def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[dict[str, Any]]:
     if len(varied) == 3:
         third = varied[2]
         groups = [
-            (f"{third.name} = {value_text(value)}", [one for one in sweep.points if dict(one.point)[third.name] == value])
+            (
+                f"{third.name} = {value_text(value)}",
+                [one for one in sweep.points if (third.name, value) in one.point],
+            )
             for value in third.values
-        ]  # fmt: skip
+        ]
     else:
         rest = ", ".join(axis.name for axis in varied[2:])
         groups = [(f"the best over {rest}" if rest else "", list(sweep.points))]
@@ -198,20 +201,21 @@ def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
             }
         )
     x = {
-        "field": "x", "type": "ordinal", "sort": None, "title": axis.name, "axis": {"labelAngle": 0, "grid": False},
-        "scale": {"type": "point", "padding": 0.6},
+        "field": "x", "type": "ordinal", "sort": None, "title": axis.name,
+        "axis": {"labelAngle": 0, "grid": False}, "scale": {"type": "point", "padding": 0.6},
     }  # fmt: skip
     y = {
         "field": "value", "type": "quantitative", "title": "samples/s", "scale": {"zero": True},
         "axis": {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 5, "format": "~s"},
     }  # fmt: skip
     fill, done = _fill(sweep), [{"filter": "datum.done"}]
+    line = {"type": "line", "stroke": fill, "strokeWidth": 1.5}
     text = {"type": "text", "fill": "var(--ink)", "dy": -12, "align": "center"}
     return {
         "data": {"values": data},
         "height": _LINE_PX,
         "layer": [
-            {"mark": {"type": "line", "stroke": fill, "strokeWidth": 1.5}, "transform": done, "encoding": {"x": x, "y": y}},
+            {"mark": line, "transform": done, "encoding": {"x": x, "y": y}},
             {
                 "mark": {"type": "rule", "stroke": "var(--ink)", "strokeWidth": 1.5},
                 "transform": [{"filter": "isValid(datum.low)"}],

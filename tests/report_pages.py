@@ -12,6 +12,7 @@ from harness.model import Analysis, Prices, Run
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
+from tests.builders_sweep import sweep_run
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, Rung
 
 
@@ -45,6 +46,7 @@ RUNS = {
     "bare": builders.bare_run,
     "empty": builders.empty_run,
     "hostile": builders.hostile_run,
+    "sweep": sweep_run,
 }
 
 

@@ -14,6 +14,7 @@ from harness.analysis import analyse
 from harness.analysis.results import RESULTS_VERSION, results_document, results_schema
 from harness.model import Run, Stop
 from tests import builders
+from tests.builders_sweep import sweep_run
 
 RUNS: tuple[Callable[[], Run], ...] = (
     builders.cpu_run,
@@ -24,6 +25,7 @@ RUNS: tuple[Callable[[], Run], ...] = (
     builders.empty_run,
     builders.failed_run,
     builders.hostile_run,
+    sweep_run,
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.events import EventLog
 from harness.model import PlannedTrial, Stop, Window
 from harness.plan import PROFILES
-from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_SUCCESS, Stopping
+from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import AS_WRITTEN, TUNED
 
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)
@@ -90,3 +90,13 @@ def test_without_an_as_written_leg_the_first_leg_decides() -> None:
     for index in range(3):
         stopping.took(trial(index, legs=(TUNED,)), said(1000, TUNED), 1.0)
     assert not stopping.wants(trial(3, legs=(TUNED,)))
+
+
+def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:
+    stopping = Stopping(PROFILE)
+    small, large = (replace(trial(0), point=(("batch_size", size),)) for size in (32, 4096))
+    stopping.took(small, said(1000), 1.0)
+    stopping.took(large, EventLog(), 1.0, fits=False)
+    assert stopping.wants(replace(small, index=1))
+    assert not stopping.wants(replace(large, index=1))
+    assert {stop.point: stop.reason for stop in stopping.stops()}[large.point] == NO_MEMORY

@@ -40,8 +40,8 @@ def may_be_best(speeds: Speeds) -> frozenset[Point] | None:
     counts = np.array([len(speeds[point]) for point in points])
     bound = _critical(len(points), degrees) * spread * np.sqrt(1 / counts[:, None] + 1 / counts[None, :])
     # A point stays unless some other one is faster by more than the bound between the two.
-    behind = (means[None, :] - means[:, None] > bound).any(axis=1)
-    return frozenset(point for place, point in enumerate(points) if not behind[place])
+    ahead = means[None, :] - means[:, None] - bound
+    return frozenset(point for place, point in enumerate(points) if ahead[place].max() <= 0)
 
 
 def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64], float, int]:

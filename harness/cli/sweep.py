@@ -188,5 +188,9 @@ def _announce(prepared: Prepared, progress: Terminal) -> None:
     points = len(dict.fromkeys(trial.point for trial in planned))
     devices = dict.fromkeys(trial.device for trial in planned)
     profile = prepared.resolved.profile
-    most = "" if profile.trials == profile.max_trials else f" to {profile.max_trials}"
-    progress.line(f"Sweep: {points} points on {', '.join(devices)}, {profile.trials}{most} trials each")
+    trials = (
+        f"{profile.trials} to {profile.max_trials}"
+        if profile.max_trials > profile.trials
+        else f"{profile.trials}"
+    )
+    progress.line(f"Sweep: {points} points on {', '.join(devices)}; trials of each: {trials}")

@@ -1,0 +1,67 @@
+"""A made-up sweep: CIFAR-100's MLP on the processor over batch size, steps per execution and more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from harness.model import PlannedTrial, Point, Run, Scalar, Status, Trial
+from harness.plan import grid
+from tests.builders_parts import LegSpeed, manifest, trial, workload
+from tests.builders_telemetry import SECOND_NS
+from workloads.protocol import AS_WRITTEN
+
+AXES: Mapping[str, Sequence[Scalar]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
+
+
+def sweep_run(
+    axes: Mapping[str, Sequence[Scalar]] = AXES,
+    *,
+    trials: int = 3,
+    noise: float = 0.01,
+    seed: int = 1,
+    device: str = "cpu",
+) -> Run:
+    """Play a sweep in which larger batches are faster, ten steps a call little, and 4096 is too much."""
+    name = "cifar100-mlp"
+    points = grid(axes)
+    planned = [
+        PlannedTrial(
+            id=f"{name}.{device}.p{number:02d}.{index}", workload=name, device=device, index=index,
+            legs=(AS_WRITTEN,), params=dict(point), point=point,
+        )
+        for index in range(trials)
+        for number, point in enumerate(points, 1)
+    ]  # fmt: skip
+    played: list[Trial] = []
+    now = 1_000 * SECOND_NS
+    lost: set[Point] = set()
+    for number, one in enumerate(planned):
+        if one.point in lost:
+            continue
+        speed = LegSpeed(step_s=_step_s(one.point), batch=int(dict(one.point).get("batch_size", 32)))
+        each = trial(
+            name, device, one.index, speeds={AS_WRITTEN: speed}, seed=seed + number, start_ns=now, noise=noise
+        )
+        each = replace(each, id=one.id, point=one.point)
+        if dict(one.point).get("batch_size") == 4096:
+            lost.add(one.point)
+            each = replace(
+                each, status=Status.OUT_OF_MEMORY, exit_code=137, windows=(), steps=(), metrics=(),
+                message="It was killed for reaching its memory limit of 2.0 GiB.",
+            )  # fmt: skip
+        played.append(each)
+        now = each.ended_ns + SECOND_NS
+    return Run(
+        manifest=manifest(seed=seed),
+        workloads=(workload(name),),
+        planned=tuple(planned),
+        trials=tuple(played),
+    )
+
+
+def _step_s(point: Point) -> float:
+    """A step's overhead, which several steps a call share out, and a time for each sample."""
+    values = dict(point)
+    batch, steps = int(values.get("batch_size", 32)), int(values.get("steps_per_execution", 1))
+    return 0.001 + 0.00002 / steps + batch * 2e-5

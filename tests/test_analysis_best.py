@@ -1,0 +1,80 @@
+"""The points that may be the fastest: the truly fastest is among them as often as is said, and few others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.analysis.best import may_be_best
+from harness.model import Point
+
+SWEEPS = 400
+
+
+def point(number: int) -> Point:
+    return (("batch_size", number),)
+
+
+def played(
+    random: np.random.Generator, speeds: Sequence[float], trials: int, noise: float, drift: float = 0.0
+) -> dict[Point, dict[int, float]]:
+    """Play trials whose machine changes from index to index, for all points alike."""
+    machine = np.exp(random.normal(0.0, drift, trials))
+    return {
+        point(number): {
+            index: float(speed * machine[index] * np.exp(random.normal(0.0, noise)))
+            for index in range(trials)
+        }
+        for number, speed in enumerate(speeds)
+    }
+
+
+def kept(speeds: dict[Point, dict[int, float]]) -> frozenset[Point]:
+    found = may_be_best(speeds)
+    assert found is not None
+    return found
+
+
+def test_the_fastest_is_kept_as_often_as_is_said() -> None:
+    """The hardest case: all points are equally fast, and one of them is meant."""
+    random = np.random.default_rng(1)
+    for points, trials in ((3, 3), (9, 3), (12, 5)):
+        held = sum(point(0) in kept(played(random, [100.0] * points, trials, 0.05)) for _ in range(SWEEPS))
+        # Four standard errors of a proportion of 0.95 below it.
+        assert held / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
+
+
+def test_points_that_are_clearly_slower_are_left_out() -> None:
+    random = np.random.default_rng(2)
+    sweeps = [kept(played(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
+    assert all(found <= {point(0), point(1)} for found in sweeps)
+    assert sum(found == {point(0), point(1)} for found in sweeps) > 40
+
+
+def test_what_all_trials_of_an_index_share_is_taken_out() -> None:
+    """A machine that drifts by 20 % hides nothing, since the trials were interleaved."""
+    random = np.random.default_rng(3)
+    assert all(kept(played(random, [100.0, 95.0], 4, 0.002, drift=0.2)) == {point(0)} for _ in range(20))
+
+
+def test_points_may_have_different_numbers_of_trials() -> None:
+    speeds = {
+        point(0): {0: 100.0, 1: 101.0, 2: 100.5},
+        point(1): {0: 50.0, 1: 50.6},
+        point(2): {0: 100.2, 2: 100.1},
+        point(3): {},
+    }
+    assert may_be_best(speeds) == {point(0), point(2)}
+
+
+def test_single_trials_tell_nothing() -> None:
+    assert may_be_best({point(0): {0: 100.0}, point(1): {0: 1.0}}) is None
+    assert may_be_best({point(0): {0: 100.0}}) is None
+    assert may_be_best({}) is None
+    assert may_be_best({point(0): {0: 100.0, 1: 99.0}}) == {point(0)}
+
+
+def test_the_same_speeds_give_the_same_points() -> None:
+    speeds = played(np.random.default_rng(4), [100.0, 98.0, 97.0], 3, 0.01)
+    assert may_be_best(speeds) == may_be_best(speeds)

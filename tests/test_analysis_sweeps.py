@@ -1,0 +1,117 @@
+"""Sweeps: each point by itself, the best with its ties, what failed, and nothing mixed with plain runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.sweeps import point_words, sweeps
+from harness.model import Estimate, Point, Run, Status, Sweep, SweepPoint
+from tests import builders
+from tests.builders_sweep import sweep_run
+
+
+def only(run: Run) -> Sweep:
+    (found,) = sweeps(run)
+    return found
+
+
+def at(sweep: Sweep, **values: int) -> SweepPoint:
+    return next(one for one in sweep.points if dict(one.point) == values)
+
+
+def speed(one: SweepPoint) -> Estimate:
+    assert one.throughput is not None
+    return one.throughput
+
+
+def test_every_point_that_was_planned_is_there_in_order() -> None:
+    sweep = only(sweep_run())
+    assert [axis.name for axis in sweep.axes] == ["batch_size", "steps_per_execution"]
+    assert [axis.values for axis in sweep.axes] == [(32, 128, 4096), (1, 10)]
+    assert [tuple(dict(one.point).values()) for one in sweep.points] == [
+        (32, 1), (32, 10), (128, 1), (128, 10), (4096, 1), (4096, 10),
+    ]  # fmt: skip
+
+
+def test_a_points_speed_is_that_of_its_own_trials() -> None:
+    sweep = only(sweep_run(noise=0.0))
+    one = at(sweep, batch_size=128, steps_per_execution=10)
+    assert speed(one).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
+    assert speed(one).n == 3
+    assert all(".p04." in trial for trial in one.trial_ids)
+
+
+def test_the_best_and_what_cannot_be_told_from_it() -> None:
+    sweep = only(sweep_run())
+    assert sweep.best is not None
+    assert dict(sweep.best.point)["batch_size"] == 128
+    assert sweep.best.tied is True
+    assert at(sweep, batch_size=128, steps_per_execution=1).tied is True
+    assert at(sweep, batch_size=128, steps_per_execution=10).tied is True
+    assert at(sweep, batch_size=32, steps_per_execution=1).tied is False
+    over = at(sweep, batch_size=32, steps_per_execution=1).over_best
+    assert over is not None
+    assert over.high < 1
+
+
+def test_running_out_of_memory_is_an_outcome() -> None:
+    sweep = only(sweep_run())
+    one = at(sweep, batch_size=4096, steps_per_execution=1)
+    assert (one.status, one.throughput, one.tied) == (Status.OUT_OF_MEMORY, None, None)
+    assert "memory limit" in one.message
+    said = analyse(sweep_run()).headline
+    assert "2 of 6 points ran out of memory: batch_size=4096, steps_per_execution=1;" in said
+
+
+def test_an_axis_is_worth_what_it_gives_averaged_over_the_others() -> None:
+    sweep = only(sweep_run({"batch_size": (32, 128), "steps_per_execution": (1, 10)}, noise=0.0))
+    batch, steps = (axis.effect for axis in sweep.axes)
+    assert batch == pytest.approx(1.83, rel=0.02)
+    assert steps == pytest.approx(1.008, rel=0.02)
+
+
+def test_an_axis_with_a_value_that_never_ran_says_nothing() -> None:
+    assert only(sweep_run()).axes[0].effect is None
+
+
+def test_a_sweep_that_was_cut_short_keeps_the_rest_of_the_grid() -> None:
+    run = sweep_run()
+    sweep = only(replace(run, trials=run.trials[:2]))
+    assert [one.status for one in sweep.points] == [Status.OK, Status.OK, None, None, None, None]
+    assert sweep.points[3].message == "Not run yet."
+    assert "4 of 6 points were not measured yet" in analyse(replace(run, trials=run.trials[:2])).headline
+
+
+def test_nothing_measured_is_said() -> None:
+    run = replace(sweep_run(), trials=())
+    assert only(run).best is None
+    assert "gave a result" in analyse(run).headline
+
+
+def test_single_trials_cannot_be_told_apart() -> None:
+    run = sweep_run(trials=1)
+    assert {one.tied for one in only(run).points} == {None}
+    assert "cannot be told apart" in analyse(run).headline
+
+
+def test_points_are_in_no_other_figure() -> None:
+    """Their parameters differ: as summaries they would be averaged over the grid."""
+    found = analyse(sweep_run())
+    assert found.summaries == found.comparisons == found.published == found.verdicts == found.costs == ()
+    assert analyse(builders.gpu_run()).sweeps == ()
+
+
+def test_devices_and_legs_are_sweeps_of_their_own() -> None:
+    cpu, gpu = sweep_run(), sweep_run(device="gpu0")
+    both = replace(cpu, planned=cpu.planned + gpu.planned, trials=cpu.trials + gpu.trials)
+    assert [(one.device, one.leg, len(one.points)) for one in sweeps(both)] == [
+        ("cpu", "as-written", 6), ("gpu0", "as-written", 6),
+    ]  # fmt: skip
+
+
+def test_points_in_words() -> None:
+    point: Point = (("batch_size", 32), ("jit_compile", True), ("precision", "fp16"))
+    assert point_words(point) == "batch_size=32, jit_compile=true, precision=fp16"
