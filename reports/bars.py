@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model import Estimate, Summary
@@ -12,7 +13,9 @@ from reports.names import device_name, is_gpu, leg_name
 from workloads.protocol import TUNED
 
 ROW_PX = 22
-_LABELS_PX = (70, 168)
+_TWO_LINES_PX = 32
+_LETTERS = 25  # in a line of a label
+_LABELS_PX = (70, 172)
 _LETTER_PX = 6.2
 _BAR_PX = 12
 _ROOM = 1.45  # of the widest bar: the figures stand to its right on a telephone too
@@ -59,15 +62,24 @@ def row_label(summary: Summary) -> str:
 
 
 def labels_px(labels: Iterable[str]) -> int:
-    """Say how much room a figure's row labels need, within limits; longer ones are cut short."""
+    """Say how much room a figure's row labels need, within limits; longer ones are broken or cut short."""
     low, high = _LABELS_PX
-    longest = max(map(len, labels), default=0)
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
     return min(max(round(longest * _LETTER_PX) + 14, low), high)
+
+
+def broken(label: str) -> str:
+    """Break a label that is too long for one line into two."""
+    lines = textwrap.wrap(label, _LETTERS, max_lines=2, placeholder=" …", break_long_words=True)
+    return "\n".join(lines) or label
 
 
 def row_axis(room_px: int) -> dict[str, Any]:
     """Encode the rows by their labels, in the order in which they come."""
-    axis = {"minExtent": room_px, "maxExtent": room_px, "labelLimit": room_px - 10, "ticks": False}
+    axis = {
+        "minExtent": room_px, "maxExtent": room_px, "labelLimit": room_px - 10, "ticks": False,
+        "labelExpr": "split(datum.label, '\\n')", "labelBaseline": "middle",
+    }  # fmt: skip
     return {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis}
 
 
@@ -78,6 +90,7 @@ def panel_title(text: str, room_px: int) -> dict[str, Any]:
 
 def bar_panels(groups: Sequence[tuple[str, Sequence[Bar]]], *, unit: str) -> tuple[list[dict[str, Any]], int]:
     """Draw groups of rows under their titles, and say how much room their labels take."""
+    groups = [(title, [replace(bar, label=broken(bar.label)) for bar in bars]) for title, bars in groups]
     room_px = labels_px(bar.label for _, bars in groups for bar in bars)
     return [_panel(title, bars, unit, room_px) for title, bars in groups], room_px
 
@@ -126,7 +139,8 @@ def _panel(title: str, bars: Sequence[Bar], unit: str, room_px: int) -> dict[str
         }  # fmt: skip
         encoding = {"x": x, "y": y, "tooltip": tooltip}
         layers.append({"data": {"values": published}, "mark": diamond, "encoding": encoding})
-    return {"title": panel_title(title, room_px), "height": {"step": ROW_PX}, "layer": layers}
+    step = _TWO_LINES_PX if any("\n" in bar.label for bar in bars) else ROW_PX
+    return {"title": panel_title(title, room_px), "height": {"step": step}, "layer": layers}
 
 
 def _row(bar: Bar) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model import Evidence, Summary
 from reports import numbers
-from reports.markdown import code_block, code_span
+from reports.markdown import code_block, code_span, coded_markdown
 from reports.names import device_name, leg_name, phase_name
-from reports.page import Page
+from reports.setup import field_rows, setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
 from reports.sweep_chart import value_text as sweep_value
 from reports.telemetry_text import metric_label, metric_value
+from reports.text import coded
 from workloads.protocol import Change
 
 
@@ -25,43 +25,6 @@ def evidence_row(evidence: Evidence) -> tuple[str, ...]:
 def change_row(change: Change) -> tuple[str, ...]:
     """Give a change as a table's row."""
     return (change.what, change.before, change.after, change.why)
-
-
-def field_rows(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Give a mapping as rows of name and value; what is empty was not found out."""
-    return [(str(name), value_text(value)) for name, value in fields.items()]
-
-
-def value_text(value: Any) -> str:
-    """Write one value of a manifest."""
-    if isinstance(value, bool) or value is None:
-        return state(value)
-    if isinstance(value, (str, int)):
-        return str(value) if value != "" else "not known"
-    if isinstance(value, float):
-        return numbers.number(value, 4)
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def state(value: bool | None) -> str:
-    """Write a setting that is on, off or cannot be read."""
-    return numbers.MISSING if value is None else "on" if value else "off"
-
-
-def setup_rows(page: Page) -> list[tuple[str, str]]:
-    """Give the engine, the versions and the resolved parameters as rows."""
-    manifest = page.analysis.run.manifest
-    engine = manifest.engine
-    rows = [
-        ("engine", f"{engine.name} {engine.version}".strip()),
-        ("isolated in containers", "yes" if engine.isolated else "no"),
-        ("rootless", value_text(engine.rootless)),
-        ("cgroup version", "not known" if engine.cgroup_version is None else str(engine.cgroup_version)),
-        ("GPU handed over by", engine.gpu_access or "no GPU handed over"),
-        ("tfbench", f"{manifest.tfbench_version}, commit {manifest.commit or 'unknown'}"),
-        ("seed", str(manifest.seed)),
-    ]
-    return rows + field_rows(manifest.parameters)
 
 
 def metric_keys(summaries: Iterable[Summary]) -> list[str]:
@@ -82,6 +45,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "change_row": change_row,
     "code_block": code_block,
     "code_span": code_span,
+    "coded": coded,
+    "coded_markdown": coded_markdown,
     "device": device_name,
     "duration": numbers.duration,
     "electricity": numbers.electricity,
@@ -110,5 +75,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "state": state,
     "sweep_outcome": outcome,
     "sweep_value": sweep_value,
+    "system_rows": system_rows,
     "when": numbers.when,
 }

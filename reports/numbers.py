@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 
 from harness.model import Estimate
+from harness.rounding import decimals, estimate_decimals, fixed
 
 THIN = "\u202f"  # narrow no-break space: groups digits and joins a number to its unit
 MISSING = "not available"
@@ -17,12 +18,12 @@ def number(value: float, digits: int = 3) -> str:
     """Write `value` with `digits` significant digits and grouped thousands."""
     if not math.isfinite(value):
         return MISSING
-    return _fixed(value, _decimals(value, digits))
+    return _fixed(value, decimals(value, digits))
 
 
 def estimate(value: Estimate | None, most: int = 4) -> str:
     """Write a median with as many digits as its interval supports, at least two and at most `most`."""
-    return MISSING if value is None else _fixed(value.median, _estimate_decimals(value, most))
+    return MISSING if value is None else _fixed(value.median, estimate_decimals(value, most))
 
 
 def interval(value: Estimate | None, most: int = 4) -> str:
@@ -31,8 +32,8 @@ def interval(value: Estimate | None, most: int = 4) -> str:
         return MISSING
     if not has_interval(value):
         return "one trial"
-    decimals = _estimate_decimals(value, most)
-    return f"{_fixed(value.low, decimals)} to {_fixed(value.high, decimals)}"
+    places = estimate_decimals(value, most)
+    return f"{_fixed(value.low, places)} to {_fixed(value.high, places)}"
 
 
 def half_width(value: Estimate | None) -> str:
@@ -131,28 +132,8 @@ def when(created: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
 
 
-def _decimals(value: float, digits: int) -> int:
-    if not value:
-        return 0
-    rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
-    return digits - 1 - math.floor(math.log10(rounded))
-
-
-def _estimate_decimals(value: Estimate, most: int) -> int:
-    """Let the interval choose: its half width keeps one digit, or two when the first is a 1 or a 2."""
-    if not math.isfinite(value.median):
-        return 0
-    half = (value.high - value.low) / 2
-    wanted = _decimals(value.median, 3)
-    if has_interval(value) and half > 0:
-        wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
-    return min(max(wanted, _decimals(value.median, 2)), _decimals(value.median, most))
-
-
-def _fixed(value: float, decimals: int) -> str:
-    rounded = round(value, decimals)
-    text = f"{abs(rounded):,.{max(decimals, 0)}f}".replace(",", THIN)
-    return f"{_MINUS}{text}" if rounded < 0 else text
+def _fixed(value: float, places: int) -> str:
+    return fixed(value, places).replace(",", THIN).replace("-", _MINUS)
 
 
 def energy(joules: float) -> str:

@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from harness.model import Analysis, Comparison, Cost, CostRatio, PublishedComparison, Status, Summary, Verdict
 from reports.charts import Figure
+from reports.doubts import Doubt, doubts
 from reports.names import card_name
+from reports.setup import framework
 from reports.titles import titles_of
-from workloads.protocol import RUNG_PREFIX
+from workloads.protocol import AS_WRITTEN, MODEL_ONLY, RUNG_PREFIX
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -153,6 +155,27 @@ class Page:
             for (source, device, metric, reason), each in found.items()
         )  # fmt: skip
 
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Give what must be known before trusting a figure, the same once."""
+        return doubts(self.analysis, self.titles)
+
+    def framework(self) -> str:
+        """Name the framework with its version, "" when no container said it."""
+        return framework(self.analysis.run)
+
+    def model_is_no_bound(self, summary: Summary) -> bool:
+        """Tell whether the model alone was slower than training, which it should bound from above."""
+        whole = self.side(summary.workload, f"{summary.device}/{AS_WRITTEN}")
+        return (
+            summary.leg == MODEL_ONLY
+            and whole is not None
+            and summary.throughput.median < whole.throughput.median
+        )
+
+    def doubtful_bounds(self) -> bool:
+        """Tell whether the model alone was slower than training anywhere."""
+        return any(self.model_is_no_bound(each) for each in self.analysis.summaries)
+
     def timelines(self) -> tuple[Figure, ...]:
         """Give the figures that show a trial through time."""
         return tuple(figure for figure in self.figures.values() if figure.zoomable)
@@ -185,6 +208,14 @@ def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[s
 def _banners(analysis: Analysis) -> list[Banner]:
     run = analysis.run
     found = []
+    if run.manifest.parameters.get("profile") == "smoke":
+        found.append(
+            Banner(
+                severity="warning",
+                text="This is a smoke run: it only tries out whether everything works, in seconds. None of "
+                "its figures means anything. Measure with --profile quick or full.",
+            )
+        )
     if not run.manifest.engine.isolated:
         found.append(
             Banner(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from markupsafe import Markup, escape
+
 _KEPT = frozenset("\n\t")
 
 
@@ -15,6 +17,17 @@ def harmless(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if _controls(character) else character for character in text)
+
+
+def coded(text: str) -> Markup:
+    """Set what stands between backticks as code, and escape all of it for HTML."""
+    parts = harmless(text).split("`")
+    if len(parts) % 2 == 0:  # a backtick without its other half is one
+        return escape("`".join(parts))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
 
 
 def _controls(character: str) -> bool:

@@ -347,4 +347,4 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_a_single_value_has_no_interval() -> None:
     assert interval(Estimate(median=5, low=5, high=5, n=1, unit="s")) == "-"
-    assert interval(Estimate(median=5, low=4, high=6, n=2, unit="s")) == "4 to 6"
+    assert interval(Estimate(median=5, low=4, high=6, n=2, unit="s")) == "4.0 to 6.0"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.align import gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_WRITTEN
 from harness.analysis.rules import primary
-from harness.analysis.words import interval, listed, percent, significant
+from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.model import (
     Comparison,
     Estimate,
@@ -33,6 +33,8 @@ def headline(
     """Return a paragraph in plain English that stands by itself."""
     if not summaries:
         return " ".join(_nothing(run))
+    if run.manifest.parameters.get("profile") == "smoke":
+        return " ".join(_tried_out(run, summaries))
     device = _main_device(summaries)
     return " ".join(
         (
@@ -52,6 +54,14 @@ def _nothing(run: Run) -> Iterator[str]:
     if failed:
         first = _closed(failed[0].message)
         yield f"{len(failed)} of {len(run.planned)} planned trials ended early; the first: {first}"
+
+
+def _tried_out(run: Run, summaries: Sequence[Summary]) -> Iterator[str]:
+    """Say of a smoke run that it works, and nothing of its speeds: a few steps give none."""
+    well = sum(trial.status is Status.OK for trial in run.trials)
+    yield f"This run only tried out whether everything works: {well} of {len(run.planned)} trials went well."
+    yield "Its figures mean nothing; measure with --profile quick or full."
+    yield from _without_result(run, summaries)
 
 
 def _main_device(summaries: Sequence[Summary]) -> str:
@@ -77,15 +87,13 @@ def _speeds(
     alone = [one for name, one in measured.items() if name not in {other.workload for other in compared}]
     if alone:
         parts = [
-            f"{one.workload} at {significant(one.throughput.median)} samples/s{interval(one.throughput)}"
+            f"{one.workload} at {rounded(one.throughput)} samples/s{interval(one.throughput)}"
             for one in alone
         ]
         yield f"As published, {name} {verb} {listed(parts)}."
     if not measured:
         others = [one for one in summaries if one.device == device]
-        parts = [
-            f"{one.workload} ({one.leg}) {significant(one.throughput.median)} samples/s" for one in others
-        ]
+        parts = [f"{one.workload} ({one.leg}) {rounded(one.throughput)} samples/s" for one in others]
         yield f"Measured on {name}: {listed(parts)}."
 
 
@@ -95,8 +103,8 @@ def _against(ratio: Estimate) -> str:
     if word == SAME:
         return f"{SAME} as the processor{interval(ratio)}"
     if word == FASTER:
-        return f"{significant(value.median)} times as fast as the processor{interval(value)}"
-    return f"{significant(value.median)} times slower than the processor{interval(value)}"
+        return f"{rounded(value)} times as fast as the processor{interval(value)}"
+    return f"{rounded(value)} times slower than the processor{interval(value)}"
 
 
 def _grouped(ratios: Sequence[Comparison]) -> str:
@@ -104,7 +112,7 @@ def _grouped(ratios: Sequence[Comparison]) -> str:
     groups: dict[str, list[str]] = {SLOWER: [], SAME: [], FASTER: []}
     for one in ratios:
         word, value = _direction(one.ratio)
-        groups[word].append(f"{one.workload} ({significant(value.median)} times)")
+        groups[word].append(f"{one.workload} ({rounded(value)} times)")
     than = {SLOWER: "slower than the processor on", SAME: "about as fast as the processor on"}
     than[FASTER] = "faster than the processor on"
     return "; ".join(f"{than[word]} {listed(names)}" for word, names in groups.items() if names)
@@ -170,13 +178,13 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
     if len(gains) == 1:
         what, gain = _changed(summaries, gains[0].workload, device), gains[0].ratio
         word, _ = _direction(gain)
-        speed = SAME if word == SAME else f"{significant(gain.median)} times as fast"
+        speed = SAME if word == SAME else f"{rounded(gain)} times as fast"
         if word == SLOWER:
             yield f"The remedies that were tried{what} do not help: it then runs {speed}{interval(gain)}."
         else:
             yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
     else:
-        parts = [f"{one.workload} {significant(one.ratio.median)}" for one in gains]
+        parts = [f"{one.workload} {rounded(one.ratio)}" for one in gains]
         yield f"With the remedies applied it runs this many times as fast: {listed(parts)}."
     if over:
         where = _against(over[0].ratio) if len(over) == 1 else _grouped(over)

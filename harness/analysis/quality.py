@@ -120,9 +120,8 @@ def data(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Qu
             yield Quality(
                 severity=NOTE,
                 subject=one.workload,
-                fact=f"It trained on procedural data in the shape of {one.name}: {one.why}. Speed is "
-                f"comparable, "
-                f"accuracy is not.",
+                fact=f"It trained on procedural data in the shape of {one.name}: {one.why.rstrip('.')}. "
+                "Speed is comparable, accuracy is not.",
                 remedy="Use --data real to insist on the real dataset.",
             )
 

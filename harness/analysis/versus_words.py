@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.words import interval, listed, percent, significant
+from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.comparison_model import Outcome, Ratio, Standing, Versus
 from harness.model import Estimate
 
@@ -32,9 +32,9 @@ def _places(versus: Versus) -> Iterator[str]:
     elif others:
         first, last = others[0], others[-1]
         yield (
-            f"Of {len(others)} runs {_name(versus, first)} is the fastest, {significant(first.score.median)} "
+            f"Of {len(others)} runs {_name(versus, first)} is the fastest, {rounded(first.score)} "
             f"times the median of all, and {_name(versus, last)} the slowest, "
-            f"{significant(last.score.median)} times."
+            f"{rounded(last.score)} times."
         )
 
 
@@ -49,7 +49,7 @@ def _over(one: Standing) -> str:
 def _against(ratio: Estimate) -> str:
     if ratio.n >= 2 and ratio.low <= 1 <= ratio.high:
         return f"about as fast{interval(ratio)} as"
-    return f"{significant(ratio.median)} times as fast{interval(ratio)} as"
+    return f"{rounded(ratio)} times as fast{interval(ratio)} as"
 
 
 def _outcomes(versus: Versus) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.model import Estimate
+from harness.rounding import estimate_decimals, fixed
 
 
 def percent(share: float) -> str:
@@ -27,7 +28,13 @@ def interval(estimate: Estimate) -> str:
     """Say the 95 % interval in brackets; "" when there is none."""
     if estimate.n < 2:
         return ""
-    return f" (95 % interval {significant(estimate.low)} to {significant(estimate.high)})"
+    places = estimate_decimals(estimate)
+    return f" (95 % interval {fixed(estimate.low, places)} to {fixed(estimate.high, places)})"
+
+
+def rounded(estimate: Estimate) -> str:
+    """Say a median with the digits that its interval supports."""
+    return fixed(estimate.median, estimate_decimals(estimate))
 
 
 def listed(words: Sequence[str]) -> str:

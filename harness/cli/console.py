@@ -25,6 +25,7 @@ from rich.text import Text
 from harness.errors import TfbenchError
 from harness.model import Analysis, Estimate, Summary, Sweep
 from harness.progress import Task
+from harness.rounding import estimate_decimals, fixed
 
 LABEL_WIDTH = 28
 SWEEP_ROWS = 24
@@ -156,7 +157,7 @@ def _speed(one: Summary) -> tuple[Text | str, ...]:
         training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
     return (
         Text(one.leg),
-        f"{one.throughput.median:,.0f}",
+        fixed(one.throughput.median, estimate_decimals(one.throughput)),
         interval(one.throughput),
         f"{one.step_time.median * 1e3:.3g}",
         training,
@@ -207,7 +208,10 @@ def _costs(analysis: Analysis) -> Group:
 
 def interval(estimate: Estimate) -> str:
     """Return an interval in words, "-" where a single trial gives none."""
-    return "-" if estimate.n < 2 else f"{estimate.low:,.0f} to {estimate.high:,.0f}"
+    if estimate.n < 2:
+        return "-"
+    places = estimate_decimals(estimate)
+    return f"{fixed(estimate.low, places)} to {fixed(estimate.high, places)}"
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,41 @@
+"""How many digits of a median mean something: its interval decides, in every sentence, table and chart."""
+
+from __future__ import annotations
+
+import math
+
+from harness.model import Estimate
+
+_RATIO_DIGITS = 3
+_DIGITS = 4
+
+
+def decimals(value: float, digits: int) -> int:
+    """Return how many decimals give `value` so many significant digits; below 0 stands before the point."""
+    if not value:
+        return 0
+    rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
+    return digits - 1 - math.floor(math.log10(rounded))
+
+
+def estimate_decimals(value: Estimate, most: int | None = None) -> int:
+    """Let the interval choose: its half width keeps one digit, or two when the first is a 1 or a 2.
+
+    Args:
+        value: the median; it keeps at least two digits.
+        most: significant digits at most; three for ratios and four for all else when None.
+    """
+    if not math.isfinite(value.median):
+        return 0
+    if most is None:
+        most = _RATIO_DIGITS if value.unit == "ratio" else _DIGITS
+    half = (value.high - value.low) / 2
+    wanted = decimals(value.median, 3)
+    if value.n > 1 and half > 0:
+        wanted = decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
+    return min(max(wanted, decimals(value.median, 2)), decimals(value.median, most))
+
+
+def fixed(value: float, places: int) -> str:
+    """Write `value` rounded to so many decimals, thousands parted by commas."""
+    return f"{round(value, places) + 0.0:,.{max(places, 0)}f}"  # -0.0 is 0
