@@ -99,6 +99,10 @@ build/xprof/installed: xprof.lock $(VENV)/installed
 truth: $(VENV)/installed $(if $(findstring --trace,$(ARGS)),build/xprof/installed) ## plant bottlenecks; are the verdicts right?
 	@$(BIN)/python -m benchmarks.truth $(ARGS)
 
+.PHONY: power
+power: $(VENV)/installed-dev ## how often compare is wrong: like with like, and a planted slowdown
+	@$(BIN)/python -m benchmarks.power $(ARGS)
+
 .PHONY: lock
 lock: $(VENV)/installed-dev ## resolve the lock files again
 	@BIN=$(BIN) images/lock.sh

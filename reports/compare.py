@@ -80,11 +80,11 @@ def render_csv(versus: Versus) -> str:
             one.ratio.median, *interval, *joint, one.outcome.value if one.tested else "", one.detectable,
             one.trials_needed, " ".join(one.unlike), over,
         )  # fmt: skip
-        writer.writerow([_safe(value) for value in row])
+        writer.writerow([spreadsheet_safe(value) for value in row])
     return text.getvalue()
 
 
-def _safe(value: object) -> object:
+def spreadsheet_safe(value: object) -> object:
     """Keep a spreadsheet from taking a name for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 

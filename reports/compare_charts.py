@@ -50,17 +50,15 @@ def _ranking(versus: Versus, over: str) -> Figure | None:
     ]
     if len(bars) < 2:
         return None
-    shown = bars if len(bars) <= _BARS else [*bars[: _BARS // 2], *bars[-_BARS // 2 :]]
-    groups = [("", shown)] if len(bars) <= _BARS else [
-        (f"The {_BARS // 2} fastest", shown[: _BARS // 2]), (f"The {_BARS // 2} slowest", shown[_BARS // 2 :])
-    ]  # fmt: skip
-    panels, room_px = bar_panels(groups, unit=f"times {over}")
+    shown = bars if len(bars) <= _BARS else _kind_bars(versus, colours)
+    panels, room_px = bar_panels([("", shown)], unit=f"times {over}")
     used = dict.fromkeys(bar.source for bar in shown)
     return Figure(
         id="figure-ranking",
-        title=f"Best speed of every run, over that of {over}",
+        title=f"Best speed of every {'run' if shown is bars else 'kind of machine'}, over that of {over}",
         description="Bars, the fastest first: the geometric mean over workloads of each run's fastest device "
-        "and leg, with 95 % intervals as whiskers. The table below has the same numbers.",
+        "and leg, with 95 % intervals as whiskers; the median of a kind's runs where there are too many for "
+        "a bar each. The table below has the numbers of every run.",
         spec=chart(panels, spacing=18),
         table=Table(
             header=("Run", "Times", "95 % interval", "Machine"),
@@ -69,6 +67,22 @@ def _ranking(versus: Versus, over: str) -> Figure | None:
         reserve_px=room_px + 4,
         legend=tuple(Key(colour=colours[kind], shape="bar", name=kind) for kind in used),
     )
+
+
+def _kind_bars(versus: Versus, colours: Mapping[str, str]) -> list[Bar]:
+    return [
+        Bar(
+            label=f"{len(kind.runs)} × {kind.machine}",
+            value=kind.score.median,
+            text=f"{numbers.estimate(kind.score, 3)}×",
+            source=kind.machine,
+            interval=numbers.interval(kind.score, 3),
+            low=kind.score.low,
+            high=kind.score.high,
+            colour=colours[kind.machine],
+        )
+        for kind in versus.kinds
+    ]
 
 
 def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:

@@ -18,6 +18,7 @@ from reports.page import SENTENCE_END, Banner
 COLUMNS = 8
 _NAMED = 3
 _DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
 _MARKS = {Outcome.FASTER: "▲", Outcome.SLOWER: "▼", Outcome.SAME: "=", Outcome.UNKNOWN: "?"}
 
 
@@ -121,12 +122,26 @@ class ComparePage:
         places = {run for run, _ in first}
         return (*first, *((run, None) for run in range(len(self.runs)) if run not in places))
 
-    def costed(self) -> tuple[Best, ...]:
-        """Give what has an energy reading or a price, by workload, the cheapest or thriftiest first."""
+    def costed(self) -> tuple[tuple[Best, str], ...]:
+        """Give what has an energy reading or a price and whose it is, by workload, the thriftiest first.
+
+        With too many runs, the one in the middle of each kind stands for its kind.
+        """
         found = [one for one in self.versus.bests if _has_cost(one)]
         order = {name: number for number, name in enumerate(self.titles)}
         found.sort(key=lambda one: (order.get(one.workload, 0), *_expense(one)))
-        return tuple(found)
+        if not self.many:
+            return tuple((one, self.label(one.run)) for one in found)
+        kinds: dict[tuple[str, str], list[Best]] = {}
+        for one in found:
+            kinds.setdefault((one.workload, self.runs[one.run].machine), []).append(one)
+        middle = [(own[len(own) // 2], len(own), machine) for (_, machine), own in kinds.items()]
+        return tuple((one, f"{machine} (middle of {count})") for one, count, machine in middle)
+
+    def outstanding(self) -> tuple[Ratio, ...]:
+        """Give what differs beyond doubt, the slowest first."""
+        found = [one for one in self.versus.ratios if one.tested and one.outcome in _STANDS_OUT]
+        return tuple(sorted(found, key=lambda one: one.ratio.median))
 
     def money(self, best: Best) -> str:
         """Write what a million samples cost."""

@@ -13,6 +13,7 @@ from reports.charts import Figure, Key, Table, chart
 from reports.compare_page import Cell, cells
 
 _CELL_PX = 20
+_WIDE = 3.0  # from here on ratios are shown on a logarithmic scale
 # Seven classes of ratio, from slow to fast, by how far the runs lie apart.
 _STEPS = (
     (1.2, (0.9, 0.95, 0.98, 1.02, 1.05, 1.1)),
@@ -40,7 +41,12 @@ def spreads_figure(versus: Versus, over: str) -> Figure | None:
         return None
     letters = _letters(versus)
     room_px = labels_px(letters.values())
-    panels = [_strokes(versus, cell, letters, room_px) for cell in found]
+    values = [one.ratio.median for one in versus.ratios if one.tested]
+    scale = {
+        "type": "log" if max(values) > _WIDE * min(values) else "linear",
+        "domain": [min(values), max(values)], "zero": False, "nice": False, "padding": 8,
+    }  # fmt: skip
+    panels = [_strokes(versus, cell, letters, room_px, scale, labels=cell is found[-1]) for cell in found]
     rows = tuple(
         (cell.name, versus.runs[one.run].label, letters[versus.runs[one.run].machine],
          numbers.ratio_estimate(one.ratio), one.outcome.value)
@@ -51,7 +57,7 @@ def spreads_figure(versus: Versus, over: str) -> Figure | None:
         title=f"How far the runs lie apart, over {over}",
         description="For each workload, device and leg a row for every kind of machine, and a stroke for "
         "every run at its speed. Runs that differ beyond doubt are coloured.",
-        spec=chart(panels, spacing=16),
+        spec=chart(panels, spacing=24),
         table=Table(header=("What", "Run", "Kind", "Ratio", "Beyond doubt"), rows=rows),
         reserve_px=room_px + 4,
         rank=1,
@@ -69,7 +75,16 @@ def _letters(versus: Versus) -> dict[str, str]:
     return {kind: f"kind {number}" for number, kind in enumerate(kinds, 1)}
 
 
-def _strokes(versus: Versus, cell: Cell, letters: Mapping[str, str], room_px: int) -> dict[str, Any]:
+def _strokes(
+    versus: Versus,
+    cell: Cell,
+    letters: Mapping[str, str],
+    room_px: int,
+    scale: Mapping[str, Any],
+    *,
+    labels: bool,
+) -> dict[str, Any]:
+    """Draw one panel; all have one scale, and the last one its labels."""
     values = [
         {
             "row": letters[versus.runs[one.run].machine],
@@ -82,8 +97,6 @@ def _strokes(versus: Versus, cell: Cell, letters: Mapping[str, str], room_px: in
         for one in _tested(versus, cell)
     ]
     axis = {"minExtent": room_px, "maxExtent": room_px, "labelLimit": room_px - 10, "ticks": False}
-    medians = [one.ratio.median for one in _tested(versus, cell)]
-    wide = max(medians) / max(min(medians), 1e-9) > 3
     return {
         "title": panel_title(cell.name, room_px),
         "height": {"step": 26},
@@ -92,8 +105,8 @@ def _strokes(versus: Versus, cell: Cell, letters: Mapping[str, str], room_px: in
         "encoding": {
             "x": {
                 "field": "v", "type": "quantitative", "title": None,
-                "scale": {"type": "log" if wide else "linear", "zero": False, "nice": False, "padding": 8},
-                "axis": {"tickCount": 5, "format": "~g"},
+                "scale": scale,
+                "axis": {"tickCount": 5, "format": "~g", "labels": labels},
             },
             "y": {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis},
             "color": {"field": "colour", "type": "nominal", "scale": None},
@@ -130,7 +143,7 @@ def heat_figure(versus: Versus, over: str) -> Figure | None:
         title=f"Every run and workload, over {over}",
         description="A map: a column a run, a row for each workload, device and leg, coloured by the speed "
         f"over {over}.",
-        spec=chart(panels, spacing=18),
+        spec=chart(panels, spacing=28),
         table=Table(header=("Kind", "Run", "What", "Times"), rows=tuple(rows)),
         reserve_px=room_px + 4,
         rank=2,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import numpy as np
 
 from harness.analysis import analyse
-from harness.analysis.comparison_document import comparison_document
+from harness.analysis.comparison_document import comparison_document, history_document
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
+from harness.analysis.history import history
 from harness.analysis.versus import versus
 from harness.comparison_model import Extract, Versus
+from harness.history_model import History, Skipped
 from reports.compare import render_html
+from reports.history import render_html as render_history
 from tests import builders
 from tests.report_pages import javascript
 
@@ -102,3 +106,27 @@ COMPARISONS = {
     "hostile": _hostile(),
     "nothing": (replace(whole(), speeds=(), label="a"), replace(whole(3), label="b")),
 }
+
+
+CHANGED = 17  # the day on which the history's image and speed change
+
+
+def through_time(count: int = 30) -> History:
+    """Give a history of a run a day on two kinds of machine; from CHANGED on the first is 6 % slower."""
+    runs = []
+    for day in range(count):
+        kind = 3 if day % 5 else 0
+        late = day >= CHANGED
+        run = again(whole(kind), day, factor=0.94 if late and kind == 3 else 1.0)
+        created = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
+        image = "image-two" if late else "image-one"
+        facts = {**run.facts, "images": {"cpu": image, "cuda": image}}
+        runs.append(replace(run, created=created, facts=facts))
+    return history(runs, [Skipped(path="runs/broken", why="manifest.json is not a JSON object.")])
+
+
+@cache
+def history_page(name: str = "history") -> str:
+    assert name == "history"
+    made = through_time()
+    return render_history(made, history_document(made), version="0.1.0", bundle=javascript)

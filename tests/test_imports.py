@@ -50,10 +50,12 @@ RULES: Mapping[str, Rule] = {
     "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
     "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
     "harness.comparison_model": Rule(ours=("harness.model",)),
+    "harness.history_model": Rule(ours=("harness.comparison_model", "harness.model")),
     "harness.analysis": Rule(
         ours=(
             "harness.analysis",
             "harness.comparison_model",
+            "harness.history_model",
             "harness.model",
             "harness.rounding",
             "harness.telemetry.metrics",
@@ -107,6 +109,7 @@ RULES: Mapping[str, Rule] = {
         ours=(
             "reports",
             "harness.comparison_model",
+            "harness.history_model",
             "harness.model",
             "harness.rounding",
             "harness.telemetry.metrics",

@@ -9,8 +9,10 @@ from enum import Enum
 from typing import Any
 
 from harness.comparison_model import Gate, Versus
+from harness.history_model import History
 
 COMPARISON_VERSION = 1
+HISTORY_VERSION = 1
 
 
 def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
@@ -23,6 +25,24 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
         "schema_version": COMPARISON_VERSION,
         **asdict(versus),
         "gate": None if gate is None else asdict(gate),
+    }
+    made: dict[str, Any] = plain(document)
+    return made
+
+
+def history_document(history: History) -> dict[str, Any]:
+    """Return a history as plain values; a point's "run" is a position in "runs"."""
+    runs = [
+        {"run_id": run.run_id, "created": run.created, "machine": run.machine, "source": run.source}
+        for run in history.runs
+    ]
+    document = {
+        "schema": "tfbench-history",
+        "schema_version": HISTORY_VERSION,
+        "headline": history.headline,
+        "runs": runs,
+        "trends": [asdict(trend) for trend in history.trends],
+        "skipped": [asdict(one) for one in history.skipped],
     }
     made: dict[str, Any] = plain(document)
     return made

@@ -17,7 +17,7 @@ _ENOUGH = 1e-14
 
 def upper_tail(t: float, degrees: float) -> float:
     """Return the probability that Student's t exceeds `t`, for `t` of zero or more."""
-    return 0.5 * _incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
+    return 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
 
 
 @lru_cache(maxsize=4096)
@@ -38,7 +38,8 @@ def quantile(tail: float, degrees: float) -> float:
     return t
 
 
-def _incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return the regularised incomplete beta function, the distribution of a beta variable at `x`."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = math.exp(

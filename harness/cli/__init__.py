@@ -13,6 +13,7 @@ COMMANDS = {
     "bench": "bench",
     "compare": "compare",
     "doctor": "doctor",
+    "history": "history",
     "images": "images",
     "list": "listing",
     "report": "report",

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from harness import __version__
 from harness.cli.app import Price, Quiet, app, err, out, places
+from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
 from harness.cli.gather import Named, all_of, gather, named
-from harness.cli.pages import formats_of, show, split, write
+from harness.cli.pages import deliver, formats_of, show, split
 from harness.comparison_model import Gate, Versus
 from harness.errors import SlowerError, UsageError
 from harness.extracts import Cache
-
-FORMATS = ("html", "md", "json", "csv")
-NAME = "comparison"
 
 
 @app.command()
@@ -71,7 +65,7 @@ def compare(
     narrow = [narrowed(one, workloads=split(workload), devices=split(device)) for one in found]
     made = versus(narrow, reference=reference, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
-    _write(made, checked, wanted, folder)
+    deliver(out(), NAME, texts_of(made, checked, wanted), folder)
     if not quiet and folder != "-":
         show(err(), made.headline, [one.sentence for one in made.unlikes])
     if checked is not None:
@@ -104,29 +98,6 @@ def _share(text: str) -> float:
     if not 0 < value < 1:
         raise UsageError(f"--fail-if-slower {text} is no share of speed.", hint="Write it as 5% or 0.05.")
     return value
-
-
-def _write(made: Versus, checked: Gate | None, wanted: Sequence[str], folder: str) -> None:
-    texts: dict[str, str] = {}
-    from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
-    from reports.bundle import Bundling  # noqa: PLC0415
-    from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
-
-    with Bundling() if "html" in wanted else nullcontext() as bundling:
-        document: Mapping[str, object] = comparison_document(made, checked)
-        for one in wanted:
-            if one == "html":
-                assert bundling is not None
-                texts[one] = render_html(
-                    made, document, gate=checked, version=__version__, bundle=bundling.text
-                )
-            elif one == "md":
-                texts[one] = render_markdown(made, gate=checked, version=__version__)
-            elif one == "csv":
-                texts[one] = render_csv(made)
-            else:
-                texts[one] = json.dumps(document, indent=1) + "\n"
-    write(out(), NAME, texts, Path(folder))
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:

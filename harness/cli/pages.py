@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from harness.errors import StoreError, UsageError
+from harness.errors import UsageError
 from harness.store import write_whole
 
 
@@ -27,23 +27,26 @@ def formats_of(text: str, known: Sequence[str], folder: str) -> tuple[str, ...]:
     return wanted
 
 
-def write(console: Console, name: str, texts: Mapping[str, str], folder: Path) -> None:
-    """Write each format's text as folder/name.format and say where; print the only one where folder is "-".
+def write(name: str, texts: Mapping[str, str], folder: Path) -> dict[str, Path]:
+    """Write each format's text as folder/name.format and return where.
 
     Raises:
         StoreError: a file cannot be written.
     """
-    if str(folder) == "-":
+    return {one: write_whole(folder / f"{name}.{one}", text) for one, text in texts.items()}
+
+
+def deliver(console: Console, name: str, texts: Mapping[str, str], folder: str) -> None:
+    """Print the only text where `folder` is "-"; else write all, and print where they lie.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    if folder == "-":
         for text in texts.values():
             console.out(text, end="", highlight=False)
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        hint = "Name another folder with --out."
-        raise StoreError(f"Cannot make {folder}: {error.strerror}.", hint=hint) from error
-    for one, text in texts.items():
-        written = write_whole(folder / f"{name}.{one}", text)
+    for one, written in write(name, texts, Path(folder)).items():
         console.print(f"{one}: {written.resolve()}", soft_wrap=True)
 
 

@@ -51,10 +51,10 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
     contexts = []
 
     def open_(
-        name: str, *, width: int = 1200, height: int = 900, scripts: bool = True, scheme="light"
+        name: str, *, width: int = 1200, height: int = 900, scripts: bool = True, scheme="light", make=report
     ) -> Opened:
         path = tmp_path / f"{name}.html"
-        path.write_text(report(name), encoding="utf-8")
+        path.write_text(make(name), encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": height}, java_script_enabled=scripts, color_scheme=scheme
         )

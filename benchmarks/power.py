@@ -1,0 +1,254 @@
+"""How often `tfbench compare` is wrong: like against like, and a slowdown that was planted.
+
+    python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 5%]
+
+Simulated: log-normal trials whose number the quick profile's own rule chooses, or a fixed number, at several
+noises. Recorded: the trials of real runs, drawn without replacement for both sides of a comparison, so that
+the noise has the shape that it has; the slowdown is planted in one workload and leg of one side. A comparison
+is a whole one: every workload and leg of the recording at once, judged together as `--fail-if-slower` does.
+Rates come with their own 95 % intervals (Clopper & Pearson 1934).
+
+Targets: quiet at least 95 times in 100, a planted 5 % found at least 95 times in 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis import analyse
+from harness.analysis.extract import extract
+from harness.analysis.gate import gate
+from harness.analysis.independent import gap, sample, trials_needed
+from harness.analysis.stats import narrow_enough
+from harness.analysis.student import incomplete_beta
+from harness.analysis.versus import TESTED, versus
+from harness.comparison_model import Extract, Outcome, Speed
+from harness.plan import PROFILES, Profile
+from harness.recording import open_run
+from tests.recordings import NAMES, recording
+
+NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
+FIXED = (3, 5, 7)
+PROFILE = PROFILES["quick"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Of `rounds` comparisons: how many of like with like were quiet, how many planted slowdowns were found.
+
+    `trials` is how many a side had on average.
+    """
+
+    rounds: int
+    quiet: int
+    passed: int
+    found: int
+    trials: float
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.power", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--slowdown", type=float, default=0.05, help="a share of speed")
+    parser.add_argument("--recording", type=Path, action="append", default=[], help="run folder or report")
+    chosen = parser.parse_args(words)
+    for line in (*simulated(chosen.rounds, chosen.slowdown), *recorded(chosen)):
+        print(line, flush=True)  # noqa: T201 - a benchmark's output
+    return 0
+
+
+def simulated(rounds: int, slowdown: float) -> Iterator[str]:
+    """Yield a table of made-up trials, one workload and leg."""
+    yield f"Simulated trials, one speed compared, {rounds:,} comparisons a cell, planted {slowdown:.0%}:"
+    yield ""
+    yield "| noise of a trial | trials | like with like: quiet | planted: found |"
+    yield "|---|---|---|---|"
+    for noise in NOISES:
+        for count in (None, *FIXED):
+            rates = measure(_made_up(noise, count), rounds, slowdown)
+            cells = " | ".join(share(value, rounds) for value in (rates.quiet, rates.found))
+            yield f"| {noise:.1%} | {_how(rates, count)} | {cells} |"
+    yield ""
+    yield "Noise of a trial at which the planted slowdown is found 95 times in 100, by trials a side:"
+    yield ""
+    yield "| trials | speeds compared at once: 1 | 2 | 6 |"
+    yield "|---|---|---|---|"
+    for count in (*FIXED, 10, 15):
+        cells = (f"{bearable(count, slowdown, tests):.2%}" for tests in (1, 2, 6))
+        yield f"| {count} | {' | '.join(cells)} |"
+
+
+def _how(rates: Rates, count: int | None) -> str:
+    """Write how many trials there were: the profile's rule with its mean, or a number."""
+    rule = f"{PROFILE.trials} to {PROFILE.max_trials}"
+    return f"{rule} ({rates.trials:.1f})" if count is None else str(count)
+
+
+def bearable(trials: int, slowdown: float, tests: int) -> float:
+    """Return the greatest noise of a trial at which `trials` a side find a slowdown, by compare's rule."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        one = sample(np.exp(_exact(trials, middle)).tolist())
+        assert one is not None
+        needed = trials_needed(gap(one, one), slowdown, 0.05 / tests)
+        low, high = (middle, high) if needed is not None and needed <= trials else (low, middle)
+    return low
+
+
+def _exact(count: int, deviation: float) -> NDArray[np.float64]:
+    """Return values whose standard deviation is exactly what is asked for."""
+    values = np.arange(count, dtype=np.float64)
+    return (values - values.mean()) / values.std(ddof=1) * deviation
+
+
+def recorded(chosen: argparse.Namespace) -> Iterator[str]:
+    """Yield a table of recorded runs: the noise of each speed, and the rates at several numbers of trials."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [*(recording(name, Path(folder)) for name in NAMES), *chosen.recording]
+        runs = [extract(analyse(open_run(path))) for path in paths]
+    yield ""
+    yield "Recorded trials: their noise, and what it takes (one speed compared):"
+    yield ""
+    yield "| run | workload, device, leg | trials | noise of a trial | trials a side that find it |"
+    yield "|---|---|---|---|---|"
+    for run in runs:
+        for one in run.speeds:
+            made = sample(one.throughput)
+            if one.leg in TESTED and made is not None and made.n > 1:
+                needed = trials_needed(gap(made, made), chosen.slowdown)
+                yield (
+                    f"| {run.run_id} | {one.workload}, {one.device}, {one.leg} | {made.n} | "
+                    f"{math.sqrt(made.variance):.2%} | {needed or 'over 200'} |"
+                )
+    yield ""
+    yield f"Recorded trials, drawn for both sides without replacement, {chosen.rounds:,} comparisons a row:"
+    yield ""
+    yield "| run | speeds | trials | like with like: quiet | check passes | planted: found |"
+    yield "|---|---|---|---|---|---|"
+    for run in runs:
+        least = min((len(one.throughput) for one in run.speeds if one.leg in TESTED), default=0)
+        for count in (None, *FIXED):
+            if least >= 2 * (PROFILE.max_trials if count is None else count):
+                rates = measure(_drawn(run, count), chosen.rounds, chosen.slowdown)
+                speeds = sum(one.leg in TESTED for one in run.speeds)
+                cells = (share(value, rates.rounds) for value in (rates.quiet, rates.passed, rates.found))
+                yield f"| {run.run_id} | {speeds} | {_how(rates, count)} | {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two runs to compare."""
+
+    before: Extract
+    after: Extract
+
+
+def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: float) -> Rates:
+    """Compare `rounds` pairs of like with like, and each again with the slowdown planted in one side."""
+    random = np.random.default_rng(20_261_121)
+    quiet = passed = found = trials = 0
+    for _ in range(rounds):
+        pair = draw(random)
+        trials += len(pair.after.speeds[0].throughput)
+        alike = versus((pair.before, pair.after), reference=0, target=slowdown)
+        tested = [one for one in alike.ratios if one.tested]
+        quiet += all(one.outcome in (Outcome.SAME, Outcome.UNKNOWN) for one in tested)
+        passed += not gate(alike, slowdown).failed
+        slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0, target=slowdown)
+        found += bool(gate(slower, slowdown).failed)
+    return Rates(rounds=rounds, quiet=quiet, passed=passed, found=found, trials=trials / rounds)
+
+
+def slowed(run: Extract, slowdown: float) -> Extract:
+    """Return a run whose first tested speed is slower: one workload regressed, the others did not."""
+    first = next(one for one in run.speeds if one.leg in TESTED)
+    changed = replace(first, throughput=tuple(value * (1 - slowdown) for value in first.throughput))
+    return replace(run, speeds=tuple(changed if one is first else one for one in run.speeds))
+
+
+def _made_up(noise: float, count: int | None) -> Callable[[np.random.Generator], Pair]:
+    def draw(random: np.random.Generator) -> Pair:
+        sides = [np.exp(random.normal(0, noise, count or PROFILE.max_trials)) for _ in range(2)]
+        before, after = (_run({"as-written": side}, count) for side in sides)
+        return Pair(before=before, after=after)
+
+    return draw
+
+
+def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], Pair]:
+    """Draw whole trials, so that the legs of one trial keep the luck that they shared."""
+    speeds = [one for one in run.speeds if one.leg in TESTED]
+    most = count or PROFILE.max_trials
+    least = min(len(one.throughput) for one in speeds)
+
+    def draw(random: np.random.Generator) -> Pair:
+        order = random.permutation(least)
+        sides = (order[:most], order[most : 2 * most])
+        before, after = (
+            _run({f"{one.workload} {one.leg}": np.asarray(one.throughput)[side] for one in speeds}, count)
+            for side in sides
+        )
+        return Pair(before=before, after=after)
+
+    return draw
+
+
+def _run(values: Mapping[str, NDArray[np.float64]], count: int | None) -> Extract:
+    """Make a run of trials; where their number is left to the rule, the first speed's interval decides."""
+    first = next(iter(values.values()))
+    stop = len(first) if count is not None else stopped(first.tolist(), PROFILE)
+    speeds = tuple(
+        Speed(
+            workload=name, device="cpu", leg=TESTED[0], throughput=tuple(each[:stop].tolist()),
+            trial_ids=(), batch_size=32,
+        )
+        for name, each in values.items()
+    )  # fmt: skip
+    return Extract(
+        run_id="", label="", created="", tfbench_version="", machine="", facts={}, speeds=speeds, causes=(),
+        titles={}, cards={}, adaptive=count is None, planned=stop, ok=stop,
+    )  # fmt: skip
+
+
+def stopped(values: Sequence[float], profile: Profile) -> int:
+    """Return after how many trials a run of the profile stops."""
+    for count in range(profile.trials, profile.max_trials):
+        if narrow_enough(values[:count], profile.target_interval):
+            return count
+    return profile.max_trials
+
+
+def share(count: int, rounds: int) -> str:
+    """Write a rate with its 95 % interval."""
+    low, high = interval(count, rounds)
+    return f"{count / rounds:.1%} ({low:.1%} to {high:.1%})"
+
+
+def interval(count: int, rounds: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a rate (Clopper & Pearson 1934)."""
+    low = 0.0 if count == 0 else _beta_quantile(0.025, count, rounds - count + 1)
+    high = 1.0 if count == rounds else _beta_quantile(0.975, count + 1, rounds - count)
+    return low, high
+
+
+def _beta_quantile(share_below: float, a: float, b: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if incomplete_beta(a, b, middle) < share_below else (low, middle)
+    return (low + high) / 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

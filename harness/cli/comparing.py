@@ -1,0 +1,73 @@
+"""From runs to the files of a comparison: used by every command that ends in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from harness import __version__
+from harness.cli.gather import Named, gather
+from harness.cli.pages import write
+from harness.comparison_model import Gate, Versus
+from harness.extracts import Cache
+from harness.progress import Progress
+
+FORMATS = ("html", "md", "json", "csv")
+NAME = "comparison"
+
+
+def compare_pages(
+    asked: Sequence[Named],
+    folder: Path,
+    *,
+    cache: Cache,
+    progress: Progress,
+    formats: Sequence[str] = ("html",),
+) -> dict[str, Path]:
+    """Compare runs and write the pages into a folder; a run that cannot be read is left out with a line.
+
+    Args:
+        asked: run folders, report files or extracts, each with what to call it.
+        folder: made when it is not there; the files are called comparison.html and so on.
+        formats: of FORMATS.
+
+    Returns:
+        Format -> file; empty when no run could be read.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
+
+    found = gather(asked, cache=cache, price="", progress=progress)
+    for one in found:
+        if one.extract is None:
+            progress.line(f"Left out of the comparison, {one.path}: {one.error}")
+    runs = [one.extract for one in found if one.extract is not None]
+    return write(NAME, texts_of(versus(runs), None, formats), folder) if runs else {}
+
+
+def texts_of(made: Versus, checked: Gate | None, formats: Sequence[str]) -> dict[str, str]:
+    """Return a comparison in each of some formats."""
+    from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
+    from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
+
+    texts: dict[str, str] = {}
+    with Bundling() if "html" in formats else nullcontext() as bundling:
+        document = comparison_document(made, checked)
+        for one in formats:
+            if one == "html":
+                assert bundling is not None
+                texts[one] = render_html(
+                    made, document, gate=checked, version=__version__, bundle=bundling.text
+                )
+            elif one == "md":
+                texts[one] = render_markdown(made, gate=checked, version=__version__)
+            elif one == "csv":
+                texts[one] = render_csv(made)
+            else:
+                texts[one] = json.dumps(document, indent=1) + "\n"
+    return texts

@@ -1,0 +1,95 @@
+"""`tfbench history`: the speeds of many runs through time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import __version__
+from harness.cli.app import Quiet, app, err, out, places
+from harness.cli.console import Terminal
+from harness.cli.gather import Named, gather, runs_under
+from harness.cli.pages import deliver, formats_of, show, split
+from harness.errors import StoreError
+from harness.extracts import Cache
+from harness.history_model import History, Skipped
+
+FORMATS = ("html", "md", "json", "csv")
+NAME = "history"
+
+
+@app.command()
+def history(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder of run folders, report files, or folders of runs.")
+    ] = Path("runs"),
+    formats: Annotated[
+        str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
+    ] = "html",
+    target: Annotated[
+        str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
+    ] = ".",
+    workload: Annotated[
+        list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show every workload's speed through time, by machine and image, and where it changed.
+
+    What cannot be read is skipped with a note. Runs are kept in brief in the cache folder, so that the second
+    time is fast.
+    """  # fmt: skip
+    from harness.analysis.history import history as through_time  # noqa: PLC0415
+    from harness.analysis.versus import narrowed  # noqa: PLC0415
+
+    wanted = formats_of(formats, FORMATS, target)
+    paths = runs_under(folder)
+    if not paths:
+        raise StoreError(
+            f"There are no runs in {folder}.", hint="Name the folder that runs are in, as runs/."
+        )
+    progress = Terminal(err(), quiet=quiet)
+    cache = Cache(places().cache / "extracts")
+    found = gather([Named(path=path) for path in paths], cache=cache, price="", progress=progress)
+    made = through_time(
+        [
+            narrowed(one.extract, workloads=split(workload), devices=split(device))
+            for one in found
+            if one.extract is not None
+        ],
+        [Skipped(path=str(one.path), why=one.error) for one in found if one.extract is None],
+    )
+    deliver(out(), NAME, _texts(made, wanted), target)
+    if not quiet and target != "-":
+        show(err(), made.headline, ())
+        for one in made.skipped:
+            progress.line(f"Skipped {one.path}: {one.why}")
+
+
+def _texts(made: History, wanted: Sequence[str]) -> dict[str, str]:
+    from harness.analysis.comparison_document import history_document  # noqa: PLC0415
+    from reports.bundle import Bundling  # noqa: PLC0415
+    from reports.history import render_csv, render_html, render_markdown  # noqa: PLC0415
+
+    texts: dict[str, str] = {}
+    with Bundling() if "html" in wanted else nullcontext() as bundling:
+        document = history_document(made)
+        for one in wanted:
+            if one == "html":
+                assert bundling is not None
+                texts[one] = render_html(made, document, version=__version__, bundle=bundling.text)
+            elif one == "md":
+                texts[one] = render_markdown(made, version=__version__)
+            elif one == "csv":
+                texts[one] = render_csv(made)
+            else:
+                texts[one] = json.dumps(document, indent=1) + "\n"
+    return texts

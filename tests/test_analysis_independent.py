@@ -1,0 +1,109 @@
+"""Runs as independent samples: Student's t at any level, Welch's intervals, and what they can find."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.analysis.independent import STOPPED_WIDER, gap, mean_gap, sample, trials_needed
+from harness.analysis.stats import t_quantile
+from harness.analysis.student import quantile, upper_tail
+
+
+class TestStudent:
+    @pytest.mark.parametrize("degrees", [1, 2, 3, 5, 10, 20])
+    def test_agrees_with_the_printed_table(self, degrees: int) -> None:
+        assert quantile(0.025, degrees) == pytest.approx(t_quantile(degrees), abs=6e-4)
+
+    @pytest.mark.parametrize("degrees", [1.0, 1.7, 2.5, 13.2, 400.0])
+    @pytest.mark.parametrize("tail", [0.4, 0.05, 1e-3, 1e-6])
+    def test_quantile_and_tail_are_each_others_inverse(self, degrees: float, tail: float) -> None:
+        assert upper_tail(quantile(tail, degrees), degrees) == pytest.approx(tail, rel=1e-6)
+
+    def test_one_degree_is_cauchys_distribution(self) -> None:
+        assert upper_tail(3.0, 1) == pytest.approx(0.5 - math.atan(3.0) / math.pi)
+
+    def test_between_whole_degrees_it_lies_between(self) -> None:
+        assert quantile(0.025, 4) < quantile(0.025, 3.4) < quantile(0.025, 3)
+
+
+class TestGap:
+    def test_is_the_ratio_of_geometric_means(self) -> None:
+        one = gap(sample([2.0, 8.0]), sample([1.0, 4.0]))
+        assert one.estimate().median == pytest.approx(2.0)
+
+    def test_welch_by_hand(self) -> None:
+        """Worked with the formulas of Welch 1947: variances 4e-4 of three and 1e-4 of five."""
+        top = np.exp(np.array([-0.02, 0.0, 0.02]))
+        bottom = np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
+        one = gap(sample(top), sample(bottom))
+        assert one.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
+        assert one.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
+
+    def test_one_trial_has_no_interval(self) -> None:
+        one = gap(sample([3.0]), sample([2.0, 2.1, 2.2]))
+        assert one.estimate().n == 1
+        assert one.p == 1.0
+        assert one.detectable() is None
+
+    def test_p_and_interval_say_the_same(self) -> None:
+        random = np.random.default_rng(4)
+        for _ in range(50):
+            one = gap(sample(np.exp(random.normal(0.03, 0.02, 4))), sample(np.exp(random.normal(0, 0.01, 6))))
+            found = one.estimate(0.05)
+            assert (one.p < 0.05) == (not found.low <= 1 <= found.high)
+
+    def test_without_noise_a_difference_is_certain(self) -> None:
+        assert gap(sample([2.0, 2.0]), sample([1.0, 1.0])).p == 0.0
+        assert gap(sample([1.0, 1.0]), sample([1.0, 1.0])).p == 1.0
+
+    def test_values_that_are_no_speeds_are_left_out(self) -> None:
+        assert sample([0.0, -1.0, math.nan]) is None
+        assert sample([0.0, 5.0]).n == 1
+
+    def test_a_run_that_stopped_when_it_agreed_counts_as_noisier(self) -> None:
+        values = [1.0, 1.01, 1.02]
+        fixed, adaptive = (
+            gap(sample(values), sample(values)),
+            gap(sample(values, adaptive=True), sample(values, adaptive=True)),
+        )
+        assert adaptive.error == pytest.approx(STOPPED_WIDER * fixed.error)
+
+    def test_the_mean_of_several_is_narrower_than_each(self) -> None:
+        one = gap(sample([1.0, 1.02, 1.04]), sample([1.0, 1.02, 1.04]))
+        mean = mean_gap([one, one, one, one])
+        assert mean.error == pytest.approx(one.error / 2)
+        assert mean.degrees > one.degrees
+
+
+class TestWhatCanBeFound:
+    def test_enough_trials_find_and_one_fewer_do_not(self) -> None:
+        """The number of trials is the smallest whose detectable slowdown is at most the one asked for."""
+        for noise in (0.005, 0.02, 0.04):
+            needed = trials_needed(_gap(noise, 5), 0.05)
+            assert needed is not None
+            assert _gap(noise, needed).detectable() <= 0.05
+            if needed > 2:
+                assert _gap(noise, needed - 1).detectable() > 0.05
+
+    def test_hopeless_noise_says_so(self) -> None:
+        assert trials_needed(_gap(0.9, 5), 0.01) is None
+
+    def test_a_slowdown_of_the_detectable_size_is_found_so_often(self) -> None:
+        """Over simulated trials, at the noise and number for which 5 % should just be found."""
+        random = np.random.default_rng(7)
+        found = 0
+        for _ in range(400):
+            base = sample(np.exp(random.normal(0, 0.0175, 5)))
+            one = gap(sample(np.exp(random.normal(math.log(0.95), 0.0175, 5))), base)
+            estimate = one.estimate()
+            found += estimate.high < 1 and estimate.low <= 0.95
+        assert found / 400 > 0.93
+
+
+def _gap(noise: float, trials: int):
+    values = np.arange(trials) - (trials - 1) / 2
+    side = sample(np.exp(values / values.std(ddof=1) * noise))
+    return gap(side, side)

@@ -1,0 +1,194 @@
+"""`tfbench compare` and `tfbench history` as users call them, over run folders and report files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.extract import extract
+from harness.extracts import Cache, from_json, to_json
+from harness.model import Run
+from tests import builders
+from tests.comparisons import again, whole
+from tests.folders import write_run
+from tests.test_cli import Said, tfbench
+
+__all__ = ["tfbench"]
+Call = Callable[..., Said]
+
+
+def written(folder: Path, *, seed: int = 1, slower: float = 1.0, day: int = 1, trials: int = 5) -> Path:
+    speeds = {leg: replace(one, step_s=one.step_s * slower) for leg, one in builders.CPU_SPEEDS.items()}
+    run = builders.run({"cpu": speeds}, seed=seed, trials=trials, noise=0.004, window_s=0.2)
+    created = (datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
+    manifest = replace(run.manifest, run_id=f"run-{seed}", created=created)
+    return write_run(folder, replace(run, manifest=manifest)).path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return written(tmp_path / "a", seed=1), written(tmp_path / "b", seed=2, slower=1.12)
+
+
+class TestCompare:
+    def test_writes_a_page_and_the_other_formats(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        said = tfbench("compare", *pair, "-f", "html,md,json,csv", "-o", tmp_path / "out")
+        assert said.code == 0, said.err
+        html = (tmp_path / "out/comparison.html").read_text(encoding="utf-8")
+        assert html.startswith("<!DOCTYPE html>")
+        assert "run-2 against run-1" in html
+        document = json.loads((tmp_path / "out/comparison.json").read_text(encoding="utf-8"))
+        assert document["schema"] == "tfbench-comparison"
+        assert {one["outcome"] for one in document["ratios"] if one["tested"]} == {"slower"}
+        rows = list(
+            csv.DictReader(io.StringIO((tmp_path / "out/comparison.csv").read_text(encoding="utf-8")))
+        )
+        assert float(rows[0]["ratio"]) == pytest.approx(1 / 1.12, rel=0.02)
+        assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
+        assert "run-2 is 0.89" in said.err
+
+    def test_names_and_report_files(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        assert tfbench("report", pair[1]).code == 0
+        said = tfbench("compare", f"old={pair[0]}", f"new={pair[1] / 'report.html'}", "-f", "md", "-o", "-")
+        assert said.out.startswith("## new against old: tfbench\n")
+        assert said.err == "", "what is printed goes into other programs"
+
+    def test_extracts_of_other_machines(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        path = tmp_path / "far.extract.json"
+        path.write_text(json.dumps(to_json(whole())), encoding="utf-8")
+        said = tfbench("compare", pair[0], f"far={path}", "-f", "json", "-o", "-")
+        assert json.loads(said.out)["runs"][1]["label"] == "far"
+
+    def test_a_price_gives_costs(self, tfbench: Call, pair) -> None:
+        said = tfbench("compare", *pair, "--price", "3.6", "-f", "json", "-o", "-")
+        best = json.loads(said.out)["bests"][0]
+        assert best["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / best["speed"], rel=0.05)
+
+    def test_a_second_time_comes_from_the_cache(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        first = tfbench("compare", *pair, "-f", "json", "-o", "-").out
+        kept = list((tmp_path / "cache/extracts").rglob("*.json.gz"))
+        assert len(kept) == 2
+        assert tfbench("compare", *pair, "-f", "json", "-o", "-").out == first
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said"),
+        [
+            (("{a}",), 2, "no comparison"),
+            (("{a}", "{b}", "-f", "pdf"), 2, "no format 'pdf'"),
+            (("{a}", "{b}", "-f", "md,csv", "-o", "-"), 2, "Only one format"),
+            (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "no share of speed"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "no share of speed"),
+            (("{a}", "--baseline", "{a}"), 2, "no comparison"),
+            (("{a}", "nowhere"), 6, "nowhere"),
+            (("{a}", "{b}", "--price", "lots"), 2, "--price"),
+        ],
+    )  # fmt: skip
+    def test_mistakes(self, tfbench: Call, pair, arguments, code: int, said: str) -> None:
+        words = [word.format(a=pair[0], b=pair[1]) for word in arguments]
+        done = tfbench("compare", *words)
+        assert (done.code, done.out) == (code, "")
+        assert said in done.err
+        assert "Try: " in done.err
+
+
+class TestBaseline:
+    def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Said:
+        return tfbench("compare", run, "--baseline", baseline, "-f", "md", "-o", "-", *more)
+
+    def test_slower_exits_with_10_and_says_what(self, tfbench: Call, pair) -> None:
+        said = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
+        assert said.code == 10
+        assert "cifar100-mlp cpu as-written (0.89" in said.err
+        assert "❌ slower" in said.out, "the table is written all the same"
+
+    def test_as_fast_and_faster_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        same = written(tmp_path / "c", seed=3)
+        assert self.check(tfbench, same, pair[0], "--fail-if-slower", "5%").code == 0
+        assert self.check(tfbench, pair[0], pair[1], "--fail-if-slower", "0.05").code == 0
+
+    def test_slower_by_less_passes(self, tfbench: Call, pair) -> None:
+        assert self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "30%").code == 0
+
+    def test_without_a_limit_nothing_fails(self, tfbench: Call, pair) -> None:
+        assert self.check(tfbench, pair[1], pair[0]).code == 0
+
+    def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        run: Run = builders.gpu_run(trials=3)
+        both = write_run(tmp_path / "both", run).path
+        said = self.check(tfbench, pair[0], both, "--fail-if-slower", "90%")
+        assert said.code == 10
+        assert "gpu0" in said.err
+        assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
+
+
+class TestHistory:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        for day in range(8):
+            written(tmp_path / f"runs/{day}", seed=day, slower=1.2 if day > 3 else 1.0, day=day, trials=3)
+        return tmp_path / "runs"
+
+    def test_writes_a_page_and_the_other_formats(self, tfbench: Call, folder: Path, tmp_path: Path) -> None:
+        said = tfbench("history", folder, "-f", "html,md,json,csv", "-o", tmp_path)
+        assert said.code == 0, said.err
+        assert "8 runs through time" in (tmp_path / "history.html").read_text(encoding="utf-8")
+        document = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
+        assert {len(trend["points"]) for trend in document["trends"]} == {8}
+        rows = list(csv.DictReader(io.StringIO((tmp_path / "history.csv").read_text(encoding="utf-8"))))
+        assert len(rows) == 16
+
+    def test_what_is_broken_is_skipped_with_its_reason(self, tfbench: Call, folder: Path) -> None:
+        (folder / "3/manifest.json").write_text("{", encoding="utf-8")
+        (folder / "page.html").write_text("<html>", encoding="utf-8")
+        (folder / "notes.txt").write_text("mine", encoding="utf-8")
+        said = tfbench("history", folder, "-f", "md", "-o", folder)
+        assert said.code == 0
+        assert "7 runs through time" in (folder / "history.md").read_text(encoding="utf-8")
+        assert f"Skipped {folder / '3'}" in said.err
+        assert "page.html: " in said.err
+        assert "notes.txt" not in said.err
+
+    def test_of_an_empty_folder(self, tfbench: Call, tmp_path: Path) -> None:
+        said = tfbench("history", tmp_path)
+        assert said.code == 6
+        assert "no runs in" in said.err
+
+
+class TestExtracts:
+    def test_come_back_as_they_were(self) -> None:
+        made = extract(analyse(builders.gpu_run(trials=2)))
+        assert from_json(json.loads(json.dumps(to_json(made)))) == made
+
+    @pytest.mark.parametrize("document", [None, [], {}, {"schema": "tfbench-extract"}, {"schema": "x"}])
+    def test_foreign_ones_are_none(self, document: object) -> None:
+        assert from_json(document) is None
+        assert from_json({**to_json(whole()), "speeds": 3}) is None
+        assert from_json({**to_json(whole()), "schema_version": 0}) is None
+
+    def test_a_run_that_changed_is_read_again(self, tmp_path: Path) -> None:
+        run = written(tmp_path / "run", trials=1)
+        cache = Cache(tmp_path / "cache")
+        kept = again(whole(), 1)
+        cache.keep(run, "", kept)
+        assert cache.find(run, "") == kept
+        assert cache.find(run, "0.5") is None, "other costs"
+        (run / "stops.json").write_text('{"stops": []}', encoding="utf-8")
+        assert cache.find(run, "") is None
+
+    def test_a_broken_cache_is_no_cache(self, tmp_path: Path) -> None:
+        run = written(tmp_path / "run", trials=1)
+        cache = Cache(tmp_path / "cache")
+        cache.keep(run, "", whole())
+        (path,) = (tmp_path / "cache").rglob("*.gz")
+        path.write_bytes(b"half a fi")
+        assert cache.find(run, "") is None
+        Cache(tmp_path / "cache" / path.name).keep(run, "", whole())

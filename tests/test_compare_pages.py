@@ -1,0 +1,103 @@
+"""The pages of comparisons and histories: complete, safe, and of a size that opens."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from harness.analysis.gate import gate
+from harness.analysis.versus import versus
+from reports.compare import render_csv, render_markdown
+from tests import comparisons
+from tests.comparisons import COMPARISONS, again, comparison, history_page, page, whole
+from tests.report_pages import Document
+
+PAGES = {**dict.fromkeys(COMPARISONS, page), "history": history_page}
+
+
+def document(name: str) -> Document:
+    return Document(PAGES[name](name))
+
+
+@pytest.mark.parametrize("name", PAGES)
+class TestEveryPage:
+    def test_is_whole_and_its_ids_are_its_own(self, name: str) -> None:
+        made = document(name)
+        assert made.unbalanced == []
+        assert len(made.ids) == len(set(made.ids))
+
+    def test_has_no_reference_outside_and_nothing_unsaid(self, name: str) -> None:
+        made = document(name)
+        assert [each for tag in ("link", "img", "iframe") for each in made.all(tag)] == []
+        assert [each for each in made.all("script") if each.get("src")] == []
+        for word in ("None", "nan", "Undefined", "0x"):
+            assert f" {word} " not in made.text
+
+    def test_fits(self, name: str) -> None:
+        assert len(PAGES[name](name)) < 3_000_000
+
+
+def test_hostile_names_are_text() -> None:
+    made = page("hostile")
+    assert "<script>alert" not in made
+    text = render_markdown(comparison("hostile"))
+    assert "<script>" not in text
+    assert "\u202e" not in made + text
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
+    made = versus([again(whole(), 1), again(whole(), 2, label="=1+1")])
+    assert "\n'=1+1," in render_csv(made)
+
+
+def test_a_page_of_two_shows_the_check_and_what_could_be_found() -> None:
+    text = document("two").text
+    assert "May lose 5" in text
+    assert "smallest slowdown" in text
+    assert "6 of 6 comparisons are slower than the baseline allows" in text
+
+
+def test_a_page_of_many_counts_instead_of_a_column_each() -> None:
+    made = document("fleet")
+    assert "node-017" in made.text
+    assert "67 × 1 × NVIDIA H200" in page("fleet")
+    assert max(len(row) for row in _rows(made)) < 12
+
+
+def _rows(made: Document) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for tag, _ in made.elements:
+        if tag == "tr":
+            rows.append([])
+        elif tag in ("td", "th") and rows:
+            rows[-1].append(tag)
+    return rows
+
+
+class TestMarkdown:
+    def test_tables_are_tables(self) -> None:
+        made = comparison("two")
+        text = render_markdown(made, gate=gate(made, 0.05))
+        for block in text.split("\n\n"):
+            lines = block.splitlines()
+            if lines[0].startswith("|"):
+                assert {line.count(" | ") for line in lines if "---" not in line} <= {lines[0].count(" | ")}
+                assert set(lines[1]) <= set("|-: ")
+        assert text.count("❌ slower") == 6
+
+    def test_of_many_is_short(self) -> None:
+        assert len(render_markdown(comparison("fleet"))) < 20_000
+
+    def test_of_a_few_has_every_ratio(self) -> None:
+        made = comparison("eight")
+        text = render_markdown(made)
+        assert text.count("| vm-1 |") == sum(one.tested and one.run == 1 for one in made.ratios)
+
+
+def test_dates_and_changes_of_a_history() -> None:
+    text = document("history").text
+    assert "30 runs through time" in text
+    assert "images, cpu: image-one → image-two" in text
+    first = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=comparisons.CHANGED)
+    assert f"{first.day} {first:%B %Y}" in text
