@@ -92,6 +92,7 @@ class Outcome(StrEnum):
     SLOWER = "slower"
     SAME = "no difference shown"
     UNKNOWN = "one trial, no interval"
+    UNTESTED = "not tested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class Ratio:
             finds 95 times in 100.
         trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
         unlike: subjects in which the two sides are not alike, as "data".
-        tested: whether it counts among the comparisons that hold together.
+        tested: whether it counts among the comparisons that hold together; others have no outcome.
     """
 
     run: int

@@ -77,7 +77,7 @@ def render_csv(versus: Versus) -> str:
         joint = (one.joint.low, one.joint.high) if one.joint else ("", "")
         row = (
             run.label, run.run_id, run.created, run.machine, one.workload, one.device, one.leg, one.speed,
-            one.ratio.median, *interval, *joint, one.outcome.value if one.tested else "", one.detectable,
+            one.ratio.median, *interval, *joint, one.outcome.value, one.detectable,
             one.trials_needed, " ".join(one.unlike), over,
         )  # fmt: skip
         writer.writerow([spreadsheet_safe(value) for value in row])

@@ -19,7 +19,13 @@ COLUMNS = 8
 _NAMED = 3
 _DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
-_MARKS = {Outcome.FASTER: "▲", Outcome.SLOWER: "▼", Outcome.SAME: "=", Outcome.UNKNOWN: "?"}
+_MARKS = {
+    Outcome.FASTER: "▲",
+    Outcome.SLOWER: "▼",
+    Outcome.SAME: "=",
+    Outcome.UNKNOWN: "?",
+    Outcome.UNTESTED: "",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

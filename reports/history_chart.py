@@ -50,13 +50,16 @@ def _figure(
     shown = sorted(trends, key=lambda one: (not one.changes, -len(one.points)))[:_PANELS]
     used = dict.fromkeys(point.image for trend in shown for point in trend.points)
     left = len(trends) - len(shown)
+    created = [point.created for trend in shown for point in trend.points]
+    span = (min(created), max(created))
+    panels = [_panel(history, trend, colours, span, labels=trend is shown[-1]) for trend in shown]
     return Figure(
         id=f"figure-trend-{number}",
         title=f"{machine}: samples per second through time",
         description="Points are runs, coloured by the image that they ran in, with 95 % intervals; lines are "
         "levels, and upright strokes mark where a level changed for good."
         + (f" {left} more trends are in the tables." if left else ""),
-        spec=chart([_panel(history, trend, colours) for trend in shown], spacing=30),
+        spec=chart(panels, spacing=26),
         table=Table(
             header=("Run", "Made", "What", "Setting", "samples/s", "95 % interval", "Image"),
             rows=tuple(
@@ -73,10 +76,13 @@ def _figure(
     )  # fmt: skip
 
 
-def _panel(history: History, trend: Trend, colours: Mapping[str, str]) -> dict[str, Any]:
+def _panel(
+    history: History, trend: Trend, colours: Mapping[str, str], span: Sequence[str], *, labels: bool
+) -> dict[str, Any]:
+    """Draw one trend; all of a figure have one time axis, and the last one its labels."""
     x = {
-        "field": "t", "type": "temporal", "title": None,
-        "axis": {"grid": False, "tickCount": 6, "labelOverlap": True},
+        "field": "t", "type": "temporal", "title": None, "scale": {"domain": span, "padding": 6},
+        "axis": {"grid": False, "tickCount": 6, "labelOverlap": True, "labels": labels},
     }  # fmt: skip
     y = {
         "field": "v", "type": "quantitative", "title": None, "scale": {"zero": False, "nice": True},

@@ -26,6 +26,7 @@ OUTCOME_COLOURS = {
     Outcome.FASTER: "var(--link)",
     Outcome.SAME: "var(--ink-2)",
     Outcome.UNKNOWN: "var(--ink-2)",
+    Outcome.UNTESTED: "var(--ink-2)",
 }
 
 

@@ -91,7 +91,7 @@ class TestMarkdown:
 
     def test_of_a_few_has_every_ratio(self) -> None:
         made = comparison("eight")
-        text = render_markdown(made)
+        text, _, _ = render_markdown(made).partition("<details>")
         assert text.count("| vm-1 |") == sum(one.tested and one.run == 1 for one in made.ratios)
 
 

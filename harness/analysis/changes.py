@@ -9,6 +9,7 @@ performance regressions in a continuous integration system"). Both sides are the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 LEAST = 3  # runs on each side of a change
 ORDERS = 1999
 SEED = 20_240_229
-_AT_ONCE = 2_000_000  # values in memory
+_AT_ONCE = 200_000  # values shuffled at once
+_MOST = 40_000_000  # values shuffled for one split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,36 +36,39 @@ def splits(values: Sequence[float], level: float) -> tuple[Split, ...]:
 
     Args:
         values: one a run.
-        level: how often chance may make a first split where there is none.
+        level: how often chance may make any split where there is none.
     """
     array = np.asarray(values, dtype=np.float64)
     random = np.random.default_rng(SEED)
     found: list[Split] = []
     stretches = [(0, array.size)]
     while stretches:
-        start, end = stretches.pop()
-        split = _split(array[start:end], level, random)
-        if split is not None:
-            at = start + split.at
-            found.append(Split(at=at, p=split.p))
-            stretches += [(start, at), (at, end)]
+        level /= 2
+        tested = [one for one in stretches if one[1] - one[0] >= 2 * LEAST]
+        stretches = []
+        for start, end in tested:
+            split = _split(array[start:end], level / len(tested), random)
+            if split is not None:
+                at = start + split.at
+                found.append(Split(at=at, p=split.p))
+                stretches += [(start, at), (at, end)]
     return tuple(sorted(found, key=lambda one: one.at))
 
 
 def _split(array: NDArray[np.float64], level: float, random: np.random.Generator) -> Split | None:
-    if array.size < 2 * LEAST:
-        return None
     scores = _scores(array[np.newaxis])[0]
     best = int(scores.argmax())
-    as_great = 0
-    left = ORDERS
-    while left:
-        count = min(left, max(1, _AT_ONCE // array.size))
-        orders = random.permuted(np.tile(array, (count, 1)), axis=1)
-        as_great += int((_scores(orders).max(axis=1) >= scores[best] * (1 - 1e-12)).sum())
-        left -= count
-    p = (as_great + 1) / (ORDERS + 1)
-    return Split(at=best + LEAST, p=p) if p <= level else None
+    orders = min(max(ORDERS, math.ceil(4 / level)), max(ORDERS, _MOST // array.size))
+    most = level * (orders + 1) - 1  # random orders that may split as well
+    as_great = done = 0
+    while done < orders and as_great <= most:
+        count = min(orders - done, max(1, _AT_ONCE // array.size))
+        shuffled = random.permuted(np.tile(array, (count, 1)), axis=1)
+        as_great += int((_scores(shuffled).max(axis=1) >= scores[best] * (1 - 1e-12)).sum())
+        done += count
+    if as_great > most:
+        return None
+    return Split(at=best + LEAST, p=(as_great + 1) / (orders + 1))
 
 
 def _scores(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -153,7 +153,7 @@ def _ratio(
         speed=math.exp(cell.sample.mean),
         ratio=one.estimate(),
         joint=Joint(low=joint.low, high=joint.high) if joint else None,
-        outcome=_outcome(one.estimate(level if tested else LEVEL)),
+        outcome=_outcome(one.estimate(level)) if tested else Outcome.UNTESTED,
         detectable=one.detectable(level) if tested else None,
         trials_needed=trials_needed(one, target, level) if tested and other else None,
         unlike=alike.subjects(run, cell.speed, other.speed if other else None),
