@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,11 @@ _PANELS = 8  # in a figure, those with changes first; all are in the tables
 _HEIGHT_PX = 90
 _ROOM_PX = 64
 _COLOURS = 8
+_DAY_MS = 86_400_000.0
+_TICKS_MS = tuple(
+    _DAY_MS * days for days in (1 / 144, 1 / 24, 1 / 4, 1, 2, 7, 14, 30, 91, 182, 365, 730, 1825)
+)
+_MOST_TICKS = 7
 _MOST_RULES = 80  # runs above this are drawn without their own intervals
 
 
@@ -50,8 +56,8 @@ def _figure(
     shown = sorted(trends, key=lambda one: (not one.changes, -len(one.points)))[:_PANELS]
     used = dict.fromkeys(point.image for trend in shown for point in trend.points)
     left = len(trends) - len(shown)
-    created = [point.created for trend in shown for point in trend.points]
-    span = (min(created), max(created))
+    moments = [_moment(point.created) for trend in shown for point in trend.points]
+    span = (min(moments), max(moments))
     panels = [_panel(history, trend, colours, span, labels=trend is shown[-1]) for trend in shown]
     return Figure(
         id=f"figure-trend-{number}",
@@ -77,12 +83,17 @@ def _figure(
 
 
 def _panel(
-    history: History, trend: Trend, colours: Mapping[str, str], span: Sequence[str], *, labels: bool
+    history: History, trend: Trend, colours: Mapping[str, str], span: Sequence[float], *, labels: bool
 ) -> dict[str, Any]:
     """Draw one trend; all of a figure have one time axis, and the last one its labels."""
+    values, shape = _ticks(*span)
     x = {
-        "field": "t", "type": "temporal", "title": None, "scale": {"domain": span, "padding": 6},
-        "axis": {"grid": False, "tickCount": 6, "labelOverlap": True, "labels": labels},
+        "field": "t", "type": "quantitative", "title": None,
+        "scale": {"domain": list(span), "padding": 6, "zero": False, "nice": False},
+        "axis": {
+            "grid": False, "values": values, "labelOverlap": True, "labels": labels,
+            "labelExpr": f"utcFormat(datum.value, '{shape}')",
+        },
     }  # fmt: skip
     y = {
         "field": "v", "type": "quantitative", "title": None, "scale": {"zero": False, "nice": True},
@@ -118,7 +129,7 @@ def _panel(
         })  # fmt: skip
     if trend.changes:
         marks = [
-            {"t": trend.points[one.at].created, "text": numbers.ratio_estimate(one.ratio),
+            {"t": _moment(trend.points[one.at].created), "text": numbers.ratio_estimate(one.ratio),
              "along": "; ".join(one.along) or "nothing that is recorded"}
             for one in trend.changes
         ]  # fmt: skip
@@ -137,7 +148,7 @@ def _panel(
 def _row(history: History, point: Point, colours: Mapping[str, str]) -> dict[str, Any]:
     whiskers = numbers.has_interval(point.speed)
     return {
-        "t": point.created,
+        "t": _moment(point.created),
         "v": point.speed.median,
         "low": point.speed.low if whiskers else None,
         "high": point.speed.high if whiskers else None,
@@ -150,6 +161,26 @@ def _row(history: History, point: Point, colours: Mapping[str, str]) -> dict[str
     }
 
 
+def _ticks(first: float, last: float) -> tuple[list[float], str]:
+    """Return where a time axis has its labels, at whole hours or days, and how they are written.
+
+    Vega's own time scales take one domain in several layers for a conflict, so that time is a number here.
+    """
+    step = next((one for one in _TICKS_MS if (last - first) / one <= _MOST_TICKS), _TICKS_MS[-1])
+    start = -(-first // step) * step
+    values = [start + step * number for number in range(int((last - start) // step) + 1)]
+    shape = "%-d %b %H:%M" if step < _DAY_MS else "%-d %b %Y" if step > 28 * _DAY_MS else "%-d %b"
+    return values or [first], shape
+
+
+def _moment(created: str) -> float:
+    """Return milliseconds since 1970, as Vega counts; what is no time at all comes first."""
+    try:
+        return datetime.fromisoformat(created).timestamp() * 1000
+    except ValueError:
+        return 0.0
+
+
 def _levels(trend: Trend) -> list[dict[str, Any]]:
     """Give each level's median over its runs, from its first run to its last."""
     ends = [0, *(one.at for one in trend.changes), len(trend.points)]
@@ -157,5 +188,7 @@ def _levels(trend: Trend) -> list[dict[str, Any]]:
     for start, end in pairwise(ends):
         own = trend.points[start:end]
         speeds = sorted(point.speed.median for point in own)
-        found.append({"t": own[0].created, "end": own[-1].created, "v": speeds[len(speeds) // 2]})
+        found.append(
+            {"t": _moment(own[0].created), "end": _moment(own[-1].created), "v": speeds[len(speeds) // 2]}
+        )
     return found
