@@ -65,7 +65,7 @@ def _figure(
         description="Points are runs, coloured by the image that they ran in, with 95 % intervals; lines are "
         "levels, and upright strokes mark where a level changed for good."
         + (f" {left} more trends are in the tables." if left else ""),
-        spec=chart(panels, spacing=26),
+        spec=chart(panels, spacing=34),
         table=Table(
             header=("Run", "Made", "What", "Setting", "samples/s", "95 % interval", "Image"),
             rows=tuple(
