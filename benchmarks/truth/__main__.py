@@ -4,8 +4,8 @@
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
 run before is kept in --folder and judged again; --fresh runs it anew. --replay runs nothing and judges the
-runs that are kept in benchmarks/truth/recordings. --trace also traces each case by TensorFlow's profiler, for
-xprof's word on it.
+runs that are kept in benchmarks/truth/recordings. --trace traces each case by TensorFlow's profiler in
+the place of measuring it, for xprof's word.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def main() -> int:
             failed = _each(cases, lambda case: run_case(case, replayed) if case.recording else None)
             judged = judge_all(cases, replayed)
     else:
-        todo = [case for case in cases if given.fresh or not kept(case, settings)]
-        failed = _each(todo, lambda case: _run(case, settings))
         if given.trace:
             untraced = [case for case in cases if not case.recording and not kept_trace(case, settings)]
-            failed += _each(untraced, lambda case: trace_case(case, settings))
+            failed = _each(untraced, lambda case: trace_case(case, settings))
             pack_traces(_traces(cases, settings), settings.folder.parent / "traces.tar.xz")
+        else:
+            todo = [case for case in cases if given.fresh or not kept(case, settings)]
+            failed = _each(todo, lambda case: _run(case, settings))
         judged = judge_all(cases, settings)
     answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
     lines = list(tables(judged, answers))
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
     parser.add_argument("--fresh", action="store_true", help="run also what was kept")
-    parser.add_argument("--trace", action="store_true", help="trace each case for xprof")
+    parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
     parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on")
