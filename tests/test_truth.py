@@ -13,7 +13,15 @@ from benchmarks.peers import xprof
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case, Kind, Surroundings
-from benchmarks.truth.judging import KINDS, Judged, kind_of, planted_loss, simulated_step_s, utilisation
+from benchmarks.truth.judging import (
+    KINDS,
+    Judged,
+    kind_of,
+    planted_loss,
+    simulated_step_s,
+    step_s,
+    utilisation,
+)
 from benchmarks.truth.planting import PlantingEngine, disk_of
 from benchmarks.truth.recordings import archive, pack, unpack
 from benchmarks.truth.running import WORKLOADS, Settings, run_case, truth_profile
@@ -68,12 +76,22 @@ class TestCases:
         (control,) = (one for one in CASES if one.name == case.control)
         assert (control.workload, control.planted) == (case.workload, Kind.ARITHMETIC)
 
-    def test_what_is_lost_is_computed_as_planted(self) -> None:
-        lost = {case.name: case.lost for case in SUITES["cpu"]}
-        assert lost["read-slow"] == pytest.approx(2 / 3)
-        assert lost["read-hidden"] == 0
-        assert lost["no-prefetch"] == pytest.approx(1 / 3)
-        assert lost["copy-large"] == pytest.approx(1 / 2)
+    def test_what_is_lost_is_computed_as_planted(self, tmp_path: Path) -> None:
+        analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
+        free_s = step_s(analysis)
+        assert free_s is not None
+        case = Case(name="c", planted=Kind.INPUT, text="", control="x")
+        for planted, lost in (
+            (replace(case, period_s=3 * free_s), 2 / 3),
+            (replace(case, extra_s=free_s), 1 / 2),
+            (replace(case, period_s=0.9 * free_s), 0),
+            (replace(case, lost=0.25), 0.25),
+        ):
+            assert planted_loss(planted, analysis, analysis) == pytest.approx(lost)
+        periods = {one.name: (one.period_s, one.extra_s) for one in SUITES["cpu"]}
+        assert periods["read-slow"] == pytest.approx((0.072, 0))
+        assert periods["no-prefetch"] == pytest.approx((0.012, 0.012))
+        assert periods["copy-large"] == pytest.approx((0.0048, 0.024))
 
 
 class TestJudging:

@@ -17,17 +17,24 @@ DEVICE_S = BATCH * DEVICE_US / 1e6
 
 
 def reading(
-    name: str, text: str, ratio: float, planted: Kind, *, prefetch: int = 2, bus: float = 0, **params: Any
+    name: str,
+    text: str,
+    ratio: float,
+    planted: Kind,
+    *,
+    prefetch: int = 2,
+    bus: float = 0,
+    device_us: int = DEVICE_US,
+    **params: Any,
 ) -> Case:
     """Return a case of metered reading that takes `ratio` times the device's time.
 
     Args:
         bus: what copying takes, which nothing overlaps, over the device's time.
+        device_us: what the device takes a sample.
     """
-    period_s = DEVICE_S * ratio
-    feed = period_s if prefetch == 0 else max(0.0, period_s - DEVICE_S * (1 + bus))
-    lost = feed + DEVICE_S * bus
-    late = lost / (DEVICE_S + lost)
+    device_s = BATCH * device_us / 1e6
+    period_s = device_s * ratio
     return Case(
         name=name,
         text=text,
@@ -35,20 +42,22 @@ def reading(
         workload="reading",
         params={
             "store_bytes_per_s": BATCH * RECORD_BYTES / period_s,
-            "bus_bytes_per_s": BATCH * RECORD_BYTES / (DEVICE_S * bus) if bus else 0.0,
+            "bus_bytes_per_s": BATCH * RECORD_BYTES / (device_s * bus) if bus else 0.0,
             "prefetch": prefetch,
-            "sample_us": DEVICE_US,
+            "sample_us": device_us,
             **params,
         },
         stage={Kind.INPUT: "read", Kind.COPY: "copy"}.get(planted, ""),
-        lost=late,
+        control="" if planted is Kind.ARITHMETIC else "read-fast",
+        period_s=period_s,
+        extra_s=device_s * bus + (0 if prefetch else period_s),
     )
 
 
 METERED = (
     reading("read-slow", "a store that gives a third of what the device takes", 3.0, Kind.INPUT),
-    reading("read-mild", "a store 1.3 times too slow", 1.3, Kind.INPUT),
-    reading("read-edge", "a store 1.15 times too slow: 13 % lost", 1.15, Kind.INPUT),
+    reading("read-mild", "a store 1.6 times too slow", 1.6, Kind.INPUT),
+    reading("read-edge", "a store 1.25 times too slow", 1.25, Kind.INPUT),
     reading("read-hidden", "a store slower than none, hidden behind the device", 0.85, Kind.ARITHMETIC),
     reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
     reading(
@@ -57,15 +66,18 @@ METERED = (
     ),
     reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Kind.OVERLAP, prefetch=0),
     reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0),
-    reading("no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0),
+    reading(
+        "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0,
+        device_us=10_000,
+    ),
     reading("copy-large", "copying takes as long as computing, nothing overlaps", 0.2, Kind.COPY, bus=1.0),
     reading("copy-mild", "copying takes a quarter of computing", 0.2, Kind.COPY, bus=0.25),
-    reading("copy-small", "copying takes 2 % of computing", 0.2, Kind.ARITHMETIC, bus=0.02),
+    reading("copy-small", "copying takes 2 % of computing", 0.2, Kind.ARITHMETIC, bus=0.02, device_us=10_000),
 )  # fmt: skip
 
 REAL_INPUT = (
     Case(
-        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.004,
+        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", control="jpeg-small",
         text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
     ),
     Case(
@@ -74,34 +86,38 @@ REAL_INPUT = (
     ),
     Case(
         name="jpeg-small", planted=Kind.ARITHMETIC, workload="jpegs", lost=0.0,
-        text="JPEG files of 0.02 megapixels", params={"side": 128, "sample_us": 8000},
+        text="JPEG files of 0.02 megapixels", params={"side": 128, "sample_us": 4000},
     ),
     Case(
-        name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting", step_s=8 * 0.003,
-        text="four rounds of recolouring", params={"rounds": 4, "sample_us": 3000},
+        name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting",
+        control="augment-light",
+        text="eight rounds of recolouring",
+        params={"rounds": 8, "sample_us": 1500},
     ),
     Case(
         name="augment-light", planted=Kind.ARITHMETIC, workload="augmenting", lost=0.0,
-        text="cropping alone", params={"rounds": 0, "sample_us": 8000},
+        text="cropping alone", params={"rounds": 0, "sample_us": 1500},
     ),
     Case(
-        name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating", step_s=8 * 0.0015,
-        text="text parsed by a Python generator", params={"fields": 30_000, "sample_us": 1500},
+        name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating",
+        control="generator-fast",
+        text="text parsed by a Python generator",
+        params={"fields": 60_000, "sample_us": 1500},
     ),
     Case(
         name="generator-fast", planted=Kind.ARITHMETIC, workload="generating", lost=0.0,
-        text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 6000},
+        text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 1500},
     ),
     Case(
-        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", step_s=8 * 0.002,
-        text="a cache of 48 samples for 64, gone round", params={"sample_us": 2000},
+        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", control="cache-fits",
+        text="a cache of 48 samples for 64, gone round", params={"sample_us": 1000},
     ),
     Case(
         name="cache-fits", planted=Kind.ARITHMETIC, workload="caching", lost=0.0,
-        text="the same cache with room for all", params={"capacity": 64, "sample_us": 4000},
+        text="the same cache with room for all", params={"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", step_s=64 * 0.0004,
+        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", control="disk-cached",
         text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
         around=Surroundings(disk_read_bytes_per_s=10_000_000),
     ),
