@@ -23,7 +23,16 @@ from harness.errors import GpuError, UsageError
 from harness.gpus import discover
 from harness.model import Gpu, PlannedTrial
 from harness.params import check_axes, check_params
-from harness.plan import Profile, device_words, devices_named, grid, legs_named, plan_trials, profile_named
+from harness.plan import (
+    Profile,
+    device_words,
+    devices_named,
+    grid,
+    legs_named,
+    plan_trials,
+    profile_named,
+    target_for,
+)
 from harness.prices import read_prices
 
 
@@ -77,7 +86,11 @@ class Resolved:
     @property
     def targets(self) -> tuple[str, ...]:
         """The image targets that the planned trials need."""
-        return tuple(dict.fromkeys("cuda" if trial.gpus else "cpu" for trial in self.planned))
+        return tuple(dict.fromkeys(self.target(trial) for trial in self.planned))
+
+    def target(self, trial: PlannedTrial) -> str:
+        """Return the image target that a planned trial runs in."""
+        return target_for(self.entry(trial.workload).workload.image, gpu=bool(trial.gpus))
 
     def entry(self, name: str) -> Entry:
         """Return the entry of a planned workload."""

@@ -18,7 +18,7 @@ from typing import Any
 import workloads
 from harness.errors import UsageError
 from harness.literals import Evaluator
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import IMAGES, Change, Data, Published, Rung, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
 _DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Change, Rung)}
@@ -130,6 +130,7 @@ def _problem(workload: Workload) -> str:
         "samples_per_epoch must be a whole number": _whole(workload.samples_per_epoch),
         'task must be "train" or "infer"': workload.task in ("train", "infer"),
         'suite must be "default" or "extra"': workload.suite in ("default", "extra"),
+        f"image must be one of {', '.join(IMAGES)}": workload.image in IMAGES,
         "data must be Data(...)": isinstance(workload.data, Data),
         "tuned and params must be dictionaries": isinstance(workload.tuned, dict)
         and isinstance(workload.params, dict),
@@ -149,12 +150,17 @@ def _data_problem(data: Data) -> str:
         "data.classes must be a whole number above 0": _whole(data.classes, least=1),
         "data.train and data.test must be whole numbers, test above 0 unless train is 0": _whole(data.train)
         and _whole(data.test, least=min(1, data.train)),
-        'data.kind must be "arrays" or "jpeg", "jpeg" with a shape (height, width, 3) of uint8': data.kind
-        == "arrays"
-        or (data.kind == "jpeg" and len(data.shape) == 3 and data.shape[2] == 3),
+        'data.kind must be "arrays", "table" with a shape (columns,) of float32, or "jpeg" with a shape '
+        "(height, width, 3) of uint8": _kind(data),
         "data.class_names must name a folder for each class, in alphabetical order": _class_names(data),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
+
+
+def _kind(data: Data) -> bool:
+    if data.kind == "table":
+        return len(data.shape) == 1 and data.dtype == "float32"
+    return data.kind == "arrays" or (data.kind == "jpeg" and len(data.shape) == 3 and data.shape[2] == 3)
 
 
 def _class_names(data: Data) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from workloads.protocol import Workload
+from workloads.protocol import TENSORFLOW, Workload
 
 _BOOLS: Mapping[str, bool] = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
@@ -33,10 +33,15 @@ COMMON: Mapping[str, Parameter] = {
     "feed": Parameter(kind=str, choices=("fit", "resident")),
 }
 
+# Those of them that mean something whatever the framework.
+EVERYWHERE = ("batch_size", "epochs")
+
 
 def parameters(workload: Workload) -> Mapping[str, Parameter]:
     """Return all that `workload` takes; the prefixes "cpu:" and "gpu:" are no part of a name."""
     own = {name.rpartition(":")[2]: Parameter(kind=type(value)) for name, value in workload.params.items()}
+    if workload.image != TENSORFLOW:
+        return {**own, **{name: COMMON[name] for name in EVERYWHERE}}
     return {**own, **COMMON}
 
 

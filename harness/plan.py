@@ -11,7 +11,17 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model import PlannedTrial, Point, Scalar
 from harness.params import params_for
-from workloads.protocol import AS_WRITTEN, LEGS, RUNG_PREFIX, STAGE_PREFIX, TUNED, Spec, Workload
+from workloads.protocol import (
+    AS_WRITTEN,
+    LEGS,
+    MODEL_ONLY,
+    RUNG_PREFIX,
+    STAGE_PREFIX,
+    TENSORFLOW,
+    TUNED,
+    Spec,
+    Workload,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +86,12 @@ def profile_named(name: str) -> Profile:
     if name not in PROFILES:
         raise UsageError(f"There is no profile {name!r}.", hint=f"Choose from: {', '.join(PROFILES)}.")
     return PROFILES[name]
+
+
+def target_for(image: str, *, gpu: bool) -> str:
+    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
+    kind = "cuda" if gpu else "cpu"
+    return kind if image == TENSORFLOW else f"{image}-{kind}"
 
 
 def device_words(wanted: str) -> tuple[str, ...]:
@@ -180,7 +196,7 @@ def legs_named(
     legs = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
     if not legs:
         return {
-            one.name: (*profile.legs, *_stage_legs(one)) if analysis else (AS_WRITTEN, TUNED)
+            one.name: (*_usual_legs(one, profile), *_stage_legs(one)) if analysis else (AS_WRITTEN, TUNED)
             for one in workloads
         }
     for leg in legs:
@@ -190,6 +206,11 @@ def legs_named(
                 f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join((*LEGS, *known))}, stage:NAME."
             )
     return {one.name: tuple(leg for leg in legs if _has(one, leg)) for one in workloads}
+
+
+def _usual_legs(workload: Workload, profile: Profile) -> tuple[str, ...]:
+    """Leave out model-only where the input is no pipeline: rounds of boosting wait for none."""
+    return tuple(leg for leg in profile.legs if leg != MODEL_ONLY or workload.image == TENSORFLOW)
 
 
 def _has(workload: Workload, leg: str) -> bool:
@@ -208,7 +229,14 @@ def _stage_legs(workload: Workload) -> tuple[str, ...]:
 
 
 def spec_for(
-    trial: PlannedTrial, profile: Profile, *, module: str, file: str, data_dir: str, seed: int
+    trial: PlannedTrial,
+    profile: Profile,
+    *,
+    module: str,
+    file: str,
+    data_dir: str,
+    seed: int,
+    image: str = TENSORFLOW,
 ) -> Spec:
     """Return what the container of `trial` is asked to do; `file` is "" for a workload of this tree."""
     return Spec(
@@ -225,4 +253,5 @@ def spec_for(
         steps=profile.steps,
         full=profile.full and trial.index == 0,
         seed=seed,
+        image=image,
     )

@@ -11,9 +11,11 @@ from harness.errors import UsageError
 from harness.images.builder import ImageBuilder, user_image
 from harness.images.environment import LocalEnvironment
 from harness.model import ImageInfo
+from harness.plan import target_for
 from harness.progress import Progress
+from workloads.protocol import IMAGES
 
-TARGETS = ("cpu", "cuda")
+TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
 
 
 def provide_images(
@@ -37,7 +39,8 @@ def provide_images(
     for target in own:
         if target not in TARGETS:
             raise UsageError(
-                f"There is no image target {target!r}.", hint="Write --image cpu=REF or cuda=REF."
+                f"There is no image target {target!r}.",
+                hint=f"Write --image TARGET=REF; targets are: {', '.join(TARGETS)}.",
             )
     if not isinstance(engine, DockerEngine):
         if own:

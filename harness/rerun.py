@@ -16,8 +16,9 @@ from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
 from harness.model import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status
-from harness.plan import Profile
+from harness.plan import Profile, target_for
 from harness.session import Places, Prepared
+from workloads.protocol import TENSORFLOW
 
 
 def again(
@@ -126,7 +127,11 @@ def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
     entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)
     found, _ = discover()
     gpus = select_gpus(found, options.gpus) if found and run.manifest.gpus else ()
-    targets = {"cuda" if planned.gpus else "cpu" for planned in run.planned}
+    images = {workload.name: workload.image for workload in run.workloads}
+    targets = {
+        target_for(images.get(planned.workload, TENSORFLOW), gpu=bool(planned.gpus))
+        for planned in run.planned
+    }
     locks = {target: places.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
     engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)
     manifest = Manifest(

@@ -231,7 +231,7 @@ def _memory_limit(options: Options) -> int:
 def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, places: Places) -> Job:
     options = resolved.options
     entry = resolved.entry(trial.workload)
-    image = stage.images["cuda" if trial.gpus else "cpu"]
+    image = stage.images[resolved.target(trial)]
     data, info = stage.data[trial.workload]
     spec = spec_for(
         trial,
@@ -240,6 +240,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
         file=f"{FILE_DIR}/{entry.path.name}" if entry.external else "",
         data_dir=DATA_DIR,
         seed=options.seed,
+        image=entry.workload.image,
     )
     container = ContainerSpec(
         image=image,

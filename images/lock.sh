@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 compile() { "${BIN:-.venv/bin}/uv" pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header "$@"; }
 
 # One resolution for Python 3.11 to 3.13 serves both the images and the local engine.
-for target in cpu cuda; do
+for target in cpu cuda trees-cpu trees-cuda; do
     compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 "images/$target.in" --output-file "images/$target.lock"
 done
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group build --output-file requirements.lock

@@ -41,6 +41,18 @@ CONTAINER = ("numpy", "tensorflow", "keras")
 RULES: Mapping[str, Rule] = {
     "workloads.protocol": Rule(),
     "workloads.lease": Rule(ours=("workloads.protocol",)),
+    # Runs where there is no TensorFlow: nothing of ours that needs it may come along.
+    "workloads.boosting": Rule(
+        ours=(
+            "workloads.author",
+            "workloads.protocol",
+            "workloads.timing",
+            "workloads.tuning",
+            "workloads.turns",
+        ),
+        others=("numpy", "xgboost"),
+    ),
+    "workloads.higgs_trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
     "harness.errors": Rule(),
     "harness.progress": Rule(),

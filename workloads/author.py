@@ -56,10 +56,7 @@ def load(name: str, file: str) -> Author:
     Raises:
         AuthorError: it has no `workload` or no `model`, or stages without a `dataset`.
     """
-    module = _import_file(Path(file)) if file else importlib.import_module(f"workloads.{name}")
-    workload = getattr(module, "workload", None)
-    if not isinstance(workload, Workload):
-        raise AuthorError(f"{module.__file__} has no `workload = Workload(...)`.")
+    module, workload = import_workload(name, file)
     model = getattr(module, "model", None)
     if not callable(model):
         raise AuthorError(f"{module.__file__} has no function `model(params)`.")
@@ -76,6 +73,19 @@ def load(name: str, file: str) -> Author:
         in_memory=getattr(module, "in_memory", None),
         metrics=getattr(module, "metrics", None),
     )
+
+
+def import_workload(name: str, file: str) -> tuple[ModuleType, Workload]:
+    """Import a workload's module, whatever image it is for, and return its declaration beside it.
+
+    Raises:
+        AuthorError: it has no `workload`.
+    """
+    module = _import_file(Path(file)) if file else importlib.import_module(f"workloads.{name}")
+    workload = getattr(module, "workload", None)
+    if not isinstance(workload, Workload):
+        raise AuthorError(f"{module.__file__} has no `workload = Workload(...)`.")
+    return module, workload
 
 
 def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:

@@ -6,6 +6,7 @@ event says what; NO_GPU_EXIT.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -15,7 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import lease
-from workloads.protocol import NO_GPU_EXIT, EventWriter, NoGpuError, Spec
+from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
+
+# What runs the legs in each family of images; each imports its own framework, and no other has to be there.
+RUNNERS = {TENSORFLOW: "workloads.trial", TREES: "workloads.boosting"}
 
 USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
 
@@ -31,10 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         try:
             spec = read_spec(Path(arguments[0]))
             began_ns = time.monotonic_ns()
-            # Imported here, not above: the start event comes first, and importing TensorFlow is a phase.
-            from workloads import trial  # noqa: PLC0415
-
-            trial.run(spec, events, began_ns)
+            # Imported here, not above: the start event comes first, and importing the framework is a phase.
+            importlib.import_module(RUNNERS[spec.image]).run(spec, events, began_ns)
         except Exception as error:  # whatever a workload raises becomes an event
             report(events, error)
             return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1

@@ -32,6 +32,9 @@ STAGE_PREFIX = "stage:"
 # The driver's exit codes beside 0 and 1 (a leg or the workload raised; the error event says what).
 NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them
 
+# Families of images that a workload can run in; each has a target for the processor and one for CUDA.
+TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
+
 # When this variable is "stdin" the driver ends, with LEASE_EXIT, as soon as its standard input closes:
 # whoever started it holds the other end, so that nothing runs on when the harness is killed.
 LEASE_ENV = "TFBENCH_LEASE"
@@ -113,8 +116,9 @@ class Data:
         train, test: how many samples; train=0 when the workload makes its own (synthetic) samples, so
             that nothing has to be fetched or mounted.
         dtype: NumPy's name of the stored type.
-        kind: "arrays" for four NumPy files, or "jpeg" for a tree of JPEG files, <part>/<class>/<name>.jpg
-            with the parts "train" and "test"; shape is then the mean picture's (height, width, 3).
+        kind: "arrays" for four NumPy files, "table" for the same with rows of numbers in them, or "jpeg"
+            for a tree of JPEG files, <part>/<class>/<name>.jpg with the parts "train" and "test"; shape is
+            then the mean picture's (height, width, 3).
         class_names: of a tree's folders, in alphabetical order; () for "class-0" and so on.
     """
 
@@ -195,6 +199,8 @@ class Workload:
         suite: "default" runs without being named, "extra" when asked for.
         min_accuracy: accuracy on held-out procedural data, between 0 and 1, below which training
             has not worked; 0 for workloads that learn nothing.
+        image: which family of images it runs in, one of IMAGES: "tensorflow", or "trees" (XGBoost), whose
+            files have a function `booster(params)` instead of `model`.
     """
 
     name: str
@@ -216,6 +222,7 @@ class Workload:
     suite: str = "default"
     min_accuracy: float = 0.0
     samples_per_epoch: int = 0
+    image: str = TENSORFLOW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +244,7 @@ class Spec:
         steps: when > 0, a window is that many steps instead of window_s (for tests).
         full: train the published epochs instead of measuring windows.
         seed: for weights, shuffling and augmentation.
+        image: the workload's family of images, which says what runs its legs.
     """
 
     workload: str = ""
@@ -252,10 +260,11 @@ class Spec:
     steps: int = 0
     full: bool = False
     seed: int = 1
+    image: str = TENSORFLOW
 
 
 class NoGpuError(RuntimeError):
-    """TensorFlow does not have, or does not use, the GPUs that were asked for; the driver's NO_GPU_EXIT."""
+    """The framework does not have, or does not use, the GPUs that were asked for: NO_GPU_EXIT."""
 
 
 class ProtocolError(ValueError):

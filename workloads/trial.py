@@ -25,7 +25,7 @@ from workloads.protocol import (
     Spec,
 )
 from workloads.timing import Meter
-from workloads.turns import Pausable
+from workloads.turns import measure_in_turn
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -71,45 +71,27 @@ def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
 
 
 def run_legs(job: Job) -> None:
-    """Set every leg up, measure them window by window in turn, end them.
+    """Measure every leg that makes sense here, in turn.
 
-    A leg that fails is dropped, so that it costs the others nothing; in the end the first failure is
-    raised. A rung that does not fit into the device's memory is left out with a warning.
+    A rung that does not fit into the device's memory is left out with a warning.
     """
-    running: dict[str, Pausable] = {}
-    failures: list[Exception] = []
     pipeline = job.author.dataset is not None
+    bodies = {}
     for leg in job.spec.legs:
         if reason := tuning.unfit(job.author.workload, job.spec, leg, pipeline=pipeline):
             job.events.write("warning", message=reason)
-            continue
-        running[leg] = Pausable(leg, _body(job, leg))
-        _resume(job, running, leg, True, failures)
-    for window in range(job.spec.windows):
-        order = list(running)
-        # Each round starts with another leg, so that none always runs after the same neighbour.
-        shift = window % max(len(order), 1)
-        for leg in order[shift:] + order[:shift]:
-            _resume(job, running, leg, True, failures)
-    for leg in list(running):
-        _resume(job, running, leg, False, failures)
-    if failures:
-        raise failures[0]
-
-
-def _resume(job: Job, running: dict[str, Pausable], leg: str, order: bool, failures: list[Exception]) -> None:
-    one = running[leg]
-    try:
-        one.resume(order)
-    except Exception as error:
-        if isinstance(error, tf.errors.ResourceExhaustedError) and leg.startswith(RUNG_PREFIX):
-            message = f"{leg} was left out: the device's memory does not suffice."
         else:
-            failures.append(error)
-            message = f"{leg} failed: {type(error).__name__}: {error}"
+            bodies[leg] = _body(job, leg)
+
+    def failed(leg: str, error: Exception) -> bool:
+        left_out = isinstance(error, tf.errors.ResourceExhaustedError) and leg.startswith(RUNG_PREFIX)
+        message = f"{leg} failed: {type(error).__name__}: {error}"
+        if left_out:
+            message = f"{leg} was left out: the device's memory does not suffice."
         job.events.write("warning", message=message)
-    if one.ended:
-        del running[leg]
+        return not left_out
+
+    measure_in_turn(bodies, windows=job.spec.windows, failed=failed)
 
 
 def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:

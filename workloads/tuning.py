@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED, Change, Rung, Spec, Workload
+from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TENSORFLOW, TUNED, Change, Rung, Spec, Workload
 
 # What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
 DEFAULT_TUNED: Mapping[str, Any] = {
@@ -61,7 +61,7 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
         ParameterError: no such rung.
     """
     base = {
-        **DRIVER_DEFAULTS,
+        **(DRIVER_DEFAULTS if workload.image == TENSORFLOW else {}),
         "batch_size": workload.batch_size,
         "epochs": workload.epochs,
         **resolve(workload.params, spec.device),
@@ -73,7 +73,7 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     if leg.startswith(RUNG_PREFIX):
         # A rung is its parameters: an override must not turn it into another one.
         base.update(resolve(_rung(workload, leg).params, spec.device))
-    if spec.gpus > 1 and base["feed"] == "fit":
+    if spec.gpus > 1 and base.get("feed") == "fit":
         # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
         # of an unfed placeholder; the resident loop has both.
         base.update(jit_compile=False, steps_per_execution=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -77,3 +77,45 @@ class Gate:
     def wait(self) -> None:
         """Pass it."""
         self._open.wait()
+
+
+def measure_in_turn(
+    bodies: Mapping[str, Callable[[Callable[[], Any]], None]],
+    *,
+    windows: int,
+    failed: Callable[[str, Exception], bool],
+) -> None:
+    """Set every leg up, measure them window by window in turn, end them.
+
+    A leg that fails is dropped, so that it costs the others nothing; in the end the first failure is raised.
+
+    Args:
+        bodies: leg -> its code, as Pausable runs it; set up in this order.
+        failed: is told of each leg that raised, and says whether that is a failure of the trial.
+    """
+    running: dict[str, Pausable] = {}
+    failures: list[Exception] = []
+
+    def resume(leg: str, order: bool) -> None:
+        one = running[leg]
+        try:
+            one.resume(order)
+        except Exception as error:  # whatever a leg raises
+            if failed(leg, error):
+                failures.append(error)
+        if one.ended:
+            del running[leg]
+
+    for leg, body in bodies.items():
+        running[leg] = Pausable(leg, body)
+        resume(leg, True)
+    for window in range(windows):
+        order = list(running)
+        # Each round starts with another leg, so that none always runs after the same neighbour.
+        shift = window % max(len(order), 1)
+        for leg in order[shift:] + order[:shift]:
+            resume(leg, True)
+    for leg in list(running):
+        resume(leg, False)
+    if failures:
+        raise failures[0]

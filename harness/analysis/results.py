@@ -83,10 +83,14 @@ def results_schema() -> dict[str, Any]:
 
 def _system(run: Run) -> dict[str, str]:
     """Fill in the framework, which only the containers know."""
+    names = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
     versions = dict.fromkeys(
-        str(trial.facts["tensorflow"]) for trial in run.trials if "tensorflow" in trial.facts
+        f"{name} {trial.facts[fact]}"
+        for trial in run.trials
+        for fact, name in names.items()
+        if fact in trial.facts
     )
-    framework = run.manifest.system.get("framework") or ", ".join(f"TensorFlow {one}" for one in versions)
+    framework = run.manifest.system.get("framework") or ", ".join(versions)
     return {**run.manifest.system, "framework": framework}
 
 

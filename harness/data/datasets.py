@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cachelock import filling
-from harness.data import jpegs, procedural
+from harness.data import jpegs, procedural, tables
 from harness.data.archives import ArchiveCache, disk_error
 from harness.data.forms import FORMS, Form, class_names
 from harness.data.published_data import KNOWN, Published
@@ -119,6 +119,8 @@ class _Datasets:
         recipe = {"procedural": procedural.RECIPE, "name": data.name}
         if data.kind == "jpeg":
             recipe = {"jpeg": jpegs.RECIPE, "classes": class_names(data)}
+        if data.kind == "table":
+            recipe = {"table": tables.RECIPE, "name": data.name}
         key = _key({**recipe, "declared": declared, "seed": self._seed})
 
         def make(folder: Path) -> str:
@@ -126,6 +128,8 @@ class _Datasets:
             with self._progress.task(label, data.train + data.test, "samples") as bar:
                 if data.kind == "jpeg":
                     jpegs.JpegRecipe(data, self._seed).write(folder, bar)
+                elif data.kind == "table":
+                    tables.TableRecipe(data, self._seed).write(folder, bar)
                 else:
                     procedural.Recipe(data, self._seed).write(folder, bar)
             return ""

@@ -75,5 +75,6 @@ def _whole_tree(folder: Path, data: Data) -> bool:
 
 FORMS: Mapping[str, Form] = {
     "arrays": Form(files=_arrays, whole=_whole_arrays),
+    "table": Form(files=_arrays, whole=_whole_arrays),
     "jpeg": Form(files=_tree, whole=_whole_tree),
 }

@@ -1,0 +1,245 @@
+"""One trial of gradient-boosted trees with XGBoost: what workloads.trial is to TensorFlow's.
+
+A step is one boosting round over all training rows, so that a batch is all of them and an epoch a round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+
+from workloads import author, tuning
+from workloads.protocol import (
+    BUILD,
+    DATA,
+    EVALUATE,
+    IMPORT,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    STAGE_PREFIX,
+    Change,
+    EventWriter,
+    NoGpuError,
+    Spec,
+    Workload,
+    python_version,
+)
+from workloads.timing import Meter
+from workloads.turns import measure_in_turn
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+@dataclass(frozen=True)
+class Trees:
+    """One trial.
+
+    Attributes:
+        booster: params -> XGBoost's own parameters, the workload file's function.
+        arrays: x_train float32[n, features], y_train uint8[n], and the same for test.
+    """
+
+    workload: Workload
+    booster: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    spec: Spec
+    events: EventWriter
+    arrays: Mapping[str, Any]
+
+    def params(self, leg: str) -> dict[str, Any]:
+        """Return everything that `leg` runs with."""
+        return tuning.leg_params(self.workload, self.spec, leg, pipeline=False)
+
+    def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return XGBoost's parameters on this trial's device."""
+        device = "cuda" if self.spec.device == "gpu" else "cpu"
+        return {**self.booster(params), "device": device, "seed": self.spec.seed}
+
+    def rows(self, params: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the rows that a round goes through: the first `batch_size` ones."""
+        count = min(params["batch_size"], len(self.arrays["x_train"]))
+        return self.arrays["x_train"][:count], self.arrays["y_train"][:count]
+
+    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
+        """Write a metric event."""
+        self.events.write("metric", leg=leg, name=name, value=float(value), unit=unit)
+
+
+def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
+    """Run all that `spec` asks for.
+
+    Args:
+        began_ns: when the import of XGBoost began.
+
+    Raises:
+        NoGpuError: a GPU was asked for and XGBoost does not train on it.
+    """
+    module, workload = author.import_workload(spec.workload, spec.file)
+    booster = getattr(module, "booster", None)
+    if not callable(booster):
+        raise author.AuthorError(f"{module.__file__} has no function `booster(params)`.")
+    if spec.device == "gpu":
+        _prove(max(spec.gpus, 1))
+    began = _phase(events, IMPORT, began_ns)
+    events.write("facts", facts={**facts(spec), "workload": workload.name})
+    arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
+    _phase(events, DATA, began)
+    job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
+    measure_in_turn({leg: _body(job, leg) for leg in spec.legs}, windows=spec.windows, failed=_failed(events))
+
+
+def facts(spec: Spec) -> dict[str, str | int | float | bool]:
+    """Describe the software and the device as this process finds them; scalars only."""
+    build = xgb.build_info()
+    return {
+        "python": python_version(),
+        "xgboost": xgb.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cuda_build": ".".join(str(part) for part in build.get("CUDA_VERSION", ())),
+        "devices": "cuda:0" if spec.device == "gpu" else "cpu",
+        "cpus_visible": len(os.sched_getaffinity(0)),
+        "seed": spec.seed,
+    }
+
+
+def _prove(gpus: int) -> None:
+    """Train on a few rows, and hold where XGBoost says that it trained against where it should have."""
+    if gpus > 1:
+        raise NoGpuError(f"{gpus} GPUs were asked for; XGBoost trains on one in each process.")
+    if not xgb.build_info().get("USE_CUDA"):
+        raise NoGpuError(f"XGBoost {xgb.__version__} in this image was built without CUDA.")
+    x = np.linspace(0, 1, 256, dtype=np.float32).reshape(-1, 1)
+    try:
+        matrix = xgb.DMatrix(x, label=x[:, 0] > 0.5)
+        trained = xgb.train({"device": "cuda", "tree_method": "hist"}, matrix, num_boost_round=1)
+    except xgb.core.XGBoostError as error:
+        first = str(error).strip().splitlines()[0]
+        raise NoGpuError(f"XGBoost cannot train on the GPU: {first}") from error
+    used = device_of(trained)
+    if not used.startswith("cuda"):
+        # It falls back to the processor with no more than a line in its log.
+        raise NoGpuError(f"XGBoost was asked for the GPU and trained on {used}.")
+
+
+def device_of(booster: xgb.Booster) -> str:
+    """Return the device that a booster says it trained on, "cuda:0" or "cpu"."""
+    device: str = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
+    return device
+
+
+def _body(job: Trees, leg: str) -> Callable[[Callable[[], Any]], None]:
+    def body(pause: Callable[[], Any]) -> None:
+        params = job.params(leg)
+        changes: list[Change] = tuning.leg_changes(job.workload, job.spec, leg, pipeline=False)
+        job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
+        meter = Meter(
+            leg,
+            spec=job.spec,
+            events=job.events,
+            # XGBoost returns from a round when its tree is on the host.
+            synchronise=lambda: None,
+            pause=lambda: bool(pause()),
+            full=job.spec.full and not _alone(leg),
+        )
+        if leg == INPUT_ONLY:
+            _construct(job, params, meter)
+        else:
+            _train(job, leg, params, meter)
+
+    return body
+
+
+def _alone(leg: str) -> bool:
+    return leg in (INPUT_ONLY, MODEL_ONLY) or leg.startswith(STAGE_PREFIX)
+
+
+def _construct(job: Trees, params: Mapping[str, Any], meter: Meter) -> None:
+    """Turn the arrays into XGBoost's matrix again and again: what has to happen before the first round."""
+    x, _ = job.rows(params)
+    meter.begin()
+    going = True
+    while going:
+        _matrix(job, params)
+        going = meter.tick(1, len(x))
+
+
+def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+    began = meter.now()
+    matrix = _matrix(job, params)
+    held_out = xgb.DMatrix(job.arrays["x_test"], label=job.arrays["y_test"])
+    booster = xgb.Booster(job.settings(params), [matrix, held_out])
+    watched = params["evaluate"] and leg != MODEL_ONLY
+    meter.phase(BUILD, began)
+    meter.begin()
+    rounds, going = 0, True
+    while going:
+        booster.update(matrix, rounds)
+        if watched:
+            booster.eval(held_out, "held-out", rounds)
+        rounds += 1
+        going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
+    _hold_device(job, booster)
+    if meter.full:
+        job.metric(leg, "training_s", meter.finish(), "s")
+    if leg == MODEL_ONLY:
+        return
+    began = meter.now()
+    # As many trees on every device, however many rounds its windows had room for.
+    judged = min(rounds, params["epochs"])
+    said = booster.predict(held_out, iteration_range=(0, judged))
+    truth = job.arrays["y_test"]
+    meter.phase(EVALUATE, began)
+    job.metric(leg, "steps_trained", judged, "steps")
+    job.metric(leg, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
+    job.metric(leg, "test_auc", auc(said, truth), "share")
+
+
+def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:
+    x, y = job.rows(params)
+    if params["matrix"] == "quantile":
+        return xgb.QuantileDMatrix(x, label=y, max_bin=params["max_bin"])
+    return xgb.DMatrix(x, label=y)
+
+
+def _hold_device(job: Trees, booster: xgb.Booster) -> None:
+    used = device_of(booster)
+    if job.spec.device == "gpu" and not used.startswith("cuda"):
+        raise NoGpuError(f"XGBoost was asked for the GPU and trained on {used}.")
+
+
+def auc(scores: Any, truth: Any) -> float:
+    """Return the area under the ROC curve by ranks, ties shared (Mann & Whitney 1947).
+
+    Args:
+        scores: float[n]; truth: n labels, 0 or 1.
+    """
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    positive = np.asarray(truth) == 1
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not ones or not zeros:
+        return float("nan")
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def _failed(events: EventWriter) -> Callable[[str, Exception], bool]:
+    def failed(leg: str, error: Exception) -> bool:
+        events.write("warning", message=f"{leg} failed: {type(error).__name__}: {error}")
+        return True
+
+    return failed
+
+
+def _phase(events: EventWriter, name: str, start_ns: int) -> int:
+    now = time.monotonic_ns()
+    events.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
+    return now
