@@ -26,7 +26,16 @@ def tf_python() -> Path:
     Making it is locked and atomic in itself, so that parallel test processes make it once.
     """
     own = os.environ.get("TFBENCH_TF_PYTHON")
-    if own:
-        return Path(own)
+    return Path(own) if own else environment_python("cpu")
+
+
+@pytest.fixture(scope="session")
+def trees_python() -> Path:
+    """A Python that has XGBoost and no TensorFlow: the local engine's, made on first use."""
+    return environment_python("trees-cpu")
+
+
+def environment_python(target: str) -> Path:
+    """Return the Python of the local engine's environment for an image target."""
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
-    return Path(LocalEnvironment(ROOT, Path(cache), Silent()).ensure("cpu").reference)
+    return Path(LocalEnvironment(ROOT, Path(cache), Silent()).ensure(target).reference)

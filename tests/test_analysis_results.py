@@ -112,7 +112,13 @@ def test_why_repeating_stopped_is_there() -> None:
     stop = Stop(workload="cifar100-mlp", device="cpu", trials=5, reason="interval narrow enough")
     found = document(replace(builders.cpu_run(), stops=(stop,)))["stops"]
     assert found == [
-        {"workload": "cifar100-mlp", "device": "cpu", "trials": 5, "reason": "interval narrow enough"}
+        {
+            "workload": "cifar100-mlp",
+            "device": "cpu",
+            "trials": 5,
+            "reason": "interval narrow enough",
+            "point": {},
+        }
     ]
 
 

@@ -15,6 +15,7 @@ from harness.images.builder import ImageBuilder
 from harness.images.compose import read_declaration, read_targets, update_env
 from harness.images.contexts import Base, BuildContexts
 from harness.progress import Silent
+from harness.provision import TARGETS
 from tests.wheelhouse import ROOT, make_checkout, make_wheel, write_lock
 
 BASE = Base(reference="python:x", identity="python:x@1")
@@ -121,7 +122,7 @@ class TestLayOut:
 class TestCompose:
     def test_every_service_builds_its_own_stage_without_a_network(self) -> None:
         compose = ROOT / "docker-compose.yml"
-        assert read_targets(compose) == ("cpu", "cuda")
+        assert read_targets(compose) == TARGETS
         stages = (ROOT / "images/Dockerfile").read_text()
         variables = BuildContexts(ROOT, Path("/nowhere"), Silent()).variables(BASE)
         for target in read_targets(compose):

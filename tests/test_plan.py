@@ -9,7 +9,15 @@ import pytest
 
 from harness.errors import UsageError
 from harness.params import check_params, params_for
-from harness.plan import PROFILES, devices_named, legs_named, plan_trials, profile_named, spec_for
+from harness.plan import (
+    PROFILES,
+    devices_named,
+    legs_named,
+    plan_trials,
+    profile_named,
+    spec_for,
+    target_for,
+)
 from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Data, Rung, Workload
 
 SMOKE = PROFILES["smoke"]
@@ -169,3 +177,17 @@ def test_spec() -> None:
     second = spec_for(planned[1], full, module="a_module", file="/f/mine.py", data_dir="/data", seed=7)
     assert not second.full, "the published epochs are trained once"
     assert (second.workload, second.file) == ("", "/f/mine.py")
+
+
+def test_a_family_of_images_has_a_target_for_each_kind_of_device() -> None:
+    assert [target_for("tensorflow", gpu=gpu) for gpu in (False, True)] == ["cpu", "cuda"]
+    assert [target_for("trees", gpu=gpu) for gpu in (False, True)] == ["trees-cpu", "trees-cuda"]
+
+
+def test_trees_take_what_means_something_to_them() -> None:
+    trees = replace(workload("trees", depth=6), image="trees")
+    assert "model-only" not in legs_named("", SMOKE, True, [trees])["trees"]
+    assert legs_named("model-only", SMOKE, True, [trees])["trees"] == ("model-only",)
+    with pytest.raises(UsageError, match="'jit_compile'") as caught:
+        check_params({"jit_compile": "on"}, [trees])
+    assert caught.value.hint == "Choose from: batch_size, depth, epochs."

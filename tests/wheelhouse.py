@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from harness.provision import TARGETS
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -57,7 +59,7 @@ def make_checkout(folder: Path, wheels: Sequence[Path]) -> Path:
     for name in ("images/Dockerfile", "images/base.sh", "docker-compose.yml"):
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (images / "base.sh").chmod(0o755)
-    for target in ("cpu", "cuda"):
+    for target in TARGETS:
         write_lock(images / f"{target}.lock", wheels)
     return folder
 

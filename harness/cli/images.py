@@ -14,11 +14,18 @@ from harness.cli.console import Terminal
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
+from harness.plan import target_for
+from workloads.protocol import TENSORFLOW
+
+# Those that the default suite needs; others are built when a workload of theirs is first run.
+TENSORFLOW_TARGETS = tuple(target_for(TENSORFLOW, gpu=gpu) for gpu in (False, True))
 
 
 @app.command()
 def images(
-    target: Annotated[list[str] | None, typer.Argument(help="cpu, cuda; default: both.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Argument(help="cpu, cuda (default: both), trees-cpu, trees-cuda.")
+    ] = None,
     fetch_only: Annotated[
         bool,
         typer.Option(
@@ -40,7 +47,7 @@ def images(
             raise
         client = None
     builder = ImageBuilder(places().checkout, places().cache, client, progress)
-    wanted = tuple(target or builder.targets())
+    wanted = tuple(target or TENSORFLOW_TARGETS)
     for one in wanted:
         if one not in builder.targets():
             known = ", ".join(builder.targets())

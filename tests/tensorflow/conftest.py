@@ -45,17 +45,19 @@ def environment(**more: str) -> Mapping[str, str]:
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", **more}
 
 
-@pytest.fixture(scope="session")
-def drive(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
-    """Run the driver with a spec given as fields of protocol.Spec."""
+Drive = Callable[..., Outcome]
+
+
+def driver(python: Path, factory: pytest.TempPathFactory) -> Drive:
+    """Return what runs the driver in an environment, with a spec given as fields of protocol.Spec."""
 
     def run(**spec: Any) -> Outcome:
-        folder = tmp_path_factory.mktemp("trial")
+        folder = factory.mktemp("trial")
         fields = {"warmup_s": 0.05, "steps": 4, "windows": 2, **spec}
         (folder / "spec.json").write_text(json.dumps(fields))
         events = folder / "events.jsonl"
         done = subprocess.run(
-            [tf_python, "-m", "workloads.driver", folder / "spec.json", events],
+            [python, "-m", "workloads.driver", folder / "spec.json", events],
             cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
         )  # fmt: skip
         with events.open(encoding="utf-8") as lines:
@@ -65,12 +67,35 @@ def drive(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.fixture(scope="session")
+def drive(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Drive:
+    """Run the driver in the environment that has TensorFlow."""
+    return driver(tf_python, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def drive_trees(trees_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Drive:
+    """Run the driver in the environment that has XGBoost and no TensorFlow."""
+    return driver(trees_python, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def script(tf_python: Path) -> Callable[[str], Any]:
     """Run Python code that prints JSON on its last line in the TensorFlow environment; return that."""
+    return scripts(tf_python)
+
+
+@pytest.fixture(scope="session")
+def trees_script(trees_python: Path) -> Callable[[str], Any]:
+    """Do the same in the environment that has XGBoost."""
+    return scripts(trees_python)
+
+
+def scripts(python: Path) -> Callable[[str], Any]:
+    """Return what runs Python code in an environment."""
 
     def run(code: str) -> Any:
         done = subprocess.run(
-            [tf_python, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+            [python, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

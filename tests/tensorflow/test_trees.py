@@ -1,0 +1,103 @@
+"""Boosted trees: the driver runs them where there is no TensorFlow, they learn, and no GPU is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.data.tables import TableRecipe
+from harness.progress import Silent
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, Data
+
+pytestmark = pytest.mark.tensorflow
+
+ROWS, HELD_OUT = 20_000, 5_000
+LEGS = (AS_WRITTEN, INPUT_ONLY, TUNED, "rung:quantile")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("table")
+    data = Data(name="t", shape=(28,), classes=2, train=ROWS, test=HELD_OUT, dtype="float32", kind="table")
+    with Silent().task("", None) as bar:
+        TableRecipe(data, 1).write(folder, bar)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outcome(drive_trees, table):
+    done = drive_trees(workload="higgs_trees", legs=LEGS, data_dir=str(table), image=TREES, steps=10)
+    assert done.code == 0, done.log
+    return done
+
+
+def test_a_step_is_a_round_over_all_rows(outcome):
+    for leg in LEGS:
+        windows = outcome.of("window", leg=leg)
+        assert len(windows) == 2
+        assert all(one["samples"] == one["steps"] * ROWS for one in windows)
+        assert all(one["steps"] == 10 for one in windows)
+
+
+def test_trees_learn(outcome):
+    for leg in (AS_WRITTEN, TUNED):
+        assert outcome.metric(leg, "accuracy") > 0.65
+        assert outcome.metric(leg, "test_auc") > outcome.metric(leg, "accuracy")
+        assert 0 < outcome.metric(leg, "steps_trained") <= 100
+
+
+def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
+    (facts,) = outcome.of("facts")
+    assert facts["facts"]["xgboost"]
+    assert "tensorflow" not in facts["facts"]
+    (leg,) = outcome.of("leg", leg=TUNED)
+    assert {change["what"] for change in leg["changes"]} == {"matrix", "evaluate", "max_bin"}
+    assert "feed" not in leg["params"]
+
+
+def test_fewer_rows_are_a_smaller_round(drive_trees, table):
+    done = drive_trees(
+        workload="higgs_trees",
+        legs=[AS_WRITTEN],
+        data_dir=str(table),
+        image=TREES,
+        params={"batch_size": 1000},
+    )
+    assert done.code == 0, done.log
+    assert all(one["samples"] == one["steps"] * 1000 for one in done.of("window"))
+
+
+def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(drive_trees, table):
+    done = drive_trees(
+        workload="higgs_trees", legs=[AS_WRITTEN], data_dir=str(table), image=TREES, device="gpu", gpus=1
+    )
+    assert done.code == NO_GPU_EXIT
+    assert done.of("window") == []
+    (error,) = done.of("error")
+    assert error["type"] == "NoGpuError"
+
+
+def test_a_file_without_a_booster_is_told_what_it_lacks(drive_trees, table, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from workloads.protocol import Data, Workload\n"
+        "workload = Workload(name='mine', title='', batch_size=1, epochs=1, image='trees',\n"
+        "    data=Data(name='t', shape=(28,), classes=2, train=1, test=1))\n"
+    )
+    done = drive_trees(file=str(path), legs=[AS_WRITTEN], data_dir=str(table), image=TREES)
+    assert done.code == 1
+    (error,) = done.of("error")
+    assert "booster(params)" in error["message"]
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(trees_script):
+    random = np.random.default_rng(5)
+    scores, truth = np.round(random.random(200), 1), random.integers(0, 2, 200)
+    ahead = [np.sign(a - b) for a in scores[truth == 1] for b in scores[truth == 0]]
+    code = (
+        "import json; from workloads.boosting import auc\n"
+        f"print(json.dumps(auc({scores.tolist()}, {truth.tolist()})))"
+    )
+    assert trees_script(code) == pytest.approx(np.mean([(1 + one) / 2 for one in ahead]))
