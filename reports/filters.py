@@ -13,7 +13,7 @@ from reports.setup import field_rows, setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
 from reports.sweep_chart import value_text as sweep_value
 from reports.telemetry_text import metric_label, metric_value
-from reports.text import coded
+from reports.text import breakable, coded
 from workloads.protocol import Change
 
 
@@ -41,6 +41,7 @@ def by_workload(values: Iterable[Any]) -> list[tuple[str, list[Any]]]:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "breakable": breakable,
     "by_workload": by_workload,
     "change_row": change_row,
     "code_block": code_block,

@@ -13,6 +13,7 @@ from reports.charts import Figure
 from reports.doubts import Doubt, doubts
 from reports.names import card_name
 from reports.setup import framework
+from reports.terms import TERMS, Term
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, MODEL_ONLY, RUNG_PREFIX
 
@@ -65,6 +66,11 @@ class Page:
     titles: Mapping[str, str]
     anchors: Mapping[str, str]
     banners: tuple[Banner, ...]
+
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        """Give the words that are explained, by the keys by which templates name them."""
+        return TERMS
 
     def headline(self) -> tuple[str, str]:
         """Give the headline's first sentence, which is set large, and the rest."""

@@ -30,6 +30,11 @@ def coded(text: str) -> Markup:
     )
 
 
+def breakable(name: str) -> Markup:
+    """Let a long name of words joined by underscores break between them."""
+    return escape(harmless(name)).replace("_", Markup("_<wbr>"))
+
+
 def _controls(character: str) -> bool:
     if character in _KEPT:
         return False

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 from harness.analysis import analyse
 from harness.model import Analysis, Prices, Run
+from harness.recording import carried
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
@@ -57,7 +58,8 @@ def analysis(name: str) -> Analysis:
 
 @cache
 def page(name: str) -> str:
-    return render_html(analysis(name), bundle=javascript)
+    inside = carried(analysis(name), whole=True)
+    return render_html(inside.analysis, record=inside.text, bundle=javascript)
 
 
 @cache
@@ -90,12 +92,14 @@ class Document(HTMLParser):
         self.words: list[str] = []
         self.unbalanced: list[str] = []
         self._open: list[str] = []
+        self._glued = False
         self.feed(text)
         self.close()
         self.unbalanced += self._open
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
+        self._glued = tag == "wbr"
         if tag == "script":
             self.scripts.append("")
         if tag not in self.VOID:
@@ -116,8 +120,11 @@ class Document(HTMLParser):
             self.scripts[-1] += data
         elif where == "style":
             self.styles.append(data)
+        elif self._glued:
+            self.words[-1] += data
         else:
             self.words.append(data)
+        self._glued = False
 
     @property
     def code(self) -> list[tuple[dict[str, str | None], str]]:

@@ -7,14 +7,21 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from jinja2 import UndefinedError
 
 from harness.analysis import analyse
+from harness.recording import carried
+from reports.bundle import bundle_text
+from reports.doubts import doubts
 from reports.figures import figures_of
 from reports.numbers import estimate, percent
 from reports.render import html_environment, render_html
+from reports.setup import system_rows
+from reports.terms import TERMS
+from reports.titles import titles_of
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, Document, analysis, local, page
@@ -25,7 +32,8 @@ EVERY = pytest.mark.parametrize("name", RUNS)
 
 @pytest.fixture(scope="module")
 def long_page() -> str:
-    return render_html(analyse(builders.long_run()), bundle=pages.javascript)
+    inside = carried(analyse(builders.long_run()), whole=True)
+    return render_html(inside.analysis, record=inside.text, bundle=pages.javascript)
 
 
 @EVERY
@@ -241,8 +249,38 @@ def test_numbers_behind_the_page_can_be_read_back(name):
 def test_page_carries_the_charts_code():
     assert "vegaEmbed" in pages.javascript()
     assert unpacked("cpu", "tfbench-charts") == pages.javascript()
-    assert render_html(analysis("cpu")) == page("cpu"), "made beside the drawing or given: the same page"
+    given, made = (render_html(analysis("bare"), bundle=each) for each in (pages.javascript, bundle_text))
+    assert given == made, "made before or while it is drawn: the same page"
     assert 'id="tfbench-charts"' not in page("empty"), "a page without figures needs no such code"
+
+
+def test_terms_are_explained_where_they_stand_and_at_the_end():
+    links = [each for each in pages.document("gpu").all("a") if each.get("class") == "term"]
+    assert {each["href"].removeprefix("#term-") for each in links} >= {"leg", "interval", "steady", "waiting"}
+    assert all(each["title"] == TERMS[each["href"].removeprefix("#term-")].text for each in links)
+    assert all(term.text in pages.document("gpu").text for term in TERMS.values())
+
+
+def test_a_smoke_run_says_first_that_its_figures_mean_nothing():
+    run = builders.cpu_run(trials=1)
+    parameters = {**run.manifest.parameters, "profile": "smoke"}
+    smoke = analyse(replace(run, manifest=replace(run.manifest, parameters=parameters)))
+    text = Document(render_html(smoke, bundle=pages.javascript)).text
+    assert "samples/s" not in smoke.headline
+    assert "times" not in smoke.headline
+    assert text.index("None of its figures means anything") < text.index(smoke.headline.split(".")[0])
+
+
+def test_the_same_doubt_is_said_once():
+    found = doubts(analysis("bare"), titles_of(analysis("bare")))
+    assert len({(each.severity, each.fact, each.remedy) for each in found}) == len(found)
+    assert sum(len(each.subjects) for each in found) <= len(analysis("bare").quality)
+    assert not any("`" in word for word in pages.document("gpu").words)
+
+
+def test_a_host_without_a_card_has_no_accelerator_to_describe():
+    assert "accelerator_model_name" not in dict(system_rows(analysis("cpu").run))
+    assert "accelerator_model_name" in dict(system_rows(analysis("gpu").run))
 
 
 def test_efficiency_over_cards_is_what_the_analysis_says():

@@ -15,22 +15,15 @@ from tests.report_pages import RUNS, analysis
 pytestmark = pytest.mark.browser
 
 EVERY = pytest.mark.parametrize("name", RUNS)
-WITH_FIGURES = pytest.mark.parametrize(
-    "name", ["cpu", "gpu", "four-gpus", "interrupted", "failed", "hostile"]
-)
 
 
 @EVERY
-def test_page_is_silent_and_asks_for_nothing(open_report, name):
+def test_page_is_drawn_silently_and_asks_for_nothing(open_report, name):
     opened = open_report(name)
     assert opened.said == []
     assert [url for url in opened.asked if not url.startswith("file:")] == []
     assert len(opened.asked) == 1
-
-
-@WITH_FIGURES
-def test_every_figure_is_drawn_with_marks(open_report, name):
-    page = open_report(name).page
+    page = opened.page
     for id_, figure in figures_of(analysis(name)).items():
         live = page.locator(f"#{id_} .live")
         marks = live.locator("svg g.mark-rect path, svg g.mark-line path, svg g.mark-symbol path")
@@ -40,6 +33,22 @@ def test_every_figure_is_drawn_with_marks(open_report, name):
         assert box["width"] > 300
         assert box["height"] > 40
         assert not page.locator(f"#{id_} .still").is_visible()
+
+
+def test_nothing_that_is_brought_in_runs_or_styles(open_report):
+    opened = open_report("bare")
+    opened.page.evaluate(
+        """() => {
+            for (const [kind, text] of [["script", "window.brought = 1"], ["style", "body { color: red }"]]) {
+                const element = document.createElement(kind);
+                element.textContent = text;
+                document.body.append(element);
+            }
+        }"""
+    )
+    assert opened.page.evaluate("window.brought") is None
+    assert opened.page.evaluate("getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
+    assert len([text for text in opened.said if "Content Security Policy" in text]) == 2
 
 
 def test_bars_are_as_long_as_the_speeds_are(open_report):
@@ -144,7 +153,7 @@ def test_axe_finds_nothing(open_report, name, scheme):
     assert bad == []
 
 
-@WITH_FIGURES
+@pytest.mark.parametrize("name", ["gpu", "interrupted"])
 def test_without_scripts_the_main_figures_are_still_there(open_report, name):
     page = open_report(name, scripts=False).page
     still = page.locator("#figure-speed .still svg")
