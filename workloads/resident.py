@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,10 +87,16 @@ def on_device(job: Job, tensors: tuple[Any, ...]) -> Any:
     if job.strategy is None:
         with tf.device(job.devices[0]):
             return tuple(tf.identity(tf.convert_to_tensor(tensor)) for tensor in tensors)
+    # The strategy puts what the function makes onto the first device: from there it would cross to the others
+    # at every step.
+    places = job.strategy.extended.worker_devices
+
+    def own(context: Any, tensor: Any) -> Any:
+        with tf.device(places[context.replica_id_in_sync_group]):
+            return tf.identity(tf.convert_to_tensor(tensor))
+
     return tuple(
-        job.strategy.experimental_distribute_values_from_function(
-            lambda _, tensor=tensor: tf.identity(tf.convert_to_tensor(tensor))
-        )
+        job.strategy.experimental_distribute_values_from_function(partial(own, tensor=tensor))
         for tensor in tensors
     )
 

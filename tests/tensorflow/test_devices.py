@@ -75,6 +75,27 @@ def test_two_devices_train_together_in_every_leg(script):
             ].items()
 
 
+RESIDENT = """
+import json
+from types import SimpleNamespace
+import numpy as np
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from workloads import devices, resident
+names = ["CPU:0", "CPU:1"]
+strategy = devices.strategy_for(names)
+job = SimpleNamespace(strategy=strategy, devices=names)
+(copies,) = resident.on_device(job, (np.arange(6.0),))
+print(json.dumps([one.backing_device for one in strategy.experimental_local_results(copies)]))
+"""
+
+
+def test_resident_data_lies_on_every_device_not_on_the_first_alone(script):
+    first, second = script(RESIDENT)
+    assert first.endswith("CPU:0") and second.endswith("CPU:1")
+
+
 SYNC = """
 import json, time
 import tensorflow as tf
