@@ -7,7 +7,10 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent / "data"
 SUFFIX = ".tar.xz"
+# Whole runs on one card.
 NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound")
+# One, two and four cards together; stopped by Ctrl-C during its last trial.
+SEVERAL = "h200-four-cards"
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -18,5 +21,5 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack one of NAMES and return its run folder."""
+    """Unpack one of NAMES, or SEVERAL, and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)

@@ -21,7 +21,7 @@ from harness.analysis.results import results_document, results_schema
 from harness.model import Analysis, Finding, Run, Series, Status, Trial, Verdict
 from harness.store import read_run
 from reports.render import render_html
-from tests.recordings import DATA, NAMES, SUFFIX, recording
+from tests.recordings import DATA, NAMES, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript
 from workloads.protocol import AS_WRITTEN
 
@@ -92,7 +92,7 @@ class TestRecordings:
 
     def test_every_archive_is_replayed(self) -> None:
         assert {path.name for path in DATA.iterdir() if path.suffix != ".md"} == {
-            f"{name}{SUFFIX}" for name in NAMES
+            f"{name}{SUFFIX}" for name in (*NAMES, SEVERAL)
         }
 
     def test_they_are_small(self) -> None:
@@ -208,6 +208,40 @@ class TestVerdicts:
         assert found.cost > 0.8
         for other in ("launch-bound", "compute-bound"):
             assert rule(analysis, "gpu0", other).finding is Finding.CLEAR
+
+
+class TestSeveralCards:
+    TOGETHER = "gpu0+gpu1+gpu2+gpu3"
+
+    def test_every_card_has_telemetry_of_its_own(self, folder: Folders) -> None:
+        for trial in read_run(folder(SEVERAL)).trials:
+            for source in ("nvml", "gpm", "nvml_power", "nvml_slow"):
+                seen = {one.device for one in trial.telemetry if one.source == source}
+                assert seen == set(trial.device.split("+"))
+
+    def test_energy_is_that_of_all_cards(self, folder: Folders) -> None:
+        taken = {one.device: one.energy_j_per_sample for one in replay(folder(SEVERAL)).summaries}
+        alone, together = taken["gpu0"], taken[self.TOGETHER]
+        assert alone is not None and together is not None
+        # Four cards take more than one for the same work, and less than if three of them did nothing for it.
+        assert alone.median < together.median < 2 * alone.median
+
+    def test_scaling_is_told_with_its_interval(self, folder: Folders) -> None:
+        ratios = {
+            one.numerator: one.ratio for one in replay(folder(SEVERAL)).comparisons if one.kind == "scaling"
+        }
+        pair = ratios["gpu0+gpu1/tuned"]
+        assert pair.low < pair.median < pair.high < 1
+        assert ratios[f"{self.TOGETHER}/tuned"].n == 1
+
+    def test_the_trial_that_was_stopped_counts_for_nothing_and_the_page_says_so(
+        self, folder: Folders
+    ) -> None:
+        analysis = replay(folder(SEVERAL))
+        assert [trial.status for trial in analysis.run.trials].count(Status.INTERRUPTED) == 1
+        page = Document(render_html(analysis, bundle=javascript))
+        assert "This run was cut short: 5 of 6 planned trials ended well." in page.text
+        assert "4 GPUs together reach 75 %" in page.text
 
 
 class TestCutShort:
