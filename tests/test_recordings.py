@@ -218,8 +218,8 @@ class TestSeveralCards:
 
     def test_every_card_has_telemetry_of_its_own(self, folder: Folders) -> None:
         for trial in read_run(folder(SEVERAL)).trials:
-            for source in ("nvml", "gpm", "nvml_power", "nvml_slow"):
-                seen = {one.device for one in trial.telemetry if one.source == source}
+            for name in ("nvml", "gpm", "nvml_power", "nvml_slow"):
+                seen = {one.device for one in trial.telemetry if one.source == name}
                 assert seen == set(trial.device.split("+"))
 
     def test_energy_is_that_of_all_cards(self, folder: Folders) -> None:
