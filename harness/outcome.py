@@ -44,6 +44,11 @@ def judge(
     if ended.exit.code == NO_GPU_EXIT:
         found = said or "TensorFlow did not find the GPU."
         return Status.NO_GPU, f"{found} Run `tfbench doctor` to see which piece is missing."
+    if log.error and _ran_out(str(log.error["type"]), str(log.error["message"])):
+        return (
+            Status.OUT_OF_MEMORY,
+            f"The workload ran out of memory: {said} Lower batch_size, or take a device with more of it.",
+        )
     if said:
         return Status.FAILED, f"The workload raised {said} See log.txt for the traceback."
     if ended.exit.code != 0:
@@ -52,6 +57,14 @@ def judge(
         problem = _sentence(log.problem or "its last event is missing")
         return Status.BAD_EVENTS, f"Its events cannot be used: {problem} See log.txt and out/events.jsonl."
     return Status.OK, ""
+
+
+def _ran_out(kind: str, message: str) -> bool:
+    """Tell whether an error says that memory ran out: TensorFlow's and NumPy's own kinds, XLA's, CUDA's."""
+    if kind.endswith(("ResourceExhaustedError", "MemoryError")):
+        return True
+    text = message.casefold()
+    return "resource_exhausted" in text or "out of memory" in text or "cudaerrormemoryallocation" in text
 
 
 def _sentence(text: str) -> str:

@@ -82,7 +82,7 @@ def _trained_samples(summary: Summary, workload: Workload | None) -> int | None:
     """Return how many samples the published epochs are; None where the leg trains nothing."""
     if workload is None or summary.training_s is None:
         return None
-    return workload.data.train * workload.epochs
+    return (workload.samples_per_epoch or workload.data.train) * workload.epochs
 
 
 def _product(one: float | None, other: float | None) -> float | None:

@@ -1,0 +1,41 @@
+"""`tfbench sweep` end to end in containers: interrupted and resumed, with a point that runs out of memory."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.model import Status
+from tests.endtoend import Tfbench, workload_file
+
+pytestmark = pytest.mark.docker
+
+# 3 GiB that are written to, so that the limit is met.
+BODY = "hold = b'x' * (3 << 30) if params['batch_size'] == 128 else None"
+
+
+def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(tmp_path: Path) -> None:
+    file = workload_file(tmp_path / "own", "greedy", BODY)
+    options = ("--workload-file", file, "--memory", "1.5", "--batch-size", "32,128", "--trials", "2")
+    with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=options) as sweep:
+        sweep.wait_for(lambda: sweep.trial_begun("greedy.cpu.p02.0"))
+        sweep.signal(signal.SIGINT)
+        code, _, _ = sweep.finish()
+    path = sweep.run_path
+    assert code == 130
+    assert sweep.statuses["greedy.cpu.p01.0"] is Status.OK
+    assert sweep.results()["sweeps"][0]["points"][0]["throughput_samples_per_s"]
+    kept = (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes()
+    with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=("--resume", path)) as again:
+        code, out, err = again.finish()
+    assert code == 0, err
+    assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == kept
+    assert "greedy.cpu.p02.1" not in again.statuses, "what does not fit is not tried again"
+    (found,) = again.results()["sweeps"]
+    assert found["best"] == {"batch_size": 32}
+    assert [point["status"] for point in found["points"]] == ["ok", "out-of-memory"]
+    assert found["points"][0]["throughput_samples_per_s"]["n"] == 2
+    assert "out-of-memory" in out
+    assert 'id="figure-sweep-1"' in (path / "report.html").read_text(encoding="utf-8")
