@@ -13,6 +13,7 @@ from reports.names import device_name, is_gpu, leg_name
 
 _CELL_PX = 46
 _LINE_PX = 220
+_BETWEEN_PX = 66  # an axis with its title, and the next panel's title
 _LABELS_PX = 96
 # Faint to strong; text on the strongest still reads in the light and in the dark.
 _OPACITY = (0.05, 0.5)
@@ -45,7 +46,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         title=f"{where}: samples per second",
         description=f"Speed over the values of {', '.join(axis.name for axis in sweep.axes)} as {words}. "
         + (f"The fastest point is {point_words(best)}." if best else "No point was measured."),
-        spec=chart(panels),
+        spec=chart(panels, spacing=_BETWEEN_PX),
         table=Table(header=header(sweep), rows=tuple(row(sweep, one) for one in ranked(sweep))),
         reserve_px=_LABELS_PX + 4,
         rank=5,
