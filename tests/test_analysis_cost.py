@@ -93,9 +93,9 @@ def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:
 
 def test_the_reports_show_prices_and_the_published_claim() -> None:
     found = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price"))
-    for text in (Document(render_html(found, javascript=pages.javascript())).text, render_markdown(found)):
+    for text in (Document(render_html(found, bundle=pages.javascript)).text, render_markdown(found)):
         assert "EUR" in text
         assert "30.0×" in text or "30×" in text
         assert "names no workload" in text
-    unpriced = Document(render_html(at(None), javascript=pages.javascript()))
+    unpriced = Document(render_html(at(None), bundle=pages.javascript))
     assert "cost" not in unpriced.ids
