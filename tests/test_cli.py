@@ -159,6 +159,26 @@ class TestListing:
         assert "cifar10-mlp *" in said.out, "the default suite is marked"
         assert "17 min 55 s" in said.out, "published numbers are shown"
 
+    def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
+        command = [sys.executable, "-m", "harness", "list"]
+        narrow = {**os.environ, "COLUMNS": "80"}
+        said = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
+        words = " ".join(said.split())
+        assert "…" not in said
+        for entry in built_in():
+            assert entry.workload.name in said
+            for published in entry.workload.published:
+                assert published.note in words
+                assert published.system in words
+            assert all(f"{name}={value}" in words for name, value in entry.workload.params.items())
+
+    def test_some_by_name(self, tfbench: Run) -> None:
+        said = tfbench("list", "cats-dogs")
+        assert "64 samples/s" in said.out
+        assert "workers-4-batch-64" in said.out
+        assert "cifar10-mlp" not in said.out
+        assert tfbench("list", "extra").code == 2
+
 
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:

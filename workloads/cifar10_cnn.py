@@ -72,7 +72,7 @@ workload = Workload(
     ),
     published=(
         Published(
-            source="Hosting blog, Tesla V100",
+            source="Hosting blog",
             system="Tesla V100",
             device="gpu",
             value=15_000.0,
@@ -81,14 +81,14 @@ workload = Workload(
             note="batch 512; the blog does not print the layers: taken to be TensorFlow's tutorial",
         ),
         Published(
-            source="Hosting blog, Tesla V100",
+            source="Hosting blog",
             system="Tesla V100",
             device="gpu",
             value=0.45,
             unit="utilisation",
         ),
         Published(
-            source="Hosting blog, Tesla V100",
+            source="Hosting blog",
             system="2x Xeon Silver 4110",
             device="cpu",
             value=210.0,
@@ -96,14 +96,14 @@ workload = Workload(
             note="16 cores",
         ),
         Published(
-            source="Hosting blog, Tesla V100",
+            source="Hosting blog",
             system="VirtualBox VM on 2x Xeon Silver 4110",
             device="cpu",
             value=90.0,
             unit="samples/s",
         ),
     ),
-    source="Hosting blog, Tesla V100",
+    source="Hosting blog",
     suite="extra",
     min_accuracy=0.3,
 )

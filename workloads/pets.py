@@ -21,7 +21,7 @@ DATA = Data(
     test=2000,
 )
 SAMPLES_PER_EPOCH = 256_000  # steps_per_epoch=8000, as published
-SOURCE = "Hosting blog, Tesla V100"
+SOURCE = "Hosting blog"
 V100 = "Tesla V100"
 XEONS = "2x Xeon Silver 4110"
 V100_OVER_XEONS = "Tesla V100 over 2x Xeon Silver 4110"

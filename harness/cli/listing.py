@@ -1,58 +1,121 @@
-"""`tfbench list`: which workloads there are."""
+"""`tfbench list`: which workloads there are, what was published, and what each takes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.catalog import built_in
+from harness.catalog import built_in, select
 from harness.cli.app import Json, app, out
 from harness.cli.console import duration
-from workloads.protocol import Published, Workload
+from harness.takes import Takes, takes
+from workloads.protocol import AS_WRITTEN, Data, Published, Workload
+
+# So wide that the longest heading fits; what stands beside it wraps at any width.
+_HEADING = 10
 
 
 @app.command("list")
 def listing(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the workloads: model, data, parameters and published results."""
-    workloads = tuple(entry.workload for entry in built_in())
+    """List the workloads: model, data, parameters, published results, and what each takes."""
+    workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
+    measured = takes()
     if names:
         for one in workloads:
             out().print(one.name)
     elif as_json:
-        out().print_json(json.dumps([asdict(one) for one in workloads]))
+        out().print_json(json.dumps([_document(one, measured.get(one.name, ())) for one in workloads]))
     else:
-        out().print(_table(workloads))
+        for one in workloads:
+            mark = " *" if one.suite == "default" else ""
+            out().print(Text(f"{one.name}{mark}", style="bold"), Text(one.title), sep="  ", soft_wrap=True)
+            out().print(_table(one, measured.get(one.name, ())))
         out().print("Those marked * run by default; name others with --workload. Your own: --workload-file.")
 
 
-def _table(workloads: tuple[Workload, ...]) -> Table:
-    table = Table(show_lines=True)
-    for name in ("workload", "model", "data", "batch, epochs", "published"):
-        table.add_column(name)
-    for one in workloads:
-        shape = "x".join(str(side) for side in one.data.shape)
-        mark = " *" if one.suite == "default" else ""
-        table.add_row(
-            Text(f"{one.name}{mark}"),
-            Text(f"{one.model}\n{one.optimizer}, {one.loss}".strip(", \n")),
-            Text(f"{one.data.name}: {one.data.train:,} x {shape}, {one.data.classes} classes"),
-            Text(f"{one.batch_size}, {one.epochs}"),
-            Text("\n".join(_published(number) for number in one.published) or "-"),
-        )
+def _document(workload: Workload, measured: tuple[Takes, ...]) -> Mapping[str, Any]:
+    return {**asdict(workload), "takes": [{**asdict(one), "run_s": one.run_s} for one in measured]}
+
+
+def _table(workload: Workload, measured: tuple[Takes, ...]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(min_width=_HEADING + 2, no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, lines in _rows(workload, measured):
+        for position, line in enumerate(lines):
+            table.add_row(Text("" if position else f"  {heading}"), Text(line))
+    table.add_row("", "")
     return table
 
 
+def _rows(workload: Workload, measured: tuple[Takes, ...]) -> Iterator[tuple[str, list[str]]]:
+    if workload.model:
+        yield "model", [workload.model]
+    yield "data", [_data(workload.data)]
+    yield workload.task + "s", [_training(workload)]
+    if workload.params:
+        yield "parameters", [", ".join(f"{name}={value}" for name, value in workload.params.items())]
+    if workload.ladder:
+        yield "rungs", [", ".join(rung.name for rung in workload.ladder)]
+    yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
+    yield "takes", [_takes(one) for one in measured] or ["not measured yet"]
+
+
+def _data(data: Data) -> str:
+    shape = "x".join(str(side) for side in data.shape)
+    if not data.train:
+        return f"{data.name}: made by the workload, {shape}"
+    what = f"JPEG files of {shape} on average" if data.kind == "jpeg" else shape
+    return f"{data.name}: {data.train:,} + {data.test:,} held out, {what}, {data.classes} classes"
+
+
+def _training(workload: Workload) -> str:
+    epochs = f"{workload.epochs} epoch{'s' if workload.epochs > 1 else ''}"
+    if workload.samples_per_epoch:
+        epochs += f" of {workload.samples_per_epoch:,} samples"
+    words = [f"batch {workload.batch_size}", epochs if workload.task == "train" else ""]
+    return ", ".join(filter(None, (*words, workload.optimizer, workload.loss)))
+
+
 def _published(number: Published) -> str:
-    if number.unit == "s":
-        value = duration(number.value)
-    else:
-        value = f"{number.value:g}x" if number.unit == "ratio" else f"{number.value:,g} {number.unit}"
-    return f"{number.system}: {value}"
+    value = _quantity(number.value, number.unit)
+    if number.upto:
+        upper = _quantity(number.upto, number.unit)
+        value = f"{value.removesuffix(upper.partition(' ')[2]).strip()} to {upper}"
+    notes = [number.note, f"as {number.leg}" if number.leg != AS_WRITTEN else ""]
+    tail = "; ".join(filter(None, notes))
+    return f"{value}: {number.system} ({number.source}{'; ' + tail if tail else ''})"
+
+
+def _quantity(value: float, unit: str) -> str:
+    match unit:
+        case "s":
+            return duration(value)
+        case "ratio":
+            return f"{value:g}x the CPU"
+        case "gain":
+            return f"{value:g}x by tuning"
+        case "accuracy" | "utilisation":
+            return f"{value:.0%} {unit}".replace("%", " %")
+        case _:
+            return f"{value:,g} {unit}"
+
+
+def _takes(one: Takes) -> str:
+    sizes = [f"{one.memory_bytes / 1e9:.1f} GB of memory" if one.memory_bytes else ""]
+    sizes.append(f"{one.data_bytes / 1e6:,.0f} MB of data" if one.data_bytes else "")
+    each = f" ({one.trials} trials)" if one.trials > 1 else ""
+    return (
+        ", ".join(filter(None, (f"{one.profile} {duration(one.run_s)}{each}", *sizes)))
+        + f", on {one.machine}"
+    )

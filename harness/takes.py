@@ -1,0 +1,44 @@
+"""What each workload takes, as measured: `python -m benchmarks.takes` writes takes.json from runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import cattrs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takes:
+    """What a workload took in one profile.
+
+    Attributes:
+        profile: "smoke" or "quick".
+        trial_s: seconds of one trial's container on the processor, median.
+        trials: how many trials the profile runs at least.
+        memory_bytes: most that the container used.
+        data_bytes: of its dataset on disk.
+        machine: what it ran on.
+    """
+
+    profile: str
+    trial_s: float
+    trials: int
+    memory_bytes: int | None
+    data_bytes: int
+    machine: str
+
+    @property
+    def run_s(self) -> float:
+        """Seconds for the profile's fewest trials."""
+        return self.trial_s * self.trials
+
+
+def takes() -> Mapping[str, tuple[Takes, ...]]:
+    """Return what is known, by workload; one that was never measured is missing."""
+    path = resources.files("harness") / "takes.json"
+    raw: Mapping[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return {name: tuple(cattrs.structure(one, Takes) for one in each) for name, each in raw.items()}

@@ -1,0 +1,33 @@
+"""What `tfbench list` says a workload takes comes from runs."""
+
+from __future__ import annotations
+
+from benchmarks.takes import measured, merged
+from harness.catalog import built_in
+from harness.takes import Takes, takes
+from tests.builders import gpu_run
+
+OLD = Takes(profile="smoke", trial_s=9.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
+
+
+def test_a_run_says_what_its_workloads_took_on_the_processor() -> None:
+    run = gpu_run(trials=3)
+    found = dict(measured(run))
+    assert set(found) == {workload.name for workload in run.workloads}
+    name = run.workloads[0].name
+    own = [one for one in run.trials if one.workload == name and one.device == "cpu"]
+    spent = sorted((one.ended_ns - one.started_ns) / 1e9 for one in own)
+    assert spent[0] - 0.1 <= found[name].trial_s <= spent[-1] + 0.1
+    assert found[name].run_s == found[name].trial_s * found[name].trials
+
+
+def test_only_the_same_profile_is_replaced() -> None:
+    one, two = OLD, Takes(profile="quick", trial_s=30.0, trials=3, memory_bytes=5, data_bytes=7, machine="m")
+    table = merged({"a": (one,)}, iter([("a", two), ("b", two)]))
+    assert table == {"a": (one, two), "b": (two,)}
+    newer = Takes(profile="smoke", trial_s=8.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
+    assert merged(table, iter([("a", newer)]))["a"] == (newer, two)
+
+
+def test_the_table_speaks_of_workloads_that_there_are() -> None:
+    assert set(takes()) <= {entry.workload.name for entry in built_in()}
