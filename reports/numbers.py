@@ -96,8 +96,15 @@ def quantity(value: float, unit: str) -> str:
 
 
 def published_quantity(value: float, upto: float, unit: str) -> str:
-    """Write a published figure, or the range that was published."""
-    return f"{quantity(value, unit)} to {quantity(upto, unit)}" if upto else quantity(value, unit)
+    """Write a published figure with the digits that it was published with, or the range."""
+    ends = [value, upto] if upto else [value]
+    if unit == "s":
+        return " to ".join(duration(end) for end in ends)
+    if unit in ("accuracy", "utilisation"):
+        return f"{' to '.join(f'{end * 100:g}' for end in ends)}{THIN}% {unit}"
+    if unit in ("ratio", "gain"):
+        return f"{' to '.join(f'{end:g}' for end in ends)}×{' by tuning' if unit == 'gain' else ''}"
+    return f"{' to '.join(f'{end:,g}'.replace(',', THIN) for end in ends)}{THIN}{unit}"
 
 
 def quantity_estimate(value: Estimate) -> str:

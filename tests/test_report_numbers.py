@@ -76,6 +76,13 @@ def test_ratios_keep_three_digits_and_their_interval():
 def test_units():
     assert numbers.energy(0.0215) == f"21.5{T}mJ"
     assert numbers.size(150_754_820_096) == f"140{T}GiB"
+    assert numbers.published_quantity(47, 0, "samples/s") == f"47{T}samples/s"
+    assert numbers.published_quantity(15000, 17000, "samples/s") == f"15{T}000 to 17{T}000{T}samples/s"
+    assert numbers.published_quantity(0, 0.1, "utilisation") == f"0 to 10{T}% utilisation"
+    assert numbers.published_quantity(0.94, 0, "accuracy") == f"94{T}% accuracy"
+    assert numbers.published_quantity(4, 0, "ratio") == "4×"
+    assert numbers.published_quantity(3, 0, "gain") == "3× by tuning"
+    assert numbers.published_quantity(343, 0, "s") == numbers.quantity(343, "s")
     assert numbers.quantity(343, "s") == f"5{T}min 43{T}s"
     assert numbers.quantity(3.1, "ratio") == "3.10×"
     assert numbers.number(-0.001234) == "\u22120.00123"

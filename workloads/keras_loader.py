@@ -140,6 +140,7 @@ class Partial:
         if self._upto == READ:
             return Path(path).read_bytes()
         image = tf.keras.utils.load_img(path, target_size=self._side if self._upto >= RESIZE else None)
+        image.load()  # Pillow decodes when it must, and without a resize nothing makes it
         if self._upto < AUGMENT:
             return image
         return self._images.standardize(self._images.random_transform(tf.keras.utils.img_to_array(image)))

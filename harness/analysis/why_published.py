@@ -18,6 +18,7 @@ from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED, Published
 
 # A difference below the width of most intervals is none.
 SAME = 1.1
+COMPUTE_BOUND = "compute-bound"
 
 
 def reasons(
@@ -111,18 +112,20 @@ def _limit(
     """Say what holds this machine back as written, and how much faster model and remedies are."""
     found = primary(verdicts, case.name, case.device)
     if found is not None and found.cause:
-        cost = f", which costs {percent(found.cost)} of the time" if found.cost else ""
-        yield f"As written, {found.cause}{cost} here; the number says less about the device than about that."
+        cost = f" ({percent(found.cost)} of the time)" if found.cost else ""
+        own = found.rule == COMPUTE_BOUND
+        about = "speaks of the device itself" if own else "says less about the device than about that"
+        yield f"What holds it back here as written: {found.cause}{cost}, so that the number {about}."
     written = case.speed(AS_WRITTEN)
     if not written or number.unit not in ("s", "samples/s") or one.factor is None:
         return
     parts = []
-    for leg, words in ((MODEL_ONLY, "the model alone, fed from memory,"), (TUNED, "tuned")):
+    for leg, words in ((MODEL_ONLY, "the model alone, fed from memory,"), (TUNED, "tuned it")):
         speed = case.speed(leg)
         if speed and not 1 / SAME < speed / written < SAME:
-            parts.append(f"{words} {times(one.factor.median * speed / written)}")
+            parts.append(f"{words} runs at {times(one.factor.median * speed / written)} that")
     if parts:
-        yield f"Against the same published number this device reaches {listed(parts)}."
+        yield f"{listed(parts)[:1].upper()}{listed(parts)[1:]}."
     busy = activity(case, AS_WRITTEN)
     if case.on_gpu and busy is not None and busy[0] < 0.5:
         yield f"The card was busy {percent(busy[0])} of the time: another card would hardly change it."

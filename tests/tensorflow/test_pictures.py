@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.catalog import built_in, select
 from harness.data.jpegs import JpegRecipe
 from harness.progress import Silent
-from workloads.pets import DATA, STAGES
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, LEGS, TUNED, Data
 
 pytestmark = pytest.mark.tensorflow
+
+PETS = select(built_in(), ("cats-dogs",))[0].workload
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,7 @@ def tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tree")
     data = Data(
         name="pets", shape=(90, 101, 3), classes=2, train=1200, test=200, kind="jpeg",
-        class_names=DATA.class_names,
+        class_names=PETS.data.class_names,
     )  # fmt: skip
     with Silent().task("", None) as bar:
         JpegRecipe(data, 1).write(folder, bar)
@@ -28,7 +30,7 @@ def tree(tmp_path_factory):
 
 def test_every_leg_stage_and_kind_of_loader(drive, tree):
     rungs = ["rung:workers-4", "rung:ram", "rung:tfdata", "rung:device-augment"]
-    stages = [f"stage:{name}" for name in STAGES]
+    stages = [f"stage:{name}" for name in PETS.stages]
     done = drive(workload="cats_dogs", legs=[*LEGS, *stages, *rungs], data_dir=tree, steps=2, windows=1)
     assert done.code == 0, done.log
     for leg in (*LEGS, *stages, *rungs):
