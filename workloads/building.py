@@ -72,7 +72,9 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
     """Create the variables of metrics, loss and optimiser: none may be made inside a compiled loop."""
     if not model.built:
         model(x)
-    if tf.distribute.has_strategy():
+    if isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
+        _make_on_every_worker(model, x, y)
+    elif tf.distribute.has_strategy():
         model.test_on_batch(x, y)
     else:
         x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
@@ -81,6 +83,12 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
         model.compute_metrics(x, y, prediction, sample_weight=None)
     model.optimizer.build(model.trainable_variables)
     model.reset_metrics()
+
+
+def _make_on_every_worker(model: Any, x: Any, y: Any) -> None:
+    """Run one test step: Keras' own test_on_batch fails with several workers, see together.py."""
+    among = tf.distribute.get_strategy()
+    tf.function(lambda: among.run(model.test_step, ((x, y),)), autograph=False)()
 
 
 def running_loss(model: Any) -> float:

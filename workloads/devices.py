@@ -21,6 +21,17 @@ def prepare(device: str, gpus: int) -> list[str]:
     Raises:
         NoGpuError: fewer GPUs are registered than asked for, or work is not placed on one of them.
     """
+    names = select(device, gpus)
+    prove(names)
+    return names
+
+
+def select(device: str, gpus: int) -> list[str]:
+    """Make TensorFlow see exactly what the spec asks for; runs nothing, so that a strategy can be made after.
+
+    Raises:
+        NoGpuError: fewer GPUs are registered than asked for.
+    """
     physical = tf.config.list_physical_devices("GPU")
     if device == "cpu":
         if physical:
@@ -36,10 +47,18 @@ def prepare(device: str, gpus: int) -> list[str]:
     for card in used:
         # Otherwise TensorFlow takes the whole card at once, and memory telemetry says nothing.
         tf.config.experimental.set_memory_growth(card, True)
-    names = [f"GPU:{index}" for index in range(len(used))]
+    return [f"GPU:{index}" for index in range(len(used))]
+
+
+def prove(names: list[str]) -> None:
+    """Run something on every GPU of `names`.
+
+    Raises:
+        NoGpuError: it was placed elsewhere, failed or came out wrong.
+    """
     for name in names:
-        _prove(name)
-    return names
+        if name.startswith("GPU"):
+            _prove(name)
 
 
 def _prove(name: str) -> None:
@@ -76,9 +95,14 @@ def synchronise() -> None:
     if sync is not None:
         sync()
         return
-    # TensorFlow before 2.12: a result that was read back has passed through the device's queue.
-    for device in tf.config.list_logical_devices():
-        with tf.device(device.name):
+    # TensorFlow before 2.12.
+    drain([device.name for device in tf.config.list_logical_devices()])
+
+
+def drain(names: list[str]) -> None:
+    """Wait for these devices alone: a result that was read back has passed through the device's queue."""
+    for name in names:
+        with tf.device(name):
             (tf.ones(()) + 1.0).numpy()
 
 

@@ -18,8 +18,8 @@ class Job:
     """One trial.
 
     Attributes:
-        devices: TensorFlow's names of the devices in use.
-        strategy: for several devices, else None.
+        devices: TensorFlow's names of the devices in use here.
+        strategy: for several devices or workers, else None.
         train, test: (x, y) arrays; None for workloads with a pipeline of their own.
     """
 
@@ -33,8 +33,8 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """How many devices take a batch each."""
-        return len(self.devices)
+        """How many devices take a batch each, those of other workers included."""
+        return len(self.devices) * max(1, self.spec.workers)
 
     @property
     def gpu(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, resident
+from workloads import building, loaders, pipeline, resident, together
 from workloads.job import Job
 from workloads.protocol import AS_WRITTEN, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
@@ -80,6 +80,8 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
         resident.train(job, params, meter, model)
+    elif job.spec.workers:
+        together.fit(job, params, meter, model)
     else:
         _fit(job, params, meter, model)
     if meter.full:
@@ -126,7 +128,7 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
 def input_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Drain the input pipeline, or its first stages, with no model: the pipeline's own ceiling."""
     began = meter.now()
-    batch = params["batch_size"] * job.replicas
+    batch = params["batch_size"] * len(job.devices)
     stage = pipeline.prefix_of(leg)
     if job.train is not None:
         dataset = pipeline.from_arrays(*job.train, batch)
@@ -137,6 +139,8 @@ def input_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
         return
     pull = pipeline.drain(dataset, "" if stage else job.devices[0])
     per_element = batch if not stage or _batched(job, params, stage) else 1
+    # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
+    per_element *= max(1, job.spec.workers)
     meter.phase(BUILD, began)
     meter.begin()
     count, going = 1, True
@@ -165,7 +169,8 @@ def _batched(job: Job, params: Mapping[str, Any], stage: str) -> bool:
 
 
 def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
-    if leg not in (AS_WRITTEN, TUNED):
+    # Keras' evaluate fails as its fit does with several workers; see together.py.
+    if leg not in (AS_WRITTEN, TUNED) or job.spec.workers:
         return
     began = meter.now()
     held_out = job.held_out(params)

@@ -235,6 +235,8 @@ class Spec:
         legs: which legs to run: of LEGS, "rung:NAME" and "stage:NAME".
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
+        workers: how many containers train together, this one included, as TF_CONFIG in the environment
+            says; 0 for a container by itself.
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
             leg; only what a rung sets itself stays.
@@ -252,6 +254,7 @@ class Spec:
     legs: tuple[str, ...] = (AS_WRITTEN,)
     device: str = "cpu"
     gpus: int = 0
+    workers: int = 0
     data_dir: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     window_s: float = 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
@@ -24,10 +24,17 @@ LEAD_IN = 0.05
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
+# Of readings of the clock, in nanoseconds, makes those by which to decide.
+Agree = Callable[[Sequence[int]], Sequence[int]]
 
 
 class LossError(ArithmeticError):
     """The loss is not a finite number, so that what is timed is not training."""
+
+
+def alone_decides(readings: Sequence[int]) -> Sequence[int]:
+    """Return the readings as they are: nobody else measures the same steps."""
+    return readings
 
 
 def settled(blocks: list[float]) -> bool:
@@ -44,6 +51,7 @@ class Meter:
         spec: window_s, windows, warmup_s, steps.
         events: where windows and phases go.
         synchronise: waits until the devices are idle.
+        agree: gives every worker that takes the same steps the same readings, so that all decide alike.
         pause: lets other legs run; returns True to measure another window, False to stop.
         full: measure windows back to back until `finish` instead of pausing.
         clock: nanoseconds, CLOCK_MONOTONIC.
@@ -64,6 +72,7 @@ class Meter:
         events: EventWriter,
         synchronise: Callable[[], None],
         pause: Callable[[], bool],
+        agree: Agree = alone_decides,
         full: bool = False,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -76,6 +85,7 @@ class Meter:
         self._events = events
         self._synchronise = synchronise
         self._pause = pause
+        self._agree = agree
         self.full = full
         self.gate = Gate()
         self._clock = clock
@@ -153,7 +163,7 @@ class Meter:
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield
         self._synchronise()
-        self._step_ns = (self.phase(FIRST_STEP, self._began) - self._began) / steps
+        (self._step_ns,) = self._agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
         self._check_loss()
 
     def _warm_up(self) -> Machine:
@@ -165,12 +175,12 @@ class Meter:
             for _ in range(calls):
                 steps += (yield)[1]
             self._synchronise()
-            elapsed = self._clock() - start
-            self._step_ns = elapsed / steps
+            now = self._clock()
+            elapsed, self._step_ns, spent = self._agree([now - start, (now - start) // steps, now - began])
             if elapsed >= BLOCK_NS / 2:
                 blocks.append(self._step_ns)
             calls = max(1, min(2 * calls, round(BLOCK_NS * calls / elapsed)))
-            if settled(blocks) or self._clock() - began >= self._spec.warmup_s * 1e9:
+            if settled(blocks) or spent >= self._spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
         if not settled(blocks) and not self._spec.steps:
@@ -182,11 +192,9 @@ class Meter:
             )
 
     def _lead_in(self) -> Machine:
-        start = self._clock()
-        while True:
-            yield
-            if self._clock() - start >= LEAD_IN * self._spec.window_s * 1e9:
-                return
+        steps, target = 0, math.ceil(LEAD_IN * self._spec.window_s * 1e9 / self._step_ns)
+        while steps < target:
+            steps += (yield)[1]
 
     def _windows_back_to_back(self) -> Machine:
         index = 0
@@ -217,10 +225,10 @@ class Meter:
                 continue
             self._synchronise()
             end = self._clock()
-            self._step_ns = (end - start) / steps
-            if self._spec.steps or end - start >= 0.95 * length_ns:
+            length, self._step_ns = self._agree([end - start, (end - start) // steps])
+            if self._spec.steps or length >= 0.95 * length_ns:
                 break
-            target = steps + max(1, math.ceil((length_ns - (end - start)) / self._step_ns))
+            target = steps + max(1, math.ceil((length_ns - length) / self._step_ns))
         if not self.full:
             self._events.write("phase", name=STEADY, leg=self._leg, start_ns=start, end_ns=end)
         self._events.write(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, devices, inference, legs, tuning
+from workloads import author, building, devices, inference, legs, together, tuning
 from workloads.job import Job
 from workloads.protocol import (
     AS_WRITTEN,
@@ -24,7 +25,7 @@ from workloads.protocol import (
     EventWriter,
     Spec,
 )
-from workloads.timing import Meter
+from workloads.timing import Meter, alone_decides
 from workloads.turns import measure_in_turn
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -39,8 +40,10 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     Raises:
         NoGpuError: the GPUs that were asked for are not there.
     """
-    names = devices.prepare(spec.device, spec.gpus)
-    strategy = devices.strategy_for(names)
+    names = devices.select(spec.device, spec.gpus)
+    # Collectives can be set up only before anything has run.
+    strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
+    devices.prove(names)
     loaded = author.load(spec.workload, spec.file)
     began = _phase(events, IMPORT, began_ns)
     events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
@@ -53,6 +56,8 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         written = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
         author.check_stages(loaded.workload, job.stages(written))
     run_legs(job)
+    if spec.workers:
+        together.report_collective(job)
     _extra_metrics(job)
 
 
@@ -121,7 +126,9 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             leg,
             spec=spec,
             events=job.events,
-            synchronise=devices.synchronise,
+            # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
+            synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
+            agree=together.agreement(job.strategy) if spec.workers else alone_decides,
             pause=pause_and_restore,
             full=whole,
         )

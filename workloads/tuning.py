@@ -73,7 +73,7 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     if leg.startswith(RUNG_PREFIX):
         # A rung is its parameters: an override must not turn it into another one.
         base.update(resolve(_rung(workload, leg).params, spec.device))
-    if spec.gpus > 1 and base.get("feed") == "fit":
+    if (spec.gpus > 1 or spec.workers) and base.get("feed") == "fit":
         # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
         # of an unfed placeholder; the resident loop has both.
         base.update(jit_compile=False, steps_per_execution=1)

@@ -1,0 +1,139 @@
+"""Several workers train one model: a strategy over all of them, and decisions that all of them take alike.
+
+Keras 3's fit and evaluate refuse MultiWorkerMirroredStrategy (TensorFlow 2.21: "Attempt to convert a value
+(PerReplica) with an unsupported type to a Tensor"), so that the step is Keras' own train_step, run by a loop
+of ours. Every worker runs this same program; TF_CONFIG in the environment tells it which one it is.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import building, pipeline, tuning
+from workloads.job import Job
+from workloads.timing import Meter
+
+# How often one exchange of all gradients is timed by itself.
+EXCHANGES = 20
+
+
+class WorkersError(RuntimeError):
+    """TF_CONFIG does not name the workers that the spec asks for."""
+
+
+def strategy(workers: int) -> tf.distribute.Strategy:
+    """Return the strategy over all workers of TF_CONFIG; waits until each of them has come.
+
+    Raises:
+        WorkersError: there are more or fewer of them than `workers`.
+    """
+    made = tf.distribute.MultiWorkerMirroredStrategy()
+    spec = made.cluster_resolver.cluster_spec().as_dict()
+    found = len(spec.get("worker", ()))
+    if found != workers:
+        raise WorkersError(f"TF_CONFIG names {found} workers, the spec {workers}.")
+    return made
+
+
+def agreement(among: tf.distribute.Strategy) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Return a function that gives every worker the first one's readings.
+
+    All must take the same steps, or the last waits for ever for partners in its exchange of gradients.
+    """
+
+    def of_the_first(readings: Any) -> Any:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return tf.where(tf.equal(replica, 0), readings, tf.zeros_like(readings))
+
+    @tf.function(autograph=False)
+    def exchange(readings: Any) -> Any:
+        return among.reduce(tf.distribute.ReduceOp.SUM, among.run(of_the_first, (readings,)), axis=None)
+
+    def agree(readings: Sequence[int]) -> Sequence[int]:
+        return [int(value) for value in exchange(tf.constant(list(readings), tf.int64)).numpy()]
+
+    return agree
+
+
+def fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+    """Train from every worker's own share of the data, one batch a device and step."""
+    among = job.strategy
+    if among is None:
+        raise WorkersError("Training together needs a strategy.")
+    batch = params["batch_size"]
+    batches = iter(among.distribute_datasets_from_function(lambda context: _share(job, params, context)))
+
+    def step(batch_of_one: Any) -> Any:
+        return model.train_step(batch_of_one)["loss"]
+
+    @tf.function(autograph=False)
+    def run(batch_of_all: Any) -> Any:
+        return among.reduce(tf.distribute.ReduceOp.MEAN, among.run(step, (batch_of_all,)), axis=None)
+
+    with among.scope():
+        model.optimizer.build(model.trainable_variables)
+    meter.loss = lambda: building.take_loss(model)
+    total = params["epochs"] * _count(job) if meter.full else 0
+    meter.begin()
+    while not total or meter.samples < total:
+        began = time.monotonic_ns()
+        element = next(batches)
+        waited = time.monotonic_ns() - began
+        run(element).numpy()
+        if not meter.tick(1, batch * job.replicas, waited):
+            return
+
+
+def _share(job: Job, params: Mapping[str, Any], context: Any) -> tf.data.Dataset:
+    if job.train is None:
+        return pipeline.assemble(job.stages(params)).repeat()
+    x, y = job.train
+    mine = slice(context.input_pipeline_id, None, context.num_input_pipelines)
+    shuffled = pipeline.from_arrays(x[mine], y[mine], params["batch_size"]).repeat()
+    # The last batch of an epoch is short; devices that meet in every step must not differ in work.
+    return shuffled.filter(lambda part, _: tf.equal(tf.shape(part)[0], params["batch_size"]))
+
+
+def _count(job: Job) -> int:
+    return len(job.train[0]) if job.train is not None else job.author.workload.data.train
+
+
+def report_collective(job: Job) -> None:
+    """Write how long one exchange of all gradients takes by itself, nothing computed meanwhile.
+
+    Metrics "collective_s" and "gradient_bytes". A step hides part of the exchange behind its arithmetic, so
+    that this is the most that exchanging can cost it, and what it costs with one worker is the floor.
+    """
+    among = job.strategy
+    if among is None or job.author.workload.task == "infer":
+        return
+    shapes = _gradient_shapes(job, among)
+
+    def exchange() -> Any:
+        parts = [tf.zeros(shape) for shape in shapes]
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, parts)[0]
+
+    run = tf.function(lambda: among.run(exchange), autograph=False)
+
+    def timed() -> float:
+        began = time.monotonic_ns()
+        for value in among.experimental_local_results(run()):
+            value.numpy()
+        return (time.monotonic_ns() - began) / 1e9
+
+    timed()
+    job.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)), "s")
+    job.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes), "B")
+    job.metric("", "workers", float(job.spec.workers), "workers")
+
+
+def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:
+    pipelined = job.author.dataset is not None
+    params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=pipelined)
+    model = building.build(job.author.model, params, strategy=among, seed=job.spec.seed)
+    return [tf.TensorShape(one.shape) for one in model.trainable_variables]
