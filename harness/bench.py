@@ -46,6 +46,7 @@ class Options:
         axes: of a sweep: parameter -> its values, as texts; empty for a plain run.
         interval_s: sampling period in seconds, 0 for none.
         price: as harness.prices reads it, "" for none.
+        cloud_metadata: ask the cloud's metadata service what this machine is, where the firmware names one.
         cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
     """
 
@@ -70,6 +71,7 @@ class Options:
     stall_s: float | None = None
     seed: int = 1
     price: str = ""
+    cloud_metadata: bool = True
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -238,6 +240,8 @@ def command_line(options: Options) -> str:
         words += ["--memory", f"{options.memory_bytes / 2**30!r}"]
     if not options.analysis:
         words.append("--no-analysis")
+    if not options.cloud_metadata:
+        words.append("--no-cloud-metadata")
     if options.interval_s != default.interval_s:
         words += ["--rate", f"{1 / options.interval_s if options.interval_s else 0:g}"]
     return shlex.join(words)

@@ -82,6 +82,12 @@ class SlowerError(TfbenchError):
     exit_code = 10
 
 
+class FleetError(TfbenchError):
+    """No cluster answers, or some of its nodes could not be measured; what the others did is kept."""
+
+    exit_code = 11
+
+
 class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a fault
     """The user pressed Ctrl-C or the process was told to end."""
 

@@ -43,6 +43,7 @@ class Runner:
     Args:
         sources: makes the telemetry sources of one trial; none when sampling is off.
         interval_s: the sampler's period.
+        ended: called with each trial's record once its folder is complete.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Runner:
         sources: Callable[[], Sequence[Source]],
         interval_s: float,
         progress: Progress,
+        ended: Callable[[TrialRecord], None] | None = None,
     ) -> None:
         self._engine = engine
         self._folder = folder
@@ -61,6 +63,7 @@ class Runner:
         self._sources = sources
         self._interval_s = interval_s
         self._progress = progress
+        self._ended = ended
 
     def run(self, jobs: Sequence[Job]) -> tuple[TrialRecord, ...]:
         """Run the jobs in order, those the stopping rule wants; return the records of all that ran.
@@ -133,6 +136,8 @@ class Runner:
             sampling=sampling.cost,
         )
         self._folder.close_trial(record, log_text)
+        if self._ended is not None:
+            self._ended(record)
         if status is not Status.OK:
             self._progress.line(f"{planned.id}: {status.value}. {message}")
         if isinstance(cause, EngineError):

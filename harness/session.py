@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import platformdirs
 import psutil
 
 import workloads
@@ -22,6 +23,7 @@ from harness.bench import (
     resolve,
 )
 from harness.catalog import Entry, sources
+from harness.cloud import cloud_facts
 from harness.data.datasets import ensure_data
 from harness.engines import (
     CUDA_CACHE_DIR,
@@ -62,6 +64,12 @@ class Places:
     cache: Path
 
 
+def places_here(environment: Mapping[str, str]) -> Places:
+    """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
+    cache = environment.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
+    return Places(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A run that is ready to start: everything is built and fetched; nothing is written yet."""
@@ -82,7 +90,9 @@ def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
     prices = None
     if resolved.options.price:
         # Before anything is built: a machine that the price file does not know ends the command.
-        prices = prices_for(resolved.options.price, system_name(), [gpu.name for gpu in resolved.gpus])
+        prices = prices_for(
+            resolved.options.price, _machine(resolved.options), [gpu.name for gpu in resolved.gpus]
+        )
         resolved = replace(resolved, options=replace(resolved.options, price=spelt_out(prices)))
     stage = _set_stage(resolved, places, progress)
     manifest = _manifest(resolved, stage, places, prices)
@@ -157,8 +167,13 @@ def _prepared(
     return Prepared(resolved=resolved, engine=stage.engine, folder=folder, manifest=manifest, jobs=jobs)
 
 
-def execute(prepared: Prepared, progress: Progress) -> tuple[TrialRecord, ...]:
+def execute(
+    prepared: Prepared, progress: Progress, ended: Callable[[TrialRecord], None] | None = None
+) -> tuple[TrialRecord, ...]:
     """Run the trials; hold the machine's lock meanwhile.
+
+    Args:
+        ended: called with each trial's record once its folder is complete.
 
     Raises:
         BusyError, EngineError, Interrupted, StoreError: every trial that had ended is in the run folder.
@@ -171,6 +186,7 @@ def execute(prepared: Prepared, progress: Progress) -> tuple[TrialRecord, ...]:
         sources=_sources if options.interval_s else tuple,
         interval_s=options.interval_s,
         progress=progress,
+        ended=ended,
     )
     try:
         with measuring(prepared.manifest.run_id, default_path()):
@@ -203,7 +219,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
         data=tuple(info for _, info in stage.data.values()),
         gpus=resolved.gpus,
         system=system_description(resolved.gpus, engine, software),
-        host_facts=host_facts(),
+        host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
         parameters={
             "options": options_document(options),
             "profile": resolved.profile.name,
@@ -215,6 +231,12 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
         prices=prices,
         sources=sources(resolved.entries),
     )
+
+
+def _machine(options: Options) -> str:
+    """Return what a price file may know this machine by: its name, and the cloud's name of its type last."""
+    cloud = cloud_facts() if options.cloud_metadata else {}
+    return f"{system_name()} {cloud.get('cloud_instance_type', '')}".strip()
 
 
 def _pinned(resolved: Resolved, info: EngineInfo) -> Options:

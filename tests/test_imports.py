@@ -113,6 +113,9 @@ RULES: Mapping[str, Rule] = {
             "yaml",
         ),
     ),
+    "harness.fleet.model": Rule(ours=("harness.model", "workloads.protocol")),
+    # Ray is an extra that takes a second to import: this module alone knows it, and imports it when called.
+    "harness.fleet.crew": Rule(ours=("harness.errors", "harness.fleet"), others=("ray",)),
     "harness.cli": Rule(
         ours=("harness", "reports", "workloads.protocol"), others=("platformdirs", "rich", "typer")
     ),
@@ -243,7 +246,7 @@ def test_the_command_line_starts_without_what_only_a_report_needs() -> None:
     """Every one of these costs a noticeable part of a second."""
     code = "import importlib; from harness import cli; [importlib.import_module('harness.cli.' + name) "
     code += "for name in cli.COMMANDS.values()]"
-    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "typst"}
+    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "typst", "ray"}
     assert loaded_by(code) & heavy == set()
 
 

@@ -32,6 +32,7 @@ LOCKS = (
     "dev.lock",
     "compare.lock",
     "xprof.lock",
+    "fleet.lock",
 )
 TEXT = {
     ".py",

@@ -16,6 +16,7 @@ COMMANDS = {
     "history": "history",
     "images": "images",
     "list": "listing",
+    "fleet": "fleet",
     "report": "report",
     "rerun": "rerun",
     "sweep": "sweep",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
-import platformdirs
 import typer
 from rich.console import Console
 
-import harness
 from harness import __version__
-from harness.session import Places
+from harness.session import Places, places_here
 
 app = typer.Typer(
     name="tfbench",
@@ -36,8 +33,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 def places() -> Places:
     """Return where things lie: the checkout, and $TFBENCH_CACHE or the user's cache folder."""
-    cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
-    return Places(checkout=Path(harness.__file__).resolve().parents[1], cache=Path(cache).resolve())
+    return places_here(os.environ)
 
 
 def err() -> Console:

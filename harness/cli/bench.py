@@ -58,6 +58,7 @@ def bench(
     stall: given.Stall = None,
     seed: given.Seed = 1,
     price: Price = "",
+    cloud_metadata: given.CloudMetadata = True,
     runs: given.Runs = given.RUNS,
     resume_run: given.Resume = None,
     as_json: Json = False,
@@ -94,6 +95,7 @@ def bench(
             stall_s=stall,
             seed=seed,
             price=price,
+            cloud_metadata=cloud_metadata,
         )
         return prepare(resolve(options), places(), progress)
 

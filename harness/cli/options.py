@@ -78,6 +78,14 @@ Stall = Annotated[
     float | None,
     typer.Option(help="End a trial that says nothing for so many seconds.", rich_help_panel=HOW, min=1),
 ]
+CloudMetadata = Annotated[
+    bool,
+    typer.Option(
+        "--cloud-metadata/--no-cloud-metadata",
+        help="On a cloud's machine, record its instance type and region; waits at most a second.",
+        rich_help_panel=HOW,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="For weights, shuffling and procedural data.", rich_help_panel=HOW)]
 Runs = Annotated[Path, typer.Option("--out", "-o", help="Folder for run folders.", rich_help_panel=HOW)]
 Resume = Annotated[

@@ -62,6 +62,7 @@ def sweep(
     stall: given.Stall = None,
     seed: given.Seed = 1,
     price: Price = "",
+    cloud_metadata: given.CloudMetadata = True,
     runs: given.Runs = given.RUNS,
     resume_run: given.Resume = None,
     as_json: Json = False,
@@ -102,6 +103,7 @@ def sweep(
             stall_s=stall,
             seed=seed,
             price=price,
+            cloud_metadata=cloud_metadata,
             axes=axes,
         )
         _check(options)

@@ -1,0 +1,219 @@
+"""`tfbench fleet`: the same plan on every node of a Ray cluster, and one page that compares them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from harness.bench import Options, read_options
+from harness.cli import options as given
+from harness.cli.app import Json, Price, Quiet, app, err, out, places
+from harness.cli.console import Terminal
+from harness.cli.fleet_view import FleetView
+from harness.cli.gather import Named
+from harness.cli.measuring import stoppable
+from harness.cli.options import pairs, split
+from harness.errors import FleetError, Interrupted
+from harness.extracts import Cache
+from harness.fleet.choice import ALL
+from harness.fleet.crew import connected
+from harness.fleet.model import Entry
+from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run
+from harness.fleet.store import FleetFolder
+
+_FLEET = "Which nodes"
+
+
+@app.command()
+def fleet(
+    address: Annotated[
+        str,
+        typer.Option(
+            help="Of the Ray cluster's head, e.g. 10.0.0.1:6379. Default: the one this machine is part of.",
+            rich_help_panel=_FLEET,
+        ),
+    ] = "auto",
+    nodes: Annotated[
+        str,
+        typer.Option(
+            help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.",
+            rich_help_panel=_FLEET,
+        ),
+    ] = ALL,
+    retry: Annotated[
+        bool,
+        typer.Option(
+            "--retry/--no-retry",
+            help="Have the rest of a lost node's plan done by another node of its kind.",
+            rich_help_panel=_FLEET,
+        ),
+    ] = True,
+    wait: Annotated[
+        float,
+        typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_FLEET, min=1),
+    ] = WAIT_S,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload",
+            "-w",
+            help="A workload by name, or `all`; again for more. Default: the default suite.",
+            rich_help_panel=given.RUN,
+        ),
+    ] = None,
+    workload_file: given.WorkloadFile = None,
+    profile: given.Profile = "quick",
+    legs: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: as-written, input-only, model-only, tuned. Default: all.",
+            rich_help_panel=given.RUN,
+        ),
+    ] = "",
+    analysis: Annotated[
+        bool,
+        typer.Option(
+            "--analysis/--no-analysis",
+            help="Measure what holds each workload back, or its speed alone.",
+            rich_help_panel=given.RUN,
+        ),
+    ] = True,
+    param: given.Param = None,
+    data: given.DataMode = "auto",
+    device: given.Device = "auto",
+    gpus: given.Gpus = "0",
+    engine: given.Engine = "auto",
+    image: given.Image = None,
+    base: given.Base = None,
+    trials: given.Trials = None,
+    rate: given.Rate = 10,
+    stall: given.Stall = None,
+    seed: given.Seed = 1,
+    price: Price = "",
+    cloud_metadata: given.CloudMetadata = True,
+    runs: given.Runs = given.RUNS,
+    resume_fleet: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            help="Go on with a fleet folder that was cut off; what to run is taken from it.",
+            rich_help_panel=given.HOW,
+        ),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the same plan on every node of a Ray cluster and compare the nodes on one page.
+
+    Each node runs it as `tfbench bench` would, alone on its machine; trials come in as they end. Exit code 11
+    says that nodes are missing from the page: what the others did is kept, and --resume tries again.
+    """  # fmt: skip
+    options = Options(
+        profile=profile,
+        engine=engine,
+        device=device,
+        gpus=gpus,
+        workloads=split(workload),
+        files=tuple(path.absolute() for path in workload_file or ()),
+        images=pairs(image, "--image"),
+        base=base,
+        legs=legs,
+        analysis=analysis,
+        params=pairs(param, "--param"),
+        trials=trials,
+        out=runs,
+        data=data,
+        interval_s=1 / rate if rate else 0.0,
+        stall_s=stall,
+        seed=seed,
+        price=price,
+        cloud_metadata=cloud_metadata,
+    )
+    command = shlex.join(["tfbench", *sys.argv[1:]])
+    wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command)
+    checkout = places().checkout
+    ready: Ready | None = None
+    try:
+        with (
+            stoppable(),
+            FleetView(err(), quiet=quiet) as view,
+            connected(_address(address, resume_fleet), checkout),
+        ):
+            if resume_fleet:
+                planned = read_options(FleetFolder(resume_fleet).read_plan().options)
+                ready = resume(resume_fleet, planned, checkout=checkout, say=view.line)
+            else:
+                ready = prepare(options, wanted, checkout=checkout, say=view.line)
+            _announce(view, ready)
+            missing = run(ready, view)
+    except Interrupted as error:
+        if ready is None:
+            raise
+        hint = f"Go on with: tfbench fleet --resume {ready.folder.path}"
+        raise Interrupted("Stopped; finished trials are kept.", hint=hint) from error
+    finally:
+        if ready is not None:
+            _conclude(ready.folder, as_json=as_json, quiet=quiet)
+    _raise_for(missing, ready.folder)
+
+
+def _address(address: str, folder: Path | None) -> str:
+    """Return where the cluster is: a fleet that goes on does so where it was, unless told otherwise."""
+    if folder is None or address != "auto":
+        return address
+    return str(FleetFolder(folder).read_plan().settings.get("address", address))
+
+
+def _announce(view: FleetView, ready: Ready) -> None:
+    for problem in ready.plan.problems:
+        view.line(f"{problem.message} {problem.hint}")
+    kinds = sorted({node.kind for node in ready.usable.values() if node.kind})
+    view.line(f"{len(ready.tasks)} nodes take part, of {len(kinds)} kinds: {'; '.join(kinds)}")
+    view.line(f"Fleet folder: {ready.folder.path}")
+
+
+def _conclude(folder: FleetFolder, *, as_json: bool, quiet: bool) -> None:
+    runs = folder.runs()
+    if not runs:
+        return
+    journal = folder.journal()
+    if as_json:
+        states = {name: {"state": entry.state, "text": entry.text} for name, entry in journal.items()}
+        out().print_json(json.dumps({"folder": str(folder.path), "nodes": states}))
+    elif not quiet:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("run", "kind", "state", "trials"):
+            table.add_column(name, no_wrap=name != "kind")
+        for name, entry in sorted(journal.items()):
+            done = len(folder.finished(entry.task))
+            table.add_row(Text(name), Text(entry.task.kind), Text(entry.state.value), str(done))
+        out().print(table)
+    _compare(runs, folder, quiet=quiet)
+
+
+def _compare(runs: Sequence[Path], folder: FleetFolder, *, quiet: bool) -> None:
+    """Write the page over all runs."""
+    from harness.cli.comparing import compare_pages  # noqa: PLC0415 - kept off the way to the first trial
+
+    named = [Named(path=path, label=path.name) for path in runs]
+    progress = Terminal(err(), quiet=quiet)
+    cache = Cache(places().cache / "extracts")
+    pages = compare_pages(named, folder.path, cache=cache, progress=progress)
+    for page in pages.values():
+        out().print(f"Page: {page.resolve()}", soft_wrap=True)
+
+
+def _raise_for(missing: Sequence[Entry], folder: FleetFolder) -> None:
+    if missing:
+        raise FleetError(
+            f"{len(missing)} measurements are missing, first: {missing[0].text}",
+            hint=f"The page has the others. Repair it and run: tfbench fleet --resume {folder.path}",
+        )

@@ -1,0 +1,276 @@
+"""The only module that speaks to Ray: reach a cluster, ask its nodes, and have them do orders.
+
+An order is one Ray task pinned to its node. It asks for all processors and cards that Ray may give away
+there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
+ends with the driver: Ray kills it, its containers' standard input closes, and they end too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import FleetError
+from harness.fleet import code, probe
+from harness.fleet.choice import node_keys
+from harness.fleet.model import Failed, Lost, Message, Node, Order, Problem, Task
+from harness.fleet.worker import work
+
+START = (
+    "Start one with `ray start --head` and `ray start --address=HOST:6379` on each node, or name one with "
+    "--address; see docs/fleet.md and examples/cloud/."
+)
+PROBE_S = 120.0
+KNOCK_S = 5.0
+# A node that was asked a moment ago answers at once; a slower answer says nothing about its clock.
+CLOCK_S = 10.0
+
+
+@contextmanager
+def connected(address: str, checkout: Path) -> Iterator[None]:
+    """Join the cluster at `address` as a driver, with the harness' own code on its way to every node.
+
+    Raises:
+        FleetError: Ray is not installed, no cluster answers, or it is of another version.
+    """
+    if address.startswith("ray://"):
+        raise FleetError(
+            f"{address} is the address of a Ray client server, which cannot stream trials.",
+            hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
+        )
+    ray = _ray()
+    _knock(address)
+    with tempfile.TemporaryDirectory(prefix="tfbench-code-") as folder:
+        staged = code.stage(checkout, Path(folder) / "code")
+        try:
+            ray.init(
+                address=address,
+                runtime_env={"working_dir": str(staged)},
+                log_to_driver=False,
+                logging_level="error",
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            said = str(error).strip().splitlines()
+            raise FleetError(
+                f"No Ray cluster answers at {address!r}: {said[0] if said else type(error).__name__}",
+                hint=START,
+            ) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Make sure that something listens at the cluster's head: Ray itself waits minutes for one that is gone.
+
+    Raises:
+        FleetError: nothing does.
+    """
+    if address == "auto":
+        last = Path(tempfile.gettempdir()) / "ray/ray_current_cluster"
+        started = last.read_text(encoding="utf-8").strip() if last.is_file() else ""
+        address = os.environ.get("RAY_ADDRESS") or started
+        if not address:
+            raise FleetError("No Ray cluster runs on this machine.", hint=START)
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=KNOCK_S):
+            pass
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else ""
+        raise FleetError(
+            f"No Ray cluster answers at {address}: {why or error or 'no answer'}.", hint=START
+        ) from error
+
+
+def alive_nodes() -> tuple[Node, ...]:
+    """Return the nodes that are alive and offer processors, not asked anything yet, in the order of keys."""
+    # A head that offers no processors, as KubeRay's, cannot run a task, so that it cannot even be asked.
+    found = [
+        one
+        for one in _ray().nodes()
+        if one["Alive"] and (one["Resources"].get("CPU") or one["Resources"].get("GPU"))
+    ]
+    # A node that nobody named bears its address; its host name says more.
+    named = [
+        (
+            "" if one["NodeName"] == one["NodeManagerAddress"] else one["NodeName"],
+            one["NodeManagerHostname"],
+            one["NodeID"],
+        )
+        for one in found
+    ]
+    nodes = [
+        Node(
+            key=key,
+            node_id=one["NodeID"],
+            address=one["NodeManagerAddress"],
+            resources=dict(one["Resources"]),
+            labels=dict(one.get("Labels") or {}),
+        )
+        for key, one in zip(node_keys(named), found, strict=True)
+    ]
+    return tuple(sorted(nodes, key=lambda node: node.key))
+
+
+def ask(
+    nodes: Sequence[Node], targets: Sequence[str], *, cloud: bool
+) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
+    """Ask all nodes at once what they are; return them with their facts, and a problem for each silent one.
+
+    Args:
+        targets: images that the plan needs.
+        cloud: whether nodes may ask their cloud's metadata service.
+    """
+    ray = _ray()
+    answers = _call(nodes, probe.facts, (tuple(targets), cloud))
+    asked: list[Node] = []
+    silent: list[Problem] = []
+    until_s = time.monotonic() + PROBE_S
+    for node in nodes:
+        try:
+            left_s = max(0.0, until_s - time.monotonic())
+            asked.append(replace(node, facts=ray.get(answers[node.key], timeout=left_s)))
+        except ray.exceptions.RayError as error:
+            asked.append(node)
+            silent.append(
+                Problem(
+                    node=node.key,
+                    message=f"Node {node.key} ({node.address}) does not answer: {_words(error)}",
+                    hint="Look at `ray status` and at Ray's logs there; its Python must have tfbench[fleet].",
+                )
+            )
+    return tuple(_with_clock(node) if node.facts else node for node in asked), tuple(silent)
+
+
+def _with_clock(node: Node) -> Node:
+    """Find by how much a node's wall clock surely differs: what its answer's way took is no difference."""
+    ray = _ray()
+    try:
+        sent_s = time.time()
+        theirs_s = ray.get(_call([node], probe.wall_s, ())[node.key], timeout=CLOCK_S)
+        got_s = time.time()
+    except ray.exceptions.RayError:
+        return node
+    return replace(node, clock_offset_s=offset_s(sent_s, theirs_s, got_s))
+
+
+def offset_s(sent_s: float, theirs_s: float, got_s: float) -> float:
+    """Return the least by which a clock is off that showed `theirs_s` between `sent_s` and `got_s`."""
+    return min(theirs_s - sent_s, 0.0) + max(theirs_s - got_s, 0.0)
+
+
+class RayCrew:
+    """A Crew of Ray tasks."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._streams: dict[Any, str] = {}
+
+    def start(self, task: Task, node: Node, order: Order) -> None:
+        """Send `order` to `node`, which must be free of all other work of the cluster."""
+        remote = _ray().remote(work)
+        stream = remote.options(
+            num_returns="streaming",
+            num_cpus=node.resources.get("CPU", 0),
+            num_gpus=node.resources.get("GPU", 0),
+            max_retries=0,
+            scheduling_strategy=_pinned(node),
+            name=f"tfbench {task.folder}",
+        ).remote(order)
+        self._streams[stream] = task.folder
+
+    def wait(self, timeout_s: float) -> Sequence[tuple[str, Message]]:
+        """Return what nodes said, oldest first of each."""
+        if not self._streams:
+            time.sleep(timeout_s)
+            return ()
+        ray = _ray()
+        streams = list(self._streams)
+        ready, rest = ray.wait(streams, num_returns=1, timeout=timeout_s, fetch_local=False)
+        more, _ = ray.wait(rest, num_returns=len(rest), timeout=0, fetch_local=False) if rest else ([], [])
+        said: list[tuple[str, Message]] = []
+        for stream in [*ready, *more]:
+            folder = self._streams[stream]
+            message = self._next(stream)
+            if message is not None:
+                said.append((folder, message))
+        return said
+
+    def stop(self, folder: str) -> None:
+        """Kill the task's process."""
+        ray = _ray()
+        for stream, one in list(self._streams.items()):
+            if one == folder:
+                del self._streams[stream]
+                with suppress(ray.exceptions.RayError):
+                    ray.cancel(stream, force=True)
+
+    def present(self) -> frozenset[str]:
+        """Return the keys of the nodes that are alive."""
+        alive = {one["NodeID"] for one in _ray().nodes() if one["Alive"]}
+        return frozenset(key for key, node in self._nodes.items() if node.node_id in alive)
+
+    def _next(self, stream: Any) -> Message | None:
+        ray = _ray()
+        try:
+            message: Message = ray.get(next(stream))
+        except StopIteration:
+            del self._streams[stream]
+            return None
+        except ray.exceptions.TaskUnschedulableError as error:
+            del self._streams[stream]
+            return Lost(message=_words(error))
+        except ray.exceptions.RuntimeEnvSetupError as error:
+            del self._streams[stream]
+            hint = "Look at Ray's logs on that node."
+            return Failed(
+                message=f"Its environment cannot be set up: {_words(error)}", hint=hint, exit_code=10
+            )
+        except ray.exceptions.RayError as error:
+            del self._streams[stream]
+            return Lost(message=_words(error))
+        return message
+
+
+def _call(nodes: Sequence[Node], function: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """Run a function on each node at once, beside whatever runs there."""
+    remote = _ray().remote(function)
+    return {
+        node.key: remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(
+            *arguments
+        )
+        for node in nodes
+    }
+
+
+def _pinned(node: Node) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - see _ray
+
+    return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
+
+
+def _ray() -> Any:
+    """Return Ray. It is an extra, and importing it takes longer than all of tfbench: only a fleet does."""
+    try:
+        import ray  # noqa: PLC0415
+        import ray.exceptions  # noqa: PLC0415
+    except ImportError as error:
+        raise FleetError(
+            "Ray is not installed.", hint="Install it with: pip install tfbench[fleet]"
+        ) from error
+    return ray
+
+
+def _words(error: BaseException) -> str:
+    """Return the first sentence of an error of Ray's, whose text runs to pages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

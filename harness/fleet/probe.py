@@ -1,0 +1,120 @@
+"""Ask a node what it is. Runs there; needs the standard library alone until it knows what the node has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.fleet.code import digest
+from harness.fleet.model import Facts
+
+# Import name of every package that running a plan takes; what only a report needs is not asked of a node.
+NEEDED = (
+    "cattrs", "docker", "jsonschema", "numpy", "packaging", "platformdirs", "psutil", "pyarrow", "pynvml",
+    "requests", "urllib3", "yaml",
+)  # fmt: skip
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def versions(checkout: Path = CHECKOUT) -> Mapping[str, str]:
+    """Return this process' versions, as in Facts."""
+    return {
+        "python": platform.python_version(),
+        "ray": _version("ray"),
+        "tfbench": _version("tfbench"),
+        "code": digest(checkout),
+    }
+
+
+def wall_s() -> float:
+    """Return this machine's wall clock, seconds since the epoch."""
+    return time.time()
+
+
+def facts(targets: Sequence[str], cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
+    """Describe this node; never raises for what is missing.
+
+    Args:
+        targets: images that the plan needs: whether each is built is looked up.
+        cloud: whether to ask the cloud's metadata service.
+        needed: import names of packages.
+    """
+    missing = tuple(name for name in needed if importlib.util.find_spec(name) is None)
+    if missing:
+        return Facts(versions=versions(), missing=missing)
+    return _with_packages(targets, cloud)
+
+
+def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
+    from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
+    from harness.gpus import discover  # noqa: PLC0415
+    from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
+    from harness.model import EngineInfo  # noqa: PLC0415
+    from harness.session import places_here  # noqa: PLC0415
+
+    places = places_here(os.environ)
+    gpus, _ = discover()
+    nothing = EngineInfo(name="", version="", isolated=False)
+    system = system_description(gpus, nothing, {})
+    host = host_facts()
+    engine, problem, images = _engine(places.checkout, places.cache, targets)
+    return Facts(
+        versions=versions(),
+        boot_id=str(host.get("boot_id", "")),
+        kind=kind(
+            str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
+            [gpu.name for gpu in gpus],
+            system["host_processor_model_name"],
+            int(host.get("cpus", 0)),
+            int(host.get("memory_bytes", 0)),
+        ),
+        engine=engine,
+        engine_problem=problem,
+        images=images,
+        free_disk_bytes=shutil.disk_usage(_existing(places.cache)).free,
+        gpus=tuple(gpu.name for gpu in gpus),
+        cpus=int(host.get("cpus", 0)),
+    )
+
+
+def kind(instance: str, gpus: Sequence[str], processor: str, cpus: int, memory_bytes: int) -> str:
+    """Say in words what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
+    memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
+    cards = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
+    processors = f"{cpus}x {processor}" if processor else f"{cpus} CPUs"
+    return ", ".join(filter(None, (instance, *cards, processors, memory)))
+
+
+def _engine(checkout: Path, cache: Path, targets: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+    from harness.engines.docker import DockerEngine  # noqa: PLC0415
+    from harness.errors import TfbenchError  # noqa: PLC0415
+    from harness.images.builder import ImageBuilder  # noqa: PLC0415
+    from harness.progress import Silent  # noqa: PLC0415
+
+    engine = DockerEngine(os.environ)
+    try:
+        info = engine.connect()
+        builder = ImageBuilder(checkout, cache, engine.client, Silent())
+        built = tuple(target for target in targets if builder.existing(target) is not None)
+    except TfbenchError as error:
+        return "", error.message, ()
+    finally:
+        engine.close()
+    return f"{info.name} {info.version}", "", built
+
+
+def _existing(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,186 @@
+"""The side effects of `tfbench fleet`, in order: cluster, nodes, checks, fleet folder, orders."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import __version__
+from harness.bench import Options, commit_of, new_run_id, options_document
+from harness.errors import FleetError
+from harness.fleet import checks, choice, crew, probe
+from harness.fleet.driver import Board, Driver, seeded, tasks_for
+from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
+from harness.fleet.store import FleetFolder
+from harness.plan import device_words
+
+# Beats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
+BEATS_PER_S = 100.0
+WAIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the user asked for beside the plan itself.
+
+    Attributes:
+        address: of the cluster, "auto" for the one that this machine is part of.
+        nodes: see choice.choose.
+        retry: hand the rest of a lost node's plan to another one of its kind.
+        wait_s: how long a node that others use is waited for.
+        command: the command line, for the record.
+    """
+
+    address: str = "auto"
+    nodes: str = choice.ALL
+    retry: bool = True
+    wait_s: float = WAIT_S
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A fleet that is ready to go: its folder is written, its nodes are known and checked."""
+
+    folder: FleetFolder
+    plan: FleetPlan
+    usable: Mapping[str, Node]
+    tasks: tuple[Task, ...]
+
+
+def survey(
+    options: Options, *, say: Callable[[str], None], checkout: Path
+) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
+    """Ask every node of the cluster what it is, and say what is wrong with which."""
+    targets = needed_targets(options)
+    nodes = crew.alive_nodes()
+    say(f"Asking {len(nodes)} nodes what they are")
+    asked, problems = crew.ask(nodes, targets, cloud=options.cloud_metadata)
+    ours = probe.versions(checkout)
+    for node in asked:
+        problems += checks.problems(
+            node, ours, engine=options.engine, targets=targets, build=not options.images
+        )
+    return asked, problems
+
+
+def needed_targets(options: Options) -> tuple[str, ...]:
+    """Return the images that a plan may need on a node, whichever cards it has."""
+    if options.engine == "local":
+        return ()
+    cpu_only = set(device_words(options.device)) <= {"cpu"}
+    return ("cpu",) if cpu_only else ("cpu", "cuda")
+
+
+def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[str], None]) -> Ready:
+    """Choose and check the nodes and write the fleet folder.
+
+    Raises:
+        UsageError: no node fits the choice.
+        FleetError: none of those that fit can be used; the message names each with its reason.
+        StoreError: the folder cannot be written.
+    """  # fmt: skip
+    asked, problems = survey(options, say=say, checkout=checkout)
+    chosen = choice.choose(asked, wanted.nodes)
+    now = datetime.datetime.now(datetime.UTC)
+    fleet_id = f"fleet-{new_run_id(now)}"
+    plan = FleetPlan(
+        fleet_id=fleet_id,
+        created=now.isoformat(timespec="seconds"),
+        tfbench_version=__version__,
+        commit=commit_of(checkout),
+        command=wanted.command,
+        options=options_document(options),
+        nodes=asked,
+        chosen=tuple(node.key for node in chosen),
+        problems=problems,
+        files={str(path): path.read_text(encoding="utf-8") for path in shipped(options)},
+        retry=wanted.retry,
+        settings={"wait_s": wanted.wait_s, "nodes": wanted.nodes, "address": wanted.address},
+    )
+    usable = _usable(asked, problems)
+    _some(chosen, usable, problems)
+    folder = FleetFolder(options.out / fleet_id)
+    folder.create(plan)
+    return Ready(folder=folder, plan=plan, usable=usable, tasks=tasks_for(chosen))
+
+
+def resume(path: Path, options: Options, *, checkout: Path, say: Callable[[str], None]) -> Ready:
+    """Make ready what a fleet that was cut off has not done.
+
+    Raises:
+        StoreError: `path` is no fleet folder.
+        FleetError: none of its nodes can be used.
+    """
+    folder = FleetFolder(path)
+    plan = folder.read_plan()
+    asked, problems = survey(options, say=say, checkout=checkout)
+    usable = _usable(asked, problems)
+    plan = replace(plan, nodes=asked, problems=problems, commit=commit_of(checkout))
+    begun = folder.journal()
+    never = [node for node in plan.chosen if node not in begun]
+    tasks = folder.unfinished() + tuple(Task(folder=key, node=key, kind=_kind(asked, key)) for key in never)
+    if tasks and not usable:
+        _some([], usable, problems)
+    folder.rewrite(plan)
+    return Ready(folder=folder, plan=plan, usable=usable, tasks=tasks)
+
+
+def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
+    """Have every task done; return those whose measurement is missing, with the reasons.
+
+    Raises:
+        StoreError: the driver's disk refuses; what came before is kept, and can be resumed.
+    """
+    plan = ready.plan
+    order = Order(
+        fleet_id=plan.fleet_id,
+        options=plan.options,
+        files=plan.files,
+        commit=plan.commit,
+        beat_s=max(1.0, len(ready.tasks) / BEATS_PER_S),
+    )
+    driver = Driver(
+        folder=ready.folder,
+        crew=crew.RayCrew(ready.usable),
+        nodes=ready.usable,
+        board=board,
+        order_for=lambda task: seeded(order, ready.folder, task),
+        reasons={one.node: f"{one.message} {one.hint}" for one in plan.problems if one.fatal},
+        retry=plan.retry,
+        wait_s=float(plan.settings.get("wait_s", WAIT_S)),
+    )  # fmt: skip
+    try:
+        return driver.run(ready.tasks)
+    finally:
+        driver.stop()
+
+
+def shipped(options: Options) -> tuple[Path, ...]:
+    """Return the files of the user's own that the plan needs on every node."""
+    price = Path(options.price.partition(",")[0]) if options.price else None
+    # What lies beside a workload file can be imported by it.
+    beside = {path for file in options.files for path in sorted(file.parent.glob("*.py"))}
+    files = dict.fromkeys((*options.files, *sorted(beside)))
+    return (*files, *((price,) if price is not None and price.is_file() else ()))
+
+
+def _usable(nodes: Sequence[Node], problems: Sequence[Problem]) -> dict[str, Node]:
+    barred = {problem.node for problem in problems if problem.fatal}
+    return {node.key: node for node in nodes if node.key not in barred}
+
+
+def _kind(nodes: Sequence[Node], key: str) -> str:
+    return next((node.kind for node in nodes if node.key == key), "")
+
+
+def _some(chosen: Sequence[Node], usable: Mapping[str, Node], problems: Sequence[Problem]) -> None:
+    if any(node.key in usable for node in chosen):
+        return
+    said = " ".join(problem.message for problem in problems if problem.fatal)
+    raise FleetError(
+        f"No node of the cluster can be used. {said}".strip(),
+        hint=next((one.hint for one in problems if one.fatal), "Start nodes that offer processors."),
+    )

@@ -1,0 +1,181 @@
+"""Do one order on the node that it was sent to: `tfbench bench` with its trials sent back as they end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from harness.bench import read_options, resolve
+from harness.errors import TfbenchError
+from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
+from harness.fleet.packing import pack, unpack
+from harness.progress import Task
+from harness.session import Places, Prepared, execute, places_here, prepare, resume
+from harness.store import TrialRecord
+
+_END = None
+Outbox = queue.Queue[Message | None]
+
+
+def work(order: Order) -> Iterator[Message]:
+    """Do `order` and yield what happens; ends with Done or Failed.
+
+    The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
+    every container that it started.
+    """
+    yield Hello()
+    outbox: Outbox = queue.Queue()
+    threading.Thread(target=_do, args=(order, places_here(os.environ), outbox), daemon=True).start()
+    while (message := outbox.get()) is not _END:
+        yield message
+
+
+def _do(order: Order, places: Places, outbox: Outbox) -> None:
+    try:
+        with _scratch(places.cache) as scratch:
+            _measure(order, places, scratch, outbox)
+    except TfbenchError as error:
+        outbox.put(Failed(message=error.message, hint=error.hint, exit_code=error.exit_code))
+    except Exception as error:  # what nobody has foreseen must reach the driver in words, not as a hang
+        said = f"{type(error).__name__}: {error}"
+        outbox.put(Failed(message=said, hint="Run `tfbench doctor` on that node.", exit_code=1))
+    finally:
+        outbox.put(_END)
+
+
+def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> None:
+    progress = Reporter(outbox, order.beat_s)
+    prepared = _prepared(order, places, scratch, progress)
+    folder = prepared.folder
+    declared = tuple(entry.workload for entry in prepared.resolved.entries)
+    outbox.put(Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned))
+
+    def ended(record: TrialRecord) -> None:
+        path = folder.trial(record.id).path
+        outbox.put(
+            TrialDone(
+                trial_id=record.id, status=record.status, message=record.message, archive=pack(path)
+            )
+        )  # fmt: skip
+        # The driver has it now; a node's disk need not hold a whole run.
+        shutil.rmtree(path / "telemetry", ignore_errors=True)
+
+    execute(prepared, progress, ended)
+    outbox.put(Done(stops=(folder.path / "stops.json").read_text(encoding="utf-8")))
+
+
+def _prepared(order: Order, places: Places, scratch: Path, progress: Reporter) -> Prepared:
+    files = _own_files(order.files, places.cache)
+    if order.seed:
+        path = scratch / "run"
+        unpack(order.seed, path)
+        prepared = resume(path, places, progress)
+        jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
+        return replace(prepared, jobs=jobs)
+    options = replace(read_options(order.options), out=scratch)
+    options = replace(
+        options,
+        files=tuple(files[str(path)] for path in options.files),
+        price=_own_price(options.price, files),
+    )
+    resolved = resolve(options)
+    if order.only is not None:
+        rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
+        resolved = replace(resolved, planned=rest)
+    prepared = prepare(resolved, places, progress)
+    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
+
+
+def _own_price(price: str, files: Mapping[str, Path]) -> str:
+    """Return --price with its file, if it is one, as it is called on this node."""
+    first, comma, rest = price.partition(",")
+    return f"{files[first]}{comma}{rest}" if first in files else price
+
+
+def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
+    """Lay the user's own files where they are found again when the run is resumed: by content.
+
+    Returns:
+        the driver's path -> this node's.
+    """
+    paths = {}
+    content = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        content.update(f"{name}\0{text}\0".encode())
+    for name, text in files.items():
+        # Files that lay beside each other still do, so that one can import the other.
+        place = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
+        folder = cache / "fleet-files" / content.hexdigest()[:16] / place
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / Path(name).name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644)
+        paths[name] = path
+    return paths
+
+
+@contextmanager
+def _scratch(cache: Path) -> Iterator[Path]:
+    cache.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="fleet-", dir=cache))
+    # A container's user must be able to reach what is mounted from below.
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Reporter:
+    """A Progress that sends a beat to the driver, at most one in `beat_s`."""
+
+    def __init__(self, outbox: Outbox, beat_s: float) -> None:
+        self._outbox = outbox
+        self._beat_s = beat_s
+        self._sent = float("-inf")
+
+    @contextmanager
+    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+        """Report the task's progress while the block runs."""
+        yield _Bar(self, label, total)
+
+    def line(self, text: str) -> None:
+        """Send one line; it may replace the beat before it."""
+        self.beat(Beat(label=text, note="", done=0.0, total=None), urgent=False)
+
+    def beat(self, beat: Beat, *, urgent: bool) -> None:
+        """Send `beat` unless the last one is too short ago."""
+        now = time.monotonic()
+        if urgent or now - self._sent >= self._beat_s:
+            self._sent = now
+            self._outbox.put(beat)
+
+
+class _Bar:
+    def __init__(self, reporter: Reporter, label: str, total: float | None) -> None:
+        self._reporter = reporter
+        self._label = label
+        self._total = total
+        self._done = 0.0
+        self._note = ""
+
+    def advance(self, amount: float) -> None:
+        self._done += amount
+        self._send(urgent=False)
+
+    def note(self, text: str) -> None:
+        changed, self._note = text != self._note, text
+        self._send(urgent=changed and self._label == "Trials")
+
+    def _send(self, *, urgent: bool) -> None:
+        beat = Beat(label=self._label, note=self._note, done=self._done, total=self._total)
+        self._reporter.beat(beat, urgent=urgent)

@@ -1,0 +1,140 @@
+"""`tfbench fleet` for real: a Ray cluster of several nodes on this machine, containers on each of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.model import Status
+from harness.store import read_run
+from tests.docker.ray_cluster import Nodes, cluster
+from tests.endtoend import PATIENCE_S, ROOT, wait_until, workload_file
+
+pytestmark = pytest.mark.docker
+
+
+def old_tfbench(folder: Path) -> Path:
+    """Make a folder on whose path an older tfbench seems to be installed."""
+    info = folder / "tfbench-0.0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tfbench\nVersion: 0.0.1\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("fleet")
+    # The lock of this machine, and what a node keeps to itself, are those of this test.
+    shared = {"TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    settings = {
+        "a": shared,
+        "b": shared,
+        "c": shared,
+        "bare": {**shared, "DOCKER_HOST": "unix:///nowhere.sock"},
+        "old": {**shared, "PYTHONPATH": f"{old_tfbench(folder / 'old')}:{ROOT}"},
+    }
+    with cluster(settings) as made:
+        yield made
+
+
+class Fleet:
+    """One `tfbench fleet` of the smoke profile on the processor."""
+
+    def __init__(self, nodes: Nodes, folder: Path, *arguments: str | Path) -> None:
+        command = [
+            sys.executable, "-m", "harness", "fleet", "--address", nodes.address, "--profile", "smoke",
+            "--device", "cpu", "--engine", "docker", "--data", "procedural", "--no-cloud-metadata",
+            "--out", folder / "runs", *arguments,
+        ]  # fmt: skip
+        self._folder = folder
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, "COLUMNS": "200"},
+        )  # fmt: skip
+
+    @property
+    def path(self) -> Path:
+        return next((self._folder / "runs").glob("fleet-*"))
+
+    def wait_for(self, pattern: str) -> None:
+        """Wait until the fleet folder has such a file."""
+        wait_until(
+            lambda: self._process.poll() is not None or any(self._folder.glob(f"runs/fleet-*/{pattern}"))
+        )
+        assert self._process.poll() is None, "".join(self._process.communicate())
+
+    def wait_for_state(self, task: str, state: str) -> None:
+        """Wait until the journal says so."""
+        wait_until(lambda: self._process.poll() is not None or (task, state) in self.journal())
+        assert self._process.poll() is None, "".join(self._process.communicate())
+
+    def journal(self) -> list[tuple[str, str]]:
+        paths = list((self._folder / "runs").glob("fleet-*/journal.jsonl"))
+        lines = [line for path in paths for line in path.read_text().splitlines(keepends=True)]
+        entries: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [(entry["task"]["folder"], entry["state"]) for entry in entries]
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.communicate()
+
+    def finish(self) -> tuple[int, str, str]:
+        out, err = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, out, err
+
+
+def running(path: Path) -> list[str]:
+    """Return the containers that runs of a fleet have now."""
+    ids = [json.loads(one.read_text())["run_id"] for one in path.glob("*/manifest.json")]
+    found = []
+    for one in ids:
+        command = ["docker", "ps", "--quiet", "--filter", f"label=tfbench.run={one}"]
+        found += subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return found
+
+
+def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tmp_path: Path) -> None:
+    own = workload_file(tmp_path / "files", "good")
+    first = Fleet(
+        nodes, tmp_path, "--workload-file", own, "--legs", "as-written", "--trials", "2", "--nodes", "all"
+    )
+    first.wait_for("a/trials/good.cpu.0/trial.json")
+    kept = (first.path / "a/trials/good.cpu.0/trial.json").read_bytes()
+    nodes.kill("a")
+    first.wait_for_state("a", "lost")
+    first.wait_for("*/trials/good.cpu.1/trial.json")
+    first.kill()
+    wait_until(lambda: running(first.path) == [])
+
+    path = first.path
+    again = Fleet(nodes, tmp_path, "--resume", path)
+    code, out, err = again.finish()
+    assert code == 11, err
+    assert "bare" in err
+    assert "no container engine" in err
+    assert "Node old has tfbench 0.0.1, the driver" in err
+    assert "3 measurements are missing" in err or "2 measurements are missing" in err
+    assert (path / "a/trials/good.cpu.0/trial.json").read_bytes() == kept
+    trials = {
+        (one.name, trial.id): trial.status
+        for one in path.iterdir()
+        if (one / "manifest.json").exists()
+        for trial in read_run(one).trials
+        if trial.status is not Status.INTERRUPTED
+    }
+    assert set(trials.values()) == {Status.OK}
+    for name in ("b", "c"):
+        assert {(name, "good.cpu.0"), (name, "good.cpu.1")} <= trials.keys()
+    (rest,) = {folder for folder, _ in trials if folder.endswith("-for-a")}
+    assert rest in ("b-for-a", "c-for-a")
+    assert (rest, "good.cpu.1") in trials
+    assert (rest, "good.cpu.0") not in trials
+    assert "b" in out

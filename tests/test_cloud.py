@@ -1,0 +1,146 @@
+"""Instance type, region and spot from the clouds' metadata services, played by a local server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from harness.cloud import cloud_facts, provider_of
+
+DMI = {
+    "aws": {"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"},
+    "gcp": {"sys_vendor": "Google", "product_name": "Google Compute Engine"},
+    "azure": {
+        "sys_vendor": "Microsoft Corporation",
+        "product_name": "Virtual Machine",
+        "chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
+    },
+    "hyper-v at home": {"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"},
+    "lab": {"sys_vendor": "Dell Inc.", "product_name": "PowerEdge"},
+}
+IDENTITY = {"instanceType": "g5.xlarge", "region": "eu-central-1"}
+GOOGLE = {
+    "machineType": "projects/1/machineTypes/a2-highgpu-1g",
+    "zone": "projects/1/zones/europe-west4-a",
+    "scheduling": {"preemptible": "TRUE"},
+}
+AZURE = {"vmSize": "Standard_NC4as_T4_v3", "location": "westeurope", "priority": ""}
+
+
+def firmware(root: Path, name: str) -> Path:
+    folder = root / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    for file, content in DMI[name].items():
+        (folder / file).write_text(content + "\n", encoding="utf-8")
+    return root
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """All three services behind one address; each refuses who does not ask in its way."""
+
+    def do_PUT(self) -> None:
+        asked = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+        self._answer("a-token" if self.path == "/latest/api/token" and asked else None)
+
+    def do_GET(self) -> None:
+        with_token = self.headers.get("X-aws-ec2-metadata-token") == "a-token"
+        answers: Mapping[str, tuple[bool, str]] = {
+            "/latest/dynamic/instance-identity/document": (with_token, json.dumps(IDENTITY)),
+            "/latest/meta-data/instance-life-cycle": (with_token, "spot"),
+            "/computeMetadata/v1/instance/?recursive=true": (
+                self.headers.get("Metadata-Flavor") == "Google",
+                json.dumps(GOOGLE),
+            ),
+            "/metadata/instance/compute?api-version=2021-02-01": (
+                self.headers.get("Metadata") == "true",
+                json.dumps(AZURE),
+            ),
+        }
+        allowed, text = answers.get(self.path, (False, ""))
+        self._answer(text if allowed else None)
+
+    def _answer(self, text: str | None) -> None:
+        self.send_response(200 if text is not None else 401)
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+class Hung(Metadata):
+    def do_PUT(self) -> None:
+        self.server.released.wait(10)
+
+    def do_GET(self) -> None:
+        self.do_PUT()
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.released = threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.released.set()
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "region", "spot"),
+    [
+        ("aws", "g5.xlarge", "eu-central-1", True),
+        ("gcp", "a2-highgpu-1g", "europe-west4", True),
+        ("azure", "Standard_NC4as_T4_v3", "westeurope", False),
+    ],
+)
+def test_each_cloud_tells_what_it_rents_out(
+    tmp_path: Path, name: str, instance: str, region: str, spot: bool
+) -> None:
+    with served(Metadata) as address:
+        found = cloud_facts(firmware(tmp_path, name), address)
+    assert found == {
+        "cloud_provider": name,
+        "cloud_instance_type": instance,
+        "cloud_region": region,
+        "cloud_spot": spot,
+    }
+
+
+@pytest.mark.parametrize("name", ["hyper-v at home", "lab"])
+def test_a_machine_of_no_cloud_is_not_asked(tmp_path: Path, name: str) -> None:
+    root = firmware(tmp_path, name)
+    assert provider_of(root) == ""
+    with served(Metadata) as address:
+        assert cloud_facts(root, address) == {}
+
+
+def test_a_service_that_hangs_costs_its_time_out_and_nothing_else(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with served(Hung) as address:
+        found = cloud_facts(firmware(tmp_path, "aws"), address, patience_s=0.2)
+        took = time.monotonic() - began
+    assert found == {"cloud_provider": "aws"}
+    assert took < 5, "it would hang for ten seconds"
+
+
+def test_a_proxys_page_is_no_instance_type(tmp_path: Path) -> None:
+    class Page(Metadata):
+        def do_GET(self) -> None:
+            self._answer("<html>log in here</html>")
+
+    with served(Page) as address:
+        assert cloud_facts(firmware(tmp_path, "gcp"), address) == {"cloud_provider": "gcp"}
+
+
+def test_a_service_that_is_not_there(tmp_path: Path) -> None:
+    assert cloud_facts(firmware(tmp_path, "azure"), "http://127.0.0.1:9") == {"cloud_provider": "azure"}
