@@ -81,8 +81,8 @@ REAL_INPUT = (
         text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
     ),
     Case(
-        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=4 * 0.008,
-        text="JPEG files of four megapixels", params={"side": 2048, "batch_size": 4, "sample_us": 8000},
+        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=2 * 0.008,
+        text="JPEG files of four megapixels", params={"side": 2048, "batch_size": 2, "sample_us": 8000},
     ),
     Case(
         name="jpeg-small", planted=Kind.ARITHMETIC, workload="jpegs", lost=0.0,
