@@ -38,8 +38,8 @@ class Settings:
     engine: str = "docker"
     images: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
-    window_s: float = 0.4
-    warmup_s: float = 1.0
+    window_s: float = 0.6
+    warmup_s: float = 1.5
 
 
 def truth_profile(settings: Settings) -> Profile:
