@@ -70,9 +70,9 @@ METERED = (
         "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0,
         device_us=10_000,
     ),
-    reading("copy-large", "copying takes as long as computing, nothing overlaps", 0.05, Kind.COPY, bus=1.0),
+    reading("copy-large", "copying takes as long as computing, in turn", 0.05, Kind.COPY, bus=1.0),
     reading("copy-mild", "copying takes a quarter of computing", 0.05, Kind.COPY, bus=0.25),
-    reading("copy-small", "copying takes 2 % of computing", 0.05, Kind.ARITHMETIC, bus=0.02, device_us=10_000),
+    reading("copy-small", "copying takes 2 %", 0.05, Kind.ARITHMETIC, bus=0.02, device_us=10_000),
 )  # fmt: skip
 
 REAL_INPUT = (
