@@ -14,11 +14,13 @@ Targets: quiet at least 95 times in 100, a planted 5 % found at least 95 times i
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +34,14 @@ from harness.analysis.stats import narrow_enough
 from harness.analysis.student import incomplete_beta
 from harness.analysis.versus import TESTED, versus
 from harness.comparison_model import Extract, Outcome, Speed
+from harness.extracts import SUFFIX, from_json
 from harness.plan import PROFILES, Profile
 from harness.recording import open_run
-from tests.recordings import NAMES, recording
+from tests.recordings import DATA, NAMES, recording
 
 NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
 FIXED = (3, 5, 7)
+TRIALS = DATA / "two-vcpus.extract.json"
 PROFILE = PROFILES["quick"]
 
 
@@ -58,11 +62,11 @@ class Rates:
 def main(words: Sequence[str]) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.power", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--slowdown", type=float, default=0.05, help="a share of speed")
-    parser.add_argument("--recording", type=Path, action="append", default=[], help="run folder or report")
+    parser.add_argument("--recording", type=Path, action="append", default=[], help="run, report or extract")
     chosen = parser.parse_args(words)
-    for line in (*simulated(chosen.rounds, chosen.slowdown), *recorded(chosen)):
+    for line in chain(simulated(chosen.rounds, chosen.slowdown), recorded(chosen)):
         print(line, flush=True)  # noqa: T201 - a benchmark's output
     return 0
 
@@ -106,6 +110,15 @@ def bearable(trials: int, slowdown: float, tests: int) -> float:
     return low
 
 
+def _read(path: Path) -> Extract:
+    if not path.name.endswith(SUFFIX):
+        return extract(analyse(open_run(path)))
+    found = from_json(json.loads(path.read_text(encoding="utf-8")))
+    if found is None:
+        raise SystemExit(f"{path} is not an extract of this version")
+    return found
+
+
 def _exact(count: int, deviation: float) -> NDArray[np.float64]:
     """Return values whose standard deviation is exactly what is asked for."""
     values = np.arange(count, dtype=np.float64)
@@ -115,8 +128,8 @@ def _exact(count: int, deviation: float) -> NDArray[np.float64]:
 def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     """Yield a table of recorded runs: the noise of each speed, and the rates at several numbers of trials."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = [*(recording(name, Path(folder)) for name in NAMES), *chosen.recording]
-        runs = [extract(analyse(open_run(path))) for path in paths]
+        paths = [*(recording(name, Path(folder)) for name in NAMES), TRIALS, *chosen.recording]
+        runs = [_read(path) for path in paths]
     yield ""
     yield "Recorded trials: their noise, and what it takes (one speed compared):"
     yield ""

@@ -21,6 +21,7 @@ class Speed:
 
     Attributes:
         throughput: samples/s, one value a trial, in the order of the trials.
+        summary: their median and interval, as the run's own report has them.
         trial_ids: the trials, in the same order.
         energy_j_per_sample: median, or None; `energy_source` says whose joules they are.
         training_s: median time for the published epochs, or None.
@@ -33,6 +34,7 @@ class Speed:
     throughput: tuple[float, ...]
     trial_ids: tuple[str, ...]
     batch_size: int
+    summary: Estimate | None = None
     energy_j_per_sample: float | None = None
     energy_source: str = ""
     training_s: float | None = None

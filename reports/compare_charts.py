@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from statistics import median
 
-from harness.comparison_model import Versus
+from harness.comparison_model import Speed, Versus
+from harness.model import Estimate
 from reports import numbers
-from reports.bars import Bar, bar_panels
+from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Key, Table, chart
 from reports.compare_page import COLUMNS, cells
 from reports.many_charts import heat_figure, spreads_figure
@@ -96,15 +98,14 @@ def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:
         for number, run in enumerate(versus.runs):
             for speed in run.speeds:
                 if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
-                    value = _geometric_mean(speed.throughput)
                     ratio = by_run.get((number, cell.workload, cell.device, cell.leg))
-                    text = numbers.number(value, 4)
                     over = numbers.ratio_estimate(ratio.ratio) if ratio else "reference"
+                    value = speed.summary or _without_interval(speed)
                     bars.append(
-                        Bar(label=run.label, value=value, text=text, source=", ".join(speed.trial_ids),
-                            interval=f"over the reference: {over}", colour=colours[run.machine])
-                    )  # fmt: skip
-                    rows.append((cell.name, run.label, text, over, str(len(speed.throughput))))
+                        estimate_bar(run.label, value, fill=colours[run.machine], trial_ids=speed.trial_ids)
+                    )
+                    interval = numbers.interval(value)
+                    rows.append((cell.name, run.label, bars[-1].text, interval, over, str(value.n)))
         groups.append((f"{titles[cell.workload]}: {cell.name.partition(', ')[2]}", bars))
     if not groups:
         return None
@@ -112,17 +113,18 @@ def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:
     return Figure(
         id="figure-speeds",
         title="Speed of every workload, samples per second",
-        description="Bars of throughput, a bar a run, for each workload, device and leg; each has a scale of "
-        "its own. The table below has the same numbers with ratios and intervals.",
+        description="Bars of throughput with 95 % intervals, a bar a run, for each workload, device and leg; "
+        "each has a scale of its own. The table below has the same numbers with ratios and intervals.",
         spec=chart(panels, spacing=18),
-        table=Table(header=("What", "Run", "samples/s", "Over the reference", "Trials"), rows=tuple(rows)),
+        table=Table(
+            header=("What", "Run", "samples/s", "95 % interval", "Over the reference", "Trials"),
+            rows=tuple(rows),
+        ),
         reserve_px=room_px + 4,
         rank=1,
     )
 
 
-def _geometric_mean(values: Sequence[float]) -> float:
-    product = 1.0
-    for value in values:
-        product *= value ** (1 / len(values))
-    return product
+def _without_interval(speed: Speed) -> Estimate:
+    middle = median(speed.throughput)
+    return Estimate(median=middle, low=middle, high=middle, n=1, unit="samples/s")

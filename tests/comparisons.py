@@ -14,6 +14,7 @@ from harness.analysis.comparison_document import comparison_document, history_do
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.history import history
+from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
 from harness.comparison_model import Extract, Versus
 from harness.history_model import History, Skipped
@@ -63,7 +64,8 @@ def again(
         middle = float(np.exp(np.mean(np.log(one.throughput)))) * factor
         values = tuple((middle * np.exp(random.normal(0, noise, trials))).tolist())
         ids = tuple(f"{one.workload}-{one.device}-{index}" for index in range(trials))
-        speeds.append(replace(one, throughput=values, trial_ids=ids))
+        summary = estimate(values, "samples/s")
+        speeds.append(replace(one, throughput=values, trial_ids=ids, summary=summary))
     return replace(base, run_id=f"run-{seed}", label=label or f"run-{seed}", speeds=tuple(speeds))
 
 

@@ -65,6 +65,7 @@ def _speed(key: Key, group: tuple[Measure, ...], summary: Summary | None, cost: 
         throughput=tuple(one.throughput for one in group),
         trial_ids=tuple(one.trial.id for one in group),
         batch_size=group[0].batch,
+        summary=summary.throughput if summary else None,
         energy_j_per_sample=energy.median if energy else None,
         energy_source=summary.energy_source if summary else "",
         training_s=training.median if training else None,

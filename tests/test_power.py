@@ -1,0 +1,66 @@
+"""The benchmark of how often compare is wrong: its own arithmetic, and that it stops as a run does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.power import Pair, interval, measure, slowed, stopped
+from harness.events import read_log
+from harness.model import PlannedTrial
+from harness.plan import PROFILES
+from harness.stopping import Stopping
+from tests.comparisons import again, whole
+from tests.fakes import line, start_line
+
+
+@pytest.mark.parametrize(
+    ("count", "rounds", "low", "high"),
+    [(0, 10, 0.0, 0.3085), (8, 10, 0.4439, 0.9748), (10, 10, 0.6915, 1.0), (95, 100, 0.8872, 0.9836)],
+)
+def test_intervals_of_rates_are_clopper_and_pearsons(
+    count: int, rounds: int, low: float, high: float
+) -> None:
+    assert interval(count, rounds) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
+def test_stops_after_as_many_trials_as_a_run_does(noise: float, tmp_path) -> None:
+    profile = PROFILES["quick"]
+    for seed in range(6):
+        values = np.exp(np.random.default_rng(seed).normal(0, noise, profile.max_trials))
+        stopping = Stopping(profile)
+        count = 0
+        for index, value in enumerate(values):
+            planned = PlannedTrial(
+                id=str(index), workload="w", device="cpu", index=index, legs=("as-written",)
+            )
+            if not stopping.wants(planned):
+                break
+            path = tmp_path / f"{seed}-{index}"
+            window = {"leg": "as-written", "index": 0, "start_ns": 0, "end_ns": round(1e12 / value), "steps": 10,
+                      "samples": 1000, "wait_ns": -1}  # fmt: skip
+            said = start_line() + line("window", **window) + line("end", ok=True)
+            path.write_text(said, encoding="utf-8")
+            stopping.took(planned, read_log(path), 1.0)
+            count += 1
+        assert stopped(values.tolist(), profile) == count
+
+
+def test_one_workload_is_slowed_and_no_other() -> None:
+    run = whole()
+    changed = [
+        one.leg for one, other in zip(run.speeds, slowed(run, 0.05).speeds, strict=True) if one != other
+    ]
+    assert changed == ["as-written"]
+
+
+def test_what_is_far_above_the_noise_is_always_found() -> None:
+    rates = measure(lambda random: _pair(int(random.integers(1 << 30))), 20, 0.2)
+    assert rates.found == 20
+    assert rates.quiet >= 17
+    assert rates.trials == 5
+
+
+def _pair(seed: int) -> Pair:
+    return Pair(before=again(whole(), seed), after=again(whole(), seed + 1))
