@@ -10,6 +10,7 @@ _VOID = frozenset({"meta", "br", "hr", "img", "link", "input", "wbr"})
 # What a printed page has no use for: what is clicked, what a script needs, and drawings, which come apart.
 _LEFT_OUT = frozenset({"script", "style", "nav", "button", "noscript", "svg", "head"})
 _LEFT_OUT_CLASSES = frozenset({"needs-script", "skip", "behind", "legend", "live", "still"})
+_BREAK = "\u200b"  # where a line may break, and nothing is seen
 _SPACE = " \n\r\t\f"
 
 Node = dict[str, Any]
@@ -35,6 +36,9 @@ class Outline(HTMLParser):
         if self._skipped or self._is_left_out(tag, attributes):
             if tag not in _VOID:
                 self._skipped.append(tag)
+            return
+        if tag == "wbr":
+            self._open[-1]["children"].append(_BREAK)
             return
         node = _node(tag, attributes)
         self._open[-1]["children"].append(node)

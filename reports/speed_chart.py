@@ -10,6 +10,7 @@ from reports.names import device_name, is_gpu, leg_name
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, TUNED
 
+_SHORT_NOTE = 24
 SPEED_LEGS = (AS_WRITTEN, TUNED)
 DIAMOND = Key(colour="var(--ink)", shape="diamond", name="published")
 
@@ -61,8 +62,10 @@ def speed_figure(analysis: Analysis) -> Figure | None:
 
 def published_bar(each: PublishedComparison) -> Bar:
     """Make a diamond of a published number."""
+    # A short note tells numbers of one system apart: precision, compiler, batch.
+    label = f"{each.system}, {each.note}" if 0 < len(each.note) <= _SHORT_NOTE else each.system
     return Bar(
-        label=each.system,
+        label=label,
         value=each.value,
         text=numbers.quantity(each.value, each.unit) if each.unit == "s" else numbers.number(each.value, 4),
         interval=each.note or "none published",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.model import Phase, Status
 from harness.thinning import thin
+from reports.bars import Bar, bar_panels
 from reports.charts import script_json, still
 from reports.figures import figures_of, shown_trials
 from reports.stretches import stretches
@@ -160,3 +161,21 @@ def test_stills_share_no_names_and_come_out_the_same_again():
 def test_json_in_a_script_element_cannot_end_it():
     text = script_json({"a": "</script><!-- &\u2028\u202e"})
     assert not set("<>&\u2028\u202e") & set(text)
+
+
+def test_numbers_of_one_system_have_a_row_each():
+    bars = [
+        Bar(label="A100", value=value, text=str(value), source="s", published=True) for value in (1, 2, 3)
+    ]
+    (panel,), _ = bar_panels([("t", bars)], unit="u")
+    rows = [row["row"] for row in panel["layer"][2]["data"]["values"]]
+    assert len(set(rows)) == 3
+    assert {row.replace("\u200b", "") for row in rows} == {"A100"}
+
+
+def test_long_labels_are_broken_and_not_cut():
+    bar = Bar(label="Standard NC4as T4 v3, its 4 virtual CPUs", value=1, text="1", source="s")
+    (panel,), room_px = bar_panels([("t", [bar])], unit="u")
+    (row,) = (row["row"] for row in panel["layer"][2]["data"]["values"])
+    assert row.replace("\n", " ") == bar.label
+    assert room_px < 175

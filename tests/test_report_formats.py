@@ -67,6 +67,7 @@ def test_outline_keeps_words_and_drops_what_paper_has_no_use_for() -> None:
     assert [part if isinstance(part, str) else part["children"] for part in words["children"]] == [
         "One ", ["two"], " three",
     ]  # fmt: skip
+    assert outline("<dt>long_<wbr>name</dt>")["children"][0]["children"] == ["long_", "\u200b", "name"]
     assert words["class"] == ["sticky"], "it leads up to the figure"
     assert figure["children"] == []
     assert article["children"][0]["children"][0]["children"] == ["yes"]
