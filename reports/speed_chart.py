@@ -67,7 +67,9 @@ def published_bar(each: PublishedComparison) -> Bar:
     return Bar(
         label=label,
         value=each.value,
-        text=numbers.quantity(each.value, each.unit) if each.unit == "s" else numbers.number(each.value, 4),
+        text=numbers.quantity(each.value, each.unit)
+        if each.unit == "s"
+        else numbers.published_quantity(each.value, each.upto, "").rstrip(numbers.THIN),
         interval=each.note or "none published",
         source=each.source,
         published=True,
