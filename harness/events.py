@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import LegInfo, Metric, Phase, Scalar, StepTimes, Window
+from harness.model import Fact, LegInfo, Metric, Phase, Scalar, StepTimes, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
@@ -41,6 +41,7 @@ class EventLog:
     windows: list[Window] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
+    said: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     start: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
@@ -73,6 +74,8 @@ class EventLog:
                 )
             case "metric":
                 self.metrics.append(Metric(**fields))
+            case "fact":
+                self.said.append(Fact(**fields))
             case "warning":
                 self.warnings.append(fields["message"])
             case "error":

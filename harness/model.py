@@ -118,6 +118,15 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What the workload itself said of a leg in words, such as the kernel that its layers were given."""
+
+    leg: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LegInfo:
     """The parameters that a leg ran with, and what it changed against as-written."""
 
@@ -156,6 +165,7 @@ class Trial:
         status, exit_code, message: how it ended; message is for people, "" when all went well.
         started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
         facts: what the container found (versions, devices); scalars.
+        said: what the workload knows of its legs.
     """
 
     id: str
@@ -173,6 +183,7 @@ class Trial:
     windows: tuple[Window, ...] = ()
     steps: tuple[StepTimes, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    said: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
     telemetry: tuple[Series, ...] = ()

@@ -22,7 +22,8 @@ import pytest
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
 from harness.data.forms import FILES
-from harness.data.published_data import KNOWN, Published, arrays, read_batch, read_cifar, read_idx_files
+from harness.data.known import KNOWN
+from harness.data.published_data import Published, arrays, read_batch, read_cifar, read_idx_files
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from tests.fakes import RecordingProgress

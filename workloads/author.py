@@ -39,6 +39,7 @@ class Author:
             the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
             would otherwise have no data; or None.
         metrics: params -> name -> (value, unit), measured once after all legs, or None.
+        facts: params -> name -> text, asked once for each leg that runs the model, or None.
     """
 
     workload: Workload
@@ -48,6 +49,7 @@ class Author:
     dataset: Callable[[Mapping[str, Any], str], Sequence[Stage]] | None
     in_memory: Callable[[Mapping[str, Any], str, str], Split] | None
     metrics: Callable[[Mapping[str, Any]], Mapping[str, tuple[float, str]]] | None
+    facts: Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 
 
 def load(name: str, file: str) -> Author:
@@ -72,6 +74,7 @@ def load(name: str, file: str) -> Author:
         dataset=getattr(module, "dataset", None),
         in_memory=getattr(module, "in_memory", None),
         metrics=getattr(module, "metrics", None),
+        facts=getattr(module, "facts", None),
     )
 
 

@@ -37,6 +37,11 @@ class Job:
         return len(self.devices) * max(1, self.spec.workers)
 
     @property
+    def pipeline(self) -> bool:
+        """Whether the workload feeds Keras fit by a pipeline of its own."""
+        return self.author.dataset is not None
+
+    @property
     def gpu(self) -> bool:
         """Whether the devices are GPUs."""
         return self.spec.device == "gpu"

@@ -35,6 +35,10 @@ NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not 
 # Families of images that a workload can run in; each has a target for the processor and one for CUDA.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 
+# Token sequences follow Keras' convention: 0 pads, 1 begins, 2 stands for words that are not known, and the
+# most frequent word is 4 (rank 1 and an offset of 3; 3 is never used).
+START, RARE, FIRST_WORD = 1, 2, 4
+
 # When this variable is "stdin" the driver ends, with LEASE_EXIT, as soon as its standard input closes:
 # whoever started it holds the other end, so that nothing runs on when the harness is killed.
 LEASE_ENV = "TFBENCH_LEASE"
@@ -71,6 +75,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # Where one call runs several steps there is one entry a call: the mean of its steps.
     "steps": {"leg": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
     "metric": {"leg": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
+    # What a workload says of one leg, in words: which kernel ran, where its weights came from.
+    "fact": {"leg": (str,), "name": (str,), "text": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,), "traceback": (str,)},
     # Last line of a trial that went well.
@@ -119,6 +125,8 @@ class Data:
         kind: "arrays" for four NumPy files, "table" for the same with rows of numbers in them, or "jpeg"
             for a tree of JPEG files, <part>/<class>/<name>.jpg with the parts "train" and "test"; shape is
             then the mean picture's (height, width, 3).
+        vocabulary: for sequences of tokens, how many different ones there are, and shape is (longest,);
+            0 for pictures and other numbers.
         class_names: of a tree's folders, in alphabetical order; () for "class-0" and so on.
     """
 
@@ -130,6 +138,7 @@ class Data:
     dtype: str = "uint8"
     kind: str = "arrays"
     class_names: tuple[str, ...] = ()
+    vocabulary: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from workloads.protocol import (
     MODEL_ONLY,
     RUNG_PREFIX,
     STAGE_PREFIX,
+    TUNED,
     EventWriter,
     Spec,
 )
@@ -58,6 +59,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     run_legs(job)
     if spec.workers:
         together.report_collective(job)
+    _facts(job)
     _extra_metrics(job)
 
 
@@ -147,6 +149,19 @@ def _kind(leg: str, task: str) -> Callable[..., None]:
     if leg == MODEL_ONLY:
         return inference.model_only if task == "infer" else legs.model_only
     return inference.infer if task == "infer" else legs.train
+
+
+def _facts(job: Job) -> None:
+    """Ask the workload what it knows of each leg that ran its whole model."""
+    workload, spec = job.author.workload, job.spec
+    pipeline = job.pipeline
+    for leg in spec.legs:
+        whole = leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
+        if job.author.facts is None or not whole or tuning.unfit(workload, spec, leg, pipeline=pipeline):
+            continue
+        params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
+        for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
+            job.events.write("fact", leg=leg, name=name, text=text)
 
 
 def _extra_metrics(job: Job) -> None:

@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cachelock import filling
-from harness.data import jpegs, procedural, tables
+from harness.data import jpegs, procedural, tables, tokens
 from harness.data.archives import ArchiveCache, disk_error
 from harness.data.forms import FORMS, Form, class_names
-from harness.data.published_data import KNOWN, Published
+from harness.data.known import KNOWN
+from harness.data.published_data import Published
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
 from harness.model import DataInfo
@@ -121,6 +122,8 @@ class _Datasets:
             recipe = {"jpeg": jpegs.RECIPE, "classes": class_names(data)}
         if data.kind == "table":
             recipe = {"table": tables.RECIPE, "name": data.name}
+        if data.vocabulary:
+            recipe = {"tokens": tokens.RECIPE, "vocabulary": data.vocabulary}
         key = _key({**recipe, "declared": declared, "seed": self._seed})
 
         def make(folder: Path) -> str:
@@ -130,6 +133,8 @@ class _Datasets:
                     jpegs.JpegRecipe(data, self._seed).write(folder, bar)
                 elif data.kind == "table":
                     tables.TableRecipe(data, self._seed).write(folder, bar)
+                elif data.vocabulary:
+                    tokens.TokenRecipe(data, self._seed).write(folder, bar)
                 else:
                     procedural.Recipe(data, self._seed).write(folder, bar)
             return ""
@@ -172,7 +177,8 @@ def _check_declaration(data: Data, published: Published) -> None:
     if not published.fits(data):
         raise UsageError(
             f"The declaration of {data.name} does not fit the dataset: it has {published.train} + "
-            f"{published.test} samples of {published.shape} uint8 in {published.classes} classes"
+            f"{published.test} samples of {published.shape} {published.dtype} in {published.classes} classes"
+            f"{f' and {published.vocabulary} tokens' if published.vocabulary else ''}"
             f"{f', as {published.kind} files' if published.kind != 'arrays' else ''}.",
             hint="Correct the workload's Data(...), or give the dataset a name of its own.",
         )

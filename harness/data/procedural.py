@@ -50,7 +50,7 @@ class Recipe:
         """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar moves on by their samples."""
         prototypes = self._prototypes()
         for part, (name, count) in enumerate((("train", self._data.train), ("test", self._data.test))):
-            labels = self._labels(part, count)
+            labels = balanced_labels(self._random(0, part), count, self._data.classes)
             np.save(folder / f"y_{name}.npy", labels)
             x = np.lib.format.open_memmap(
                 folder / f"x_{name}.npy",
@@ -73,12 +73,6 @@ class Recipe:
 
     def _random(self, *stream: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, *stream))))
-
-    def _labels(self, part: int, count: int) -> NDArray[np.integer]:
-        """Return labels, as many of each class as of any other, in random order."""
-        kind = np.uint8 if self._data.classes <= 256 else np.int32
-        labels = (np.arange(count) % self._data.classes).astype(kind)
-        return self._random(0, part).permutation(labels)
 
     def _prototypes(self) -> NDArray[np.float32]:
         """Return float32[classes * variants, channels, height + margin, width + margin] of spread 1."""
@@ -124,6 +118,12 @@ class Recipe:
             np.rint(x, out=x)
         out[...] = x.transpose(0, 2, 3, 1).reshape(out.shape).astype(out.dtype)
         return count
+
+
+def balanced_labels(random: np.random.Generator, count: int, classes: int) -> NDArray[np.integer]:
+    """Return labels, as many of each class as of any other, in random order; uint8 up to 256 classes."""
+    kind = np.uint8 if classes <= 256 else np.int32
+    return random.permutation((np.arange(count) % classes).astype(kind))
 
 
 def _picture(shape: tuple[int, ...]) -> tuple[int, int]:
