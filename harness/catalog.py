@@ -18,10 +18,12 @@ from typing import Any
 import workloads
 from harness.errors import UsageError
 from harness.literals import Evaluator
-from workloads.protocol import IMAGES, Change, Data, Published, Rung, Workload
+from workloads.protocol import IMAGES, Change, Data, Published, Remark, Requests, Rung, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
-_DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Change, Rung)}
+_DECLARATIONS: Mapping[str, Any] = {
+    kind.__name__: kind for kind in (Workload, Data, Published, Change, Rung, Remark, Requests)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,8 @@ def _problem(workload: Workload) -> str:
         "published must hold Published(...)": _all_are(workload.published, Published),
         "changes must hold Change(...)": _all_are(workload.changes, Change),
         "ladder must hold Rung(...)": _all_are(workload.ladder, Rung),
+        "remarks must hold Remark(...)": _all_are(workload.remarks, Remark),
+        "requests must be Requests(...) with ascending batch sizes": _askable(workload.requests),
     }
     wrong = [text for text, holds in checks.items() if not holds]
     return "; ".join(wrong) or _data_problem(workload.data)
@@ -185,6 +189,17 @@ def _names(values: object) -> bool:
         and isinstance(values, tuple)
         and all(values)
         and len(set(values)) == len(values)
+    )
+
+
+def _askable(requests: object) -> bool:
+    if requests is None:
+        return True
+    if not isinstance(requests, Requests) or not requests.batch_sizes:
+        return False
+    several = (requests.batch_sizes, requests.compiled_batch_sizes)
+    return all(
+        list(sizes) == sorted(set(sizes)) and all(_whole(n, least=1) for n in sizes) for sizes in several
     )
 
 

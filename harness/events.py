@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Fact, LegInfo, Metric, Phase, Scalar, StepTimes, Window
+from harness.model import Fact, LegInfo, Metric, Phase, RequestTimes, Scalar, StepTimes, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
@@ -41,6 +41,7 @@ class EventLog:
     windows: list[Window] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
+    requests: list[RequestTimes] = field(default_factory=list)
     said: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     start: Mapping[str, Any] | None = None
@@ -72,16 +73,24 @@ class EventLog:
                 self.steps.append(
                     StepTimes(leg=fields["leg"], window=fields["window"], step_ns=step_ns, wait_ns=wait_ns)
                 )
-            case "metric":
-                self.metrics.append(Metric(**fields))
-            case "fact":
-                self.said.append(Fact(**fields))
-            case "warning":
-                self.warnings.append(fields["message"])
+            case "requests":
+                _check_span(fields)
+                latency_ns = _durations(fields.pop("latency_ns"))
+                self.requests.append(RequestTimes(**fields, latency_ns=latency_ns))
+            case "metric" | "fact" | "warning" as kind:
+                self._say(kind, fields)
             case "error":
                 self.error = event
             case "end":
                 self.ended = fields["ok"]
+
+    def _say(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind == "metric":
+            self.metrics.append(Metric(**fields))
+        elif kind == "fact":
+            self.said.append(Fact(**fields))
+        else:
+            self.warnings.append(fields["message"])
 
 
 def _check_span(fields: Mapping[str, Any]) -> None:

@@ -118,6 +118,20 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTimes:
+    """int64[n] latencies of one series of requests; fields as in workloads.protocol's event "requests"."""
+
+    leg: str
+    scenario: str
+    batch_size: int
+    rate_per_s: float
+    planned: int
+    start_ns: int
+    end_ns: int
+    latency_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What the workload itself said of a leg in words, such as the kernel that its layers were given."""
 
@@ -183,6 +197,7 @@ class Trial:
     windows: tuple[Window, ...] = ()
     steps: tuple[StepTimes, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    requests: tuple[RequestTimes, ...] = ()
     said: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -380,6 +395,47 @@ class Summary:
     accuracy: float | None
     accuracy_ok: bool | None
     changes: tuple[Change, ...]
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Requests at one batch size (SingleStream), or at one rate of one trial (Server).
+
+    Attributes:
+        rate_per_s: samples offered a second; None where each request waited for the one before.
+        samples_per_s: what was served.
+        quantiles_s: "p50", "p90", "p99" -> seconds, over the requests of all trials; those missing for which
+            there were too few.
+        requests, planned: how many were served, and how many there were to be.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    scenario: str
+    batch_size: int
+    rate_per_s: float | None
+    samples_per_s: Estimate
+    quantiles_s: Mapping[str, float]
+    requests: int
+    planned: int
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
+
+    `rate_per_s` is None when no rate was shown to keep to it, and `why` says how that came.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    bound_s: float
+    rate_per_s: Estimate | None
+    why: str
     trial_ids: tuple[str, ...]
 
 
@@ -587,6 +643,8 @@ class Analysis:
     published: tuple[PublishedComparison, ...]
     verdicts: tuple[Verdict, ...]
     quality: tuple[Quality, ...]
+    latencies: tuple[Latency, ...] = ()
+    capacities: tuple[Capacity, ...] = ()
     costs: tuple[Cost, ...] = ()
     cost_ratios: tuple[CostRatio, ...] = ()
     cost_claim: Published | None = None

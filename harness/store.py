@@ -223,6 +223,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Conv
         windows=tuple(log.windows),
         steps=tuple(log.steps),
         metrics=tuple(log.metrics),
+        requests=tuple(log.requests),
         said=tuple(log.said),
         warnings=tuple(log.warnings),
         telemetry=series,

@@ -10,6 +10,7 @@ from reports.charts import Figure
 from reports.cold_start_chart import cold_start_figure
 from reports.ladder_chart import ladder_figure, stages_figure
 from reports.names import device_name
+from reports.requests_chart import latency_figure, server_figure
 from reports.speed_chart import speed_figure
 from reports.steps_chart import steps_figure
 from reports.sweep_chart import sweep_figure
@@ -23,7 +24,16 @@ _POINTS = (30_000, 100_000)
 _POINTS_PER_READING = 1 / 15
 _POINTS_A_LINE = (120, 2_400)
 _TIMELINES = 24
-_BUILDERS = (speed_figure, training_figure, ladder_figure, stages_figure, steps_figure, cold_start_figure)
+_BUILDERS = (
+    speed_figure,
+    latency_figure,
+    server_figure,
+    training_figure,
+    ladder_figure,
+    stages_figure,
+    steps_figure,
+    cold_start_figure,
+)
 
 
 def figures_of(analysis: Analysis) -> Mapping[str, Figure]:

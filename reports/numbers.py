@@ -88,7 +88,7 @@ def quantity(value: float, unit: str) -> str:
     """Write a published or measured figure in its unit: seconds as a duration, "ratio" as a factor."""
     if unit == "s":
         return duration(value)
-    if unit in ("ratio", "gain"):
+    if unit in ("ratio", "requests ratio", "gain"):
         return ratio(value)
     if unit in ("accuracy", "utilisation", "share"):
         return percent(value)

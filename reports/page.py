@@ -15,7 +15,7 @@ from reports.names import card_name
 from reports.setup import framework
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY, RUNG_PREFIX
+from workloads.protocol import AS_WRITTEN, MODEL_ONLY, RUNG_PREFIX, Remark
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -48,6 +48,18 @@ class Differences:
     device: str
     single: tuple[tuple[PublishedComparison, tuple[str, ...]], ...]
     common: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaidLine:
+    """What a workload said of a leg, with the trials in which it did."""
+
+    workload: str
+    device: str
+    leg: str
+    name: str
+    text: str
+    trial_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +153,19 @@ class Page:
         """Give the verdicts with one finding, the costliest first."""
         own = [verdict for verdict in self.analysis.verdicts if verdict.finding.value == finding]
         return tuple(sorted(own, key=lambda verdict: -(verdict.cost or 0.0)))
+
+    def remarks(self) -> tuple[tuple[str, Remark], ...]:
+        """Give what articles say in words, with the workload of each."""
+        return tuple((one.name, remark) for one in self.analysis.run.workloads for remark in one.remarks)
+
+    def said(self) -> tuple[SaidLine, ...]:
+        """Give what the workloads said of their legs; trials that said the same make one line."""
+        found: dict[tuple[str, str, str, str, str], list[str]] = {}
+        for trial in self.analysis.run.trials:
+            for fact in trial.said:
+                key = (trial.workload, trial.device, fact.leg, fact.name, fact.text)
+                found.setdefault(key, []).append(trial.id)
+        return tuple(SaidLine(*key, trial_ids=tuple(ids)) for key, ids in found.items())
 
     def card(self, device: str) -> str:
         """Name the model of a device's card, "" when there is none."""

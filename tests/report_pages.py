@@ -13,6 +13,7 @@ from harness.recording import carried
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
+from tests.builders_requests import serving_run
 from tests.builders_sweep import sweep_run
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, Rung
 
@@ -48,6 +49,7 @@ RUNS = {
     "empty": builders.empty_run,
     "hostile": builders.hostile_run,
     "sweep": sweep_run,
+    "serving": serving_run,
 }
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, steps
+from workloads import building, requests, steps
 from workloads.job import Job
-from workloads.protocol import AS_WRITTEN, BUILD
+from workloads.protocol import AS_WRITTEN, BUILD, TUNED
 from workloads.resident import first_batch
 from workloads.timing import Meter
-
-# 99th percentiles need at least a hundred requests; a slow device is given less, and no p99 then.
-REQUESTS = 200
-FEWEST_REQUESTS = 10
-QUANTILES = (50, 90, 99)
 
 
 def infer(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -30,32 +24,25 @@ def infer(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     images = np.asarray(first_batch(job, params)[0])
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
-        request = _resident(job, params, meter, model, images)
+        serve = _resident(job, params, meter, model, images)
     else:
-        request = _predict(params, meter, model, images)
-    _latency(job, leg, request)
+        serve = _predict(params, meter, model, images)
+    _ask(job, leg, params, serve, images)
 
 
-def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> Callable[[], Any]:
-    def request() -> Any:
-        return model.predict_on_batch(images)
-
+def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
     meter.begin()
     while True:
-        request()
+        model.predict_on_batch(images)
         if not meter.tick(1, params["batch_size"], -1):
-            return request
+            serve: requests.Serve = model.predict_on_batch
+            return serve
 
 
-def _resident(
-    job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any
-) -> Callable[[], Any]:
+def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
     forward = steps.compile_forward(model, jit=bool(params["jit_compile"]))
     with tf.device(job.devices[0]):
         batch = tf.identity(tf.convert_to_tensor(images))
-
-        def request() -> Any:
-            return forward(tf.convert_to_tensor(images)).numpy()
 
         meter.begin()
         pending = None
@@ -65,7 +52,13 @@ def _resident(
                 pending.numpy()
             pending = result
             if not meter.tick(1, params["batch_size"], 0):
-                return request
+                break
+
+    def serve(batch: Any) -> None:
+        with tf.device(job.devices[0]):
+            forward(tf.convert_to_tensor(batch)).numpy()
+
+    return serve
 
 
 def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -78,17 +71,13 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
     _resident(job, params, meter, model, images)
 
 
-def _latency(job: Job, leg: str, request: Callable[[], Any]) -> None:
-    """Time requests one by one, from a batch in host memory to predictions in host memory."""
-    budget_s = max(job.spec.window_s, 0.1)
-    times: list[float] = []
-    request()  # copies from the host were not part of the windows, and are traced here
-    began = time.monotonic()
-    while len(times) < FEWEST_REQUESTS or (len(times) < REQUESTS and time.monotonic() - began < budget_s):
-        start = time.monotonic_ns()
-        request()
-        times.append((time.monotonic_ns() - start) / 1e6)
-    for quantile in QUANTILES:
-        if len(times) * (100 - quantile) >= 100:
-            job.metric(leg, f"latency_p{quantile}", float(np.percentile(times, quantile)), "ms")
-    job.metric(leg, "latency_requests", len(times), "requests")
+def _ask(job: Job, leg: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:
+    """Time requests, from samples in host memory to predictions in host memory."""
+    wanted = job.author.workload.requests
+    if wanted is None or leg not in (AS_WRITTEN, TUNED):
+        requests.single_stream(job, leg, serve, images)
+        return
+    compiled = wanted.compiled_batch_sizes if params["jit_compile"] else ()
+    sizes = compiled or wanted.batch_sizes
+    pool = np.asarray(first_batch(job, {**params, "batch_size": sizes[-1]})[0])
+    requests.measure(job, leg, serve, pool, sizes)

@@ -29,6 +29,10 @@ AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED = LEGS = ("as-written", "input-only", 
 RUNG_PREFIX = "rung:"
 STAGE_PREFIX = "stage:"
 
+# How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
+# random instants; everything at once.
+SINGLE_STREAM, SERVER, OFFLINE = SCENARIOS = ("SingleStream", "Server", "Offline")
+
 # The driver's exit codes beside 0 and 1 (a leg or the workload raised; the error event says what).
 NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them
 
@@ -75,6 +79,13 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # Where one call runs several steps there is one entry a call: the mean of its steps.
     "steps": {"leg": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
     "metric": {"leg": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
+    # Requests for predictions, each synchronised, with their latencies. rate_per_s is the rate at which
+    # samples were offered, 0 where each request waited for the one before; planned is how many there were
+    # to be: fewer latencies mean that it was given up. batch_size is the largest one in Server.
+    "requests": {
+        "leg": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
+        "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
+    },
     # What a workload says of one leg, in words: which kernel ran, where its weights came from.
     "fact": {"leg": (str,), "name": (str,), "text": (str,)},
     "warning": {"message": (str,)},
@@ -173,6 +184,33 @@ class Rung:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Requests:
+    """How an inference workload is asked beside its windows; scenarios by MLPerf Inference's names.
+
+    Attributes:
+        batch_sizes: SingleStream is measured at each, ascending.
+        compiled_batch_sizes: the same where XLA compiles the model, anew for each size; () for batch_sizes.
+        server: whether Server is measured too, batches of up to the largest size.
+        bounds_ms: latency bounds for the 99th percentile; Server looks for the largest rate at the least of
+            them that a request alone keeps to.
+    """
+
+    batch_sizes: tuple[int, ...]
+    compiled_batch_sizes: tuple[int, ...] = ()
+    server: bool = False
+    bounds_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """What an article says of this workload in words, without a number: `system` is the hardware."""
+
+    source: str
+    system: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
 
@@ -204,6 +242,9 @@ class Workload:
             apart.
         ladder: the steps from as-written to tuned, in the order in which a report explains them.
         published: what articles measured.
+        remarks: what articles say in words.
+        requests: how an inference workload is asked beside its windows; None for not at all.
+        takes_weights: whether its model starts from the file of --weights when one is given.
         source: where the workload was published.
         suite: "default" runs without being named, "extra" when asked for.
         min_accuracy: accuracy on held-out procedural data, between 0 and 1, below which training
@@ -227,6 +268,9 @@ class Workload:
     stages: tuple[str, ...] = ()
     ladder: tuple[Rung, ...] = ()
     published: tuple[Published, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    requests: Requests | None = None
+    takes_weights: bool = False
     source: str = ""
     suite: str = "default"
     min_accuracy: float = 0.0
@@ -247,6 +291,7 @@ class Spec:
         workers: how many containers train together, this one included, as TF_CONFIG in the environment
             says; 0 for a container by itself.
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
+        weights: path inside the container of a file of weights, "" for none.
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
             leg; only what a rung sets itself stays.
         window_s: least length of a measured window, seconds.
@@ -265,6 +310,7 @@ class Spec:
     gpus: int = 0
     workers: int = 0
     data_dir: str = ""
+    weights: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     window_s: float = 1.0
     windows: int = 3

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
-from workloads.protocol import Data, Rung, Workload
+from workloads.protocol import Data, Remark, Requests, Rung, Workload
 
 workload = Workload(
     name="resnet50-infer",
@@ -78,6 +78,17 @@ workload = Workload(
             after="tuned",
             device="gpu",
             why="a larger batch, to show whether the device is full",
+        ),
+    ),
+    requests=Requests(
+        batch_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256), compiled_batch_sizes=(1, 8, 32, 128, 512)
+    ),
+    remarks=(
+        Remark(
+            source="RTX 3070 and Ryzen 5900X article",
+            system="RTX 3070, Ryzen 5900X",
+            text="asks why a newer card can lose on ResNet prediction: look at the small batches, where "
+            "starting each operation costs more than computing it",
         ),
     ),
     source="He et al. 2015; NVIDIA's ResNet-50 v1.5",

@@ -10,6 +10,7 @@ from harness.analysis.headline import headline
 from harness.analysis.measures import measures
 from harness.analysis.published import published_comparisons
 from harness.analysis.quality import quality
+from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.rules import verdicts
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import headline as sweep_headline
@@ -26,7 +27,7 @@ def analyse(run: Run) -> Analysis:
     """
     found = measures(run)
     summed = summaries(run, found)
-    ratios = comparisons(found)
+    ratios = (*comparisons(found), *request_ratios(run))
     swept = sweeps(run)
     said = verdicts(run, summed, ratios)
     published = () if swept else published_comparisons(run, summed, ratios, said)
@@ -39,6 +40,8 @@ def analyse(run: Run) -> Analysis:
         verdicts=said,
         quality=quality(run, found, summed),
         sweeps=swept,
+        latencies=latencies(run),
+        capacities=capacities(run),
     )
     return priced(found_out, run)
 

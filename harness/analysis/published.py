@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from harness.analysis.align import gpu_names
 from harness.analysis.case import Case, activity, cases
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
+from harness.analysis.requests import REQUESTS_GPU_OVER_CPU
 from harness.analysis.why_published import reasons
 from harness.model import Comparison, Estimate, PublishedComparison, Run, Summary, Verdict
 from workloads.protocol import AS_WRITTEN, TUNED, Published, Workload
 
 # More of these is better, of all other units less; shares are compared by themselves, not as a ratio.
-SPEEDS = ("samples/s", "ratio", "gain")
+SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")
 TIMES = ("s",)
 
 
@@ -79,6 +80,10 @@ def _in_unit(number: Published, case: Case) -> _Found:
     if number.unit == "ratio":
         value = case.ratio(GPU_OVER_CPU, leg)
         return _Found(value=value, label=f"{case.device} over cpu, as written, steady speed", leg=leg)
+    if number.unit == "requests ratio":
+        value = case.ratio(REQUESTS_GPU_OVER_CPU, leg)
+        label = f"{case.device} over cpu, requests a second at the least latency bound that both keep to"
+        return _Found(value=value, label=label, leg=leg)
     if number.unit == "gain":
         value = case.ratio(TUNED_OVER_AS_WRITTEN, TUNED)
         return _Found(value=value, label=f"{case.device} tuned over as written", leg=leg)

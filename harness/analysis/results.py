@@ -16,10 +16,12 @@ from typing import Any
 
 from harness.model import (
     Analysis,
+    Capacity,
     Comparison,
     Cost,
     CostRatio,
     Estimate,
+    Latency,
     PublishedComparison,
     Run,
     Summary,
@@ -64,6 +66,8 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
         "published": [_published(published) for published in analysis.published],
         "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
         "quality": [asdict(quality) for quality in analysis.quality],
+        "latencies": [_latency(one) for one in analysis.latencies],
+        "capacities": [_capacity(one) for one in analysis.capacities],
         "sweeps": [_sweep(sweep) for sweep in analysis.sweeps],
         "prices": asdict(manifest.prices) if manifest.prices else None,
         "costs": [_cost(cost) for cost in analysis.costs],
@@ -119,6 +123,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "message": trial.message,
         "duration_s": (trial.ended_ns - trial.started_ns) / 1e9,
         "facts": trial.facts,
+        "said": [asdict(fact) for fact in trial.said],
         "warnings": trial.warnings,
         "sampling": trial.sampling,
         "metrics": [asdict(metric) for metric in trial.metrics],
@@ -166,6 +171,27 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "denominator": comparison.denominator,
         "ratio": _estimate(comparison.ratio),
     }
+
+
+def _latency(one: Latency) -> dict[str, Any]:
+    return {
+        "workload": one.workload,
+        "device": one.device,
+        "leg": one.leg,
+        "scenario": one.scenario,
+        "batch_size": one.batch_size,
+        "rate_per_s": one.rate_per_s,
+        "throughput_samples_per_s": _estimate(one.samples_per_s),
+        "latency_quantiles_s": one.quantiles_s,
+        "requests": one.requests,
+        "requests_planned": one.planned,
+        "trial_ids": one.trial_ids,
+    }
+
+
+def _capacity(one: Capacity) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in one.__slots__}
+    return {**plain, "rate_per_s": _estimate(one.rate_per_s)}
 
 
 def _published(published: PublishedComparison) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""An inference workload is asked as MLPerf's scenarios ask, and a late server cannot hide that it is late."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from workloads.protocol import AS_WRITTEN, MODEL_ONLY, SERVER, SINGLE_STREAM, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+SMALL = """
+import numpy as np
+import tensorflow as tf
+from workloads.protocol import Data, Requests, Workload
+workload = Workload(
+    name="small-serve", title="S", data=Data(name="none", shape=(8,), classes=2, train=0, test=0),
+    batch_size=2, epochs=1, task="infer", tuned={"feed": "resident"},
+    requests=Requests(batch_sizes=(1, 2, 4), server=True, bounds_ms=(500.0,)),
+)
+def model(params):
+    return tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
+def dataset(params, data_dir):
+    x = np.ones((params["batch_size"], 8), np.float32)
+    return (("batch", lambda: tf.data.Dataset.from_tensors((x, x[:, 0])).repeat()),)
+"""
+
+
+@pytest.fixture(scope="module")
+def outcome(drive, tmp_path_factory):
+    path = tmp_path_factory.mktemp("file") / "small.py"
+    path.write_text(SMALL)
+    done = drive(file=str(path), legs=[AS_WRITTEN, MODEL_ONLY, TUNED], windows=1, window_s=0.05)
+    assert done.code == 0, done.log
+    return done
+
+
+def test_each_batch_size_is_asked_for_and_other_legs_at_their_own(outcome):
+    for leg in (AS_WRITTEN, TUNED):
+        found = outcome.of("requests", leg=leg, scenario=SINGLE_STREAM)
+        assert [event["batch_size"] for event in found] == [1, 2, 4]
+        assert all(len(event["latency_ns"]) == event["planned"] >= 10 for event in found)
+        assert all(sum(e["latency_ns"]) <= e["end_ns"] - e["start_ns"] for e in found)
+    (alone,) = outcome.of("requests", leg=MODEL_ONLY)
+    assert (alone["scenario"], alone["batch_size"]) == (SINGLE_STREAM, 2)
+
+
+def test_the_server_halves_its_way_to_the_largest_rate(outcome):
+    for leg in (AS_WRITTEN, TUNED):
+        series = outcome.of("requests", leg=leg, scenario=SERVER)
+        assert len(series) == 5
+        steps = [abs(b["rate_per_s"] - a["rate_per_s"]) for a, b in itertools.pairwise(series)]
+        assert all(b == pytest.approx(a / 2) for a, b in itertools.pairwise(steps))
+        for event in series:
+            took_s = (event["end_ns"] - event["start_ns"]) / 1e9
+            assert took_s > 0.5 * len(event["latency_ns"]) / event["rate_per_s"], (
+                "nothing came before its time"
+            )
+
+
+STALL = """
+import json, time
+from types import SimpleNamespace
+import numpy as np
+from workloads import requests
+from workloads.protocol import Spec
+job = SimpleNamespace(spec=Spec(window_s=0.25))
+batches = []
+def serve(batch):
+    batches.append(len(batch))
+    time.sleep(0.3 if len(batches) == 20 else 0.001)
+pool = np.zeros((8, 1), np.float32)
+planned, latencies, _ = requests._offer(job, serve, pool, (1, 4, 8), 100.0, 10_000.0, 0)
+latency_ms = [value / 1e6 for value in latencies]
+print(json.dumps({"planned": planned, "latency_ms": latency_ms, "batches": batches}))
+"""
+
+
+def test_a_stall_is_felt_by_every_request_that_came_meanwhile(script):
+    found = script(STALL)
+    assert len(found["latency_ms"]) == found["planned"] == 100
+    late = [value for value in found["latency_ms"] if value > 30]
+    # At 100 a second some thirty came during 0.3 s; a loop that waits for each answer would see one.
+    assert len(late) > 15
+    assert max(late) > 250
+    assert max(found["batches"]) == 8, "what waits goes together"
+    assert set(found["batches"]) <= {1, 4, 8}
+
+
+DECLARED = """
+import json
+from workloads import author, resnet
+from workloads.protocol import Spec
+from workloads import tuning
+found = {}
+for name in ("resnet50_infer", "resnet50_serve"):
+    one = author.load(name, "")
+    params = tuning.leg_params(one.workload, Spec(), "as-written", pipeline=True)
+    found[name] = [one.model(params).count_params(), one.workload.requests.server, params["batch_size"]]
+print(json.dumps(found))
+"""
+
+
+def test_both_inference_workloads_are_resnet50(script):
+    assert script(DECLARED) == {
+        "resnet50_infer": [25_557_032 + 53_120, False, 8],
+        "resnet50_serve": [25_557_032 + 53_120, True, 1],
+    }

@@ -1,0 +1,121 @@
+"""Latencies, the rate within a bound, and how they stand in the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies
+from harness.model import Analysis, RequestTimes, Run
+from reports.figures import figures_of
+from reports.render import render_html
+from tests.builders_requests import BATCHES, offered, serving_run, single
+from tests.report_pages import Document, javascript
+from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM
+
+
+def only(run: Run, *requests: RequestTimes) -> Run:
+    """Give the run with one trial on the processor, which served these."""
+    first = replace(run.trials[0], requests=requests)
+    return replace(run, trials=(first,))
+
+
+def rate(run: Run, bound_s: float) -> float | None:
+    one = next(one for one in capacities(run) if (one.device, one.bound_s) == ("cpu", bound_s))
+    return one.rate_per_s.median if one.rate_per_s else None
+
+
+class TestLatency:
+    def test_quantiles_are_those_of_all_requests_of_all_trials(self) -> None:
+        run = serving_run()
+        one = next(one for one in latencies(run) if (one.device, one.batch_size) == ("cpu", 4))
+        pooled = np.concatenate(
+            [each.latency_ns for trial in run.trials if trial.device == "cpu" for each in trial.requests[1:2]]
+        )
+        assert one.requests == 600
+        assert one.quantiles_s["p99"] == pytest.approx(np.percentile(pooled, 99) / 1e9)
+        assert one.samples_per_s.n == 3
+        assert one.samples_per_s.median == pytest.approx(4 / (pooled.mean() / 1e9), rel=0.01)
+
+    def test_a_quantile_needs_requests_beyond_it(self) -> None:
+        run = serving_run(1)
+        for count, names in (
+            (5, {"p50"}),
+            (10, {"p50", "p90"}),
+            (99, {"p50", "p90"}),
+            (100, {"p50", "p90", "p99"}),
+        ):
+            (one,) = latencies(only(run, single(AS_WRITTEN, 1, 3.0, count)))
+            assert set(one.quantiles_s) == names
+
+    def test_each_batch_is_one_row_and_each_series_of_the_server_another(self) -> None:
+        found = latencies(serving_run(2))
+        card = [one for one in found if one.device == "gpu0"]
+        assert [one.batch_size for one in card if one.scenario == SINGLE_STREAM] == [*BATCHES]
+        served = [one for one in card if one.scenario == SERVER]
+        assert len(served) == 6
+        assert sum(one.requests < one.planned for one in served) == 2
+
+
+class TestCapacity:
+    def test_it_is_the_largest_rate_within_the_bound_trial_by_trial(self) -> None:
+        by_bound = {one.bound_s: one for one in capacities(serving_run()) if one.device == "gpu0"}
+        assert by_bound[0.1].rate_per_s is not None
+        assert (by_bound[0.1].rate_per_s.median, by_bound[0.1].rate_per_s.n) == (901.0, 3)
+        assert by_bound[0.015].rate_per_s is not None
+        assert by_bound[0.015].rate_per_s.median == 901.0, "two of two hundred may be late"
+
+    def test_more_than_one_in_a_hundred_late_is_too_many(self) -> None:
+        run = serving_run(1)
+        fine, late = [10.0] * 200, [*[10.0] * 197, *[50.0] * 3]
+        assert rate(only(run, offered(AS_WRITTEN, 5, fine)), 0.015) == 5
+        assert rate(only(run, offered(AS_WRITTEN, 5, late)), 0.015) is None
+        assert rate(only(run, offered(AS_WRITTEN, 5, late)), 0.1) == 5
+
+    def test_samples_that_were_never_served_are_late(self) -> None:
+        run = serving_run(1)
+        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 198, planned=200)), 0.1) == 5
+        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 190, planned=200)), 0.1) is None
+
+    def test_fewer_than_a_hundred_tell_nothing(self) -> None:
+        run = serving_run(1)
+        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 99)), 0.1) is None
+
+    def test_it_says_why_there_is_none(self) -> None:
+        (first, _) = (one for one in capacities(serving_run()) if one.device == "cpu")
+        assert first.bound_s == 0.015
+        assert first.rate_per_s is None
+        assert first.why.startswith("a request alone takes longer: 41.")
+
+    def test_the_card_is_compared_at_the_least_bound_that_both_keep_to(self) -> None:
+        analysis = analyse(serving_run())
+        (one,) = (one for one in analysis.comparisons if one.kind == REQUESTS_GPU_OVER_CPU)
+        assert one.ratio.median == pytest.approx(901 / 13)
+        (published,) = analysis.published
+        assert published.measured == one.ratio
+        assert published.factor is not None
+        assert published.factor.median == pytest.approx(901 / 13 / 8.04)
+
+
+class TestReport:
+    def test_the_page_has_both_scenarios_the_facts_and_what_articles_say(self) -> None:
+        analysis = analyse(serving_run())
+        assert {"figure-latency", "figure-server"} <= figures_of(analysis).keys()
+        text = Document(render(analysis)).text
+        for expected in ("SingleStream", "Server", "a request alone takes longer", "CudnnRNNV3 on GPU:0",
+                         "says it <can> lose", "901"):  # fmt: skip
+            assert expected in text
+
+    def test_without_requests_there_is_no_such_section(self) -> None:
+        run = serving_run(1)
+        bare = replace(run, trials=tuple(replace(trial, requests=()) for trial in run.trials))
+        assert "SingleStream" not in Document(render(analyse(bare))).text
+        assert not figures_of(analyse(bare)).keys() & {"figure-latency", "figure-server"}
+
+
+def render(analysis: Analysis) -> str:
+
+    return render_html(analysis, bundle=javascript)

@@ -1,0 +1,146 @@
+"""Ask a model as its users would: MLPerf Inference's SingleStream at each batch size, and Server.
+
+SingleStream: one request after the other, each waited for. Server: single samples come at random instants (a
+Poisson process) that are fixed beforehand, whatever the server manages; a latency counts from the instant at
+which the sample was to come, so that a server that falls behind cannot hide it. One request runs at a time,
+with all samples that have come by then, up to the largest batch size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from workloads.job import Job
+from workloads.protocol import SERVER, SINGLE_STREAM
+
+# A 99th percentile needs at least a hundred requests; a slow device is given less, and no p99 then.
+REQUESTS = 200
+FEWEST_REQUESTS = 10
+SERVER_REQUESTS = (100, 2000)
+PROBES = 5
+# Budgets, in measured windows of the profile.
+BATCH_WINDOWS, STOP_WINDOWS, PROBE_WINDOWS, LONGEST_PROBE_WINDOWS = 2.0, 20.0, 4.0, 30.0
+LATE_SHARE = 0.01  # the bound holds for the 99th percentile
+_SPIN_NS = 200_000  # sleeping is not exact enough for the last of a wait
+
+# A batch in host memory -> None, when its predictions are in host memory.
+Serve = Callable[[Any], None]
+
+
+def single_stream(job: Job, leg: str, serve: Serve, batch: Any) -> list[int]:
+    """Time requests of one batch, write them as an event, return their latencies in nanoseconds."""
+    budget_ns = max(BATCH_WINDOWS * job.spec.window_s, 0.1) * 1e9
+    latencies: list[int] = []
+    serve(batch)  # traces and compiles
+    began = time.monotonic_ns()
+    while len(latencies) < FEWEST_REQUESTS or (
+        len(latencies) < REQUESTS and time.monotonic_ns() - began < budget_ns
+    ):
+        start = time.monotonic_ns()
+        serve(batch)
+        latencies.append(time.monotonic_ns() - start)
+    _write(job, leg, SINGLE_STREAM, len(batch), began, latencies)
+    return latencies
+
+
+def measure(job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int]) -> None:
+    """Measure what the workload declares in `requests`: latency at each batch size, then the server.
+
+    Args:
+        pool: samples in host memory, as many as the largest batch.
+        sizes: ascending.
+    """
+    wanted = job.author.workload.requests
+    assert wanted is not None
+    stop_ns = max(STOP_WINDOWS * job.spec.window_s, 1.0) * 1e9
+    medians: dict[int, float] = {}
+    first: list[int] = []
+    for size in sizes:
+        if medians and FEWEST_REQUESTS * medians[max(medians)] * size / max(medians) > stop_ns:
+            message = f"{leg}: batches from {size} on were not asked for, a request would take too long."
+            job.events.write("warning", message=message)
+            break
+        latencies = single_stream(job, leg, serve, pool[:size])
+        first = first or latencies
+        medians[size] = float(np.median(latencies))
+    if wanted.server and medians:
+        _search(job, leg, serve, pool, tuple(medians), max(n / ns * 1e9 for n, ns in medians.items()), first)
+
+
+def _search(
+    job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int], capacity: float, alone: Sequence[int]
+) -> None:
+    """Halve between 0 and what the server can do at all: the largest rate that keeps to the bound."""
+    wanted = job.author.workload.requests
+    assert wanted is not None
+    least_ms = float(np.percentile(alone, 99)) / 1e6
+    bound_ms = next((bound for bound in sorted(wanted.bounds_ms) if bound > least_ms), None)
+    if bound_ms is None:
+        message = f"{leg}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
+        job.events.write("warning", message=message)
+        return
+    low, high = 0.0, capacity
+    for probe in range(PROBES):
+        rate = (low + high) / 2
+        planned, latencies, began = _offer(job, serve, pool, sizes, rate, bound_ms, probe)
+        _write(job, leg, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
+        late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
+        low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
+
+
+def _offer(
+    job: Job, serve: Serve, pool: Any, sizes: Sequence[int], rate: float, bound_ms: float, probe: int
+) -> tuple[int, list[int], int]:
+    """Offer samples at `rate` a second; stop when so many were late that the bound is lost anyway.
+
+    Returns:
+        How many were planned, the latencies of those served in nanoseconds, and when it began.
+    """
+    window_s = max(job.spec.window_s, 0.1)
+    least, most = SERVER_REQUESTS
+    wanted = min(max(rate * PROBE_WINDOWS * window_s, least), most, rate * LONGEST_PROBE_WINDOWS * window_s)
+    planned = max(1, int(wanted))
+    random = np.random.default_rng((job.spec.seed, probe))
+    offsets_ns = np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
+    began = time.monotonic_ns()
+    due = began + offsets_ns
+    latencies: list[int] = []
+    late = served = 0
+    while served < planned and late <= LATE_SHARE * planned:
+        _wait_until(int(due[served]))
+        waiting = int(np.searchsorted(due, time.monotonic_ns(), side="right")) - served
+        count = min(waiting, sizes[-1])
+        # Compiled shapes are few: the rest of the batch is filled up.
+        serve(pool[: next(size for size in sizes if size >= count)])
+        done = time.monotonic_ns()
+        own = (done - due[served : served + count]).tolist()
+        latencies += own
+        late += sum(latency > bound_ms * 1e6 for latency in own)
+        served += count
+    return planned, latencies, began
+
+
+def _wait_until(instant_ns: int) -> None:
+    while (left := instant_ns - time.monotonic_ns()) > 0:
+        if left > _SPIN_NS:
+            time.sleep((left - _SPIN_NS) / 1e9)
+
+
+def _write(
+    job: Job,
+    leg: str,
+    scenario: str,
+    batch_size: int,
+    began: int,
+    latencies: list[int],
+    rate: float = 0.0,
+    planned: int = 0,
+) -> None:
+    job.events.write(
+        "requests", leg=leg, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
+        planned=planned or len(latencies), start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,
+    )  # fmt: skip
