@@ -18,6 +18,7 @@ import cattrs
 
 from harness.catalog import Entry, built_in, external, select
 from harness.data.datasets import MODES
+from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
@@ -64,6 +65,7 @@ class Options:
     trials: int | None = None
     out: Path = Path("runs")
     data: str = "auto"
+    weights: Path | None = None
     interval_s: float = 0.1
     cpus: str = ""
     cpu_quota: float | None = None
@@ -115,6 +117,7 @@ def resolve(options: Options) -> Resolved:
     gpus = _gpus(options)
     devices = devices_named(options.device, len(gpus))
     workloads = tuple(entry.workload for entry in entries)
+    check_weights(options.weights, workloads)
     params = check_params(options.params, workloads)
     axes = check_axes(options.axes, workloads)
     for name in axes:
@@ -227,6 +230,7 @@ def command_line(options: Options) -> str:
         ("--legs", "legs"),
         ("--trials", "trials"),
         ("--data", "data"),
+        ("--weights", "weights"),
         ("--cpus", "cpus"),
         ("--cpu-quota", "cpu_quota"),
         ("--stall", "stall_s"),

@@ -299,6 +299,16 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsInfo:
+    """What a workload that takes trained weights started from: `kind` is "file" or "seeded"."""
+
+    workload: str
+    kind: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Who, when, on what and how: everything that one needs to run the same again.
 
@@ -323,6 +333,7 @@ class Manifest:
     host_facts: Mapping[str, Scalar]
     parameters: Mapping[str, Any]
     seed: int
+    weights: tuple[WeightsInfo, ...] = ()
     warnings: tuple[str, ...] = ()
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -375,6 +386,7 @@ class Summary:
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: from the card's counter, or None.
         accuracy: on held-out data, or None.
+        epoch_s: time for one pass through the training data at the steady speed, or None.
         trial_ids: where every figure comes from.
     """
 
@@ -396,6 +408,7 @@ class Summary:
     accuracy_ok: bool | None
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
+    epoch_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,8 +237,14 @@ def spec_for(
     data_dir: str,
     seed: int,
     image: str = TENSORFLOW,
+    weights: str = "",
 ) -> Spec:
-    """Return what the container of `trial` is asked to do; `file` is "" for a workload of this tree."""
+    """Return what the container of `trial` is asked to do.
+
+    Args:
+        file: path of the workload's file in the container, "" for a workload of this tree.
+        weights: path of a file of weights there, "" for none.
+    """
     return Spec(
         workload="" if file else module,
         file=file,
@@ -246,6 +252,7 @@ def spec_for(
         device="gpu" if trial.gpus else "cpu",
         gpus=len(trial.gpus),
         data_dir=data_dir,
+        weights=weights,
         params=trial.params,
         window_s=profile.window_s,
         windows=profile.windows,

@@ -25,12 +25,14 @@ from harness.bench import (
 from harness.catalog import Entry, sources
 from harness.cloud import cloud_facts
 from harness.data.datasets import ensure_data
+from harness.data.weights import keep_weights, weights_infos
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
     FILE_DIR,
     OUT_DIR,
     TMP_BYTES,
+    WEIGHTS_DIR,
     WORKLOADS_DIR,
     ContainerSpec,
     Engine,
@@ -43,7 +45,7 @@ from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
 from harness.host.inventory import host_facts, system_description, system_name
 from harness.images.environment import library_variables
-from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices
+from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, WeightsInfo
 from harness.plan import spec_for
 from harness.prices import prices_for, spelt_out
 from harness.progress import Progress
@@ -114,10 +116,11 @@ def resume(path: Path, places: Places, progress: Progress) -> Prepared:
     then = {image.target: image.digest for image in manifest.images}
     now = {target: image.digest for target, image in stage.images.items()}
     here = [gpu.uuid for gpu in resolved.gpus]
-    if then != now or here != [gpu.uuid for gpu in manifest.gpus]:
+    same = then == now and here == [gpu.uuid for gpu in manifest.gpus]
+    if not same or _weights(resolved, stage) != manifest.weights:
         stage.engine.close()
         raise StoreError(
-            f"{path} ran with other images or GPUs than there are now.",
+            f"{path} ran with other images, GPUs or weights than there are now.",
             hint="Start a new run; trials of different images do not belong in one report.",
         )
     return _prepared(resolved, stage, RunFolder(path), manifest, places)
@@ -132,6 +135,7 @@ class _Stage:
     access: Mapping[str, GpuAccess]
     images: Mapping[str, ImageInfo]
     data: Mapping[str, tuple[Path, DataInfo]]
+    weights: tuple[Path, str] | None
 
 
 def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage:
@@ -157,7 +161,8 @@ def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage
         )
         for entry in resolved.entries
     }
-    return _Stage(engine=engine, info=info, access=access, images=images, data=data)
+    weights = keep_weights(options.weights, places.cache) if options.weights else None
+    return _Stage(engine=engine, info=info, access=access, images=images, data=data, weights=weights)
 
 
 def _prepared(
@@ -229,6 +234,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
         },
         seed=options.seed,
         prices=prices,
+        weights=_weights(resolved, stage),
         sources=sources(resolved.entries),
     )
 
@@ -246,6 +252,11 @@ def _pinned(resolved: Resolved, info: EngineInfo) -> Options:
     return replace(resolved.options, engine=engine, device=",".join(devices))
 
 
+def _weights(resolved: Resolved, stage: _Stage) -> tuple[WeightsInfo, ...]:
+    sha256 = stage.weights[1] if stage.weights else ""
+    return weights_infos(resolved.options.weights, sha256, [entry.workload for entry in resolved.entries])
+
+
 def _memory_limit(options: Options) -> int:
     return options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
 
@@ -255,12 +266,14 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
     entry = resolved.entry(trial.workload)
     image = stage.images[resolved.target(trial)]
     data, info = stage.data[trial.workload]
+    weights = options.weights if entry.workload.takes_weights else None
     spec = spec_for(
         trial,
         resolved.profile,
         module=entry.module,
         file=f"{FILE_DIR}/{entry.path.name}" if entry.external else "",
         data_dir=DATA_DIR,
+        weights=f"{WEIGHTS_DIR}/{weights.name}" if weights else "",
         seed=options.seed,
         image=entry.workload.image,
     )
@@ -269,7 +282,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
         command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
         environment=_environment(bool(trial.gpus), image, stage.info),
         out=places.cache,
-        mounts=_mounts(entry, data, bool(trial.gpus), image, places),
+        mounts=_mounts(entry, data, stage.weights if weights else None, bool(trial.gpus), image, places),
         trial_id=trial.id,
         run_id=run_id,
         cpus=options.cpus,
@@ -292,11 +305,15 @@ def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, 
     return {**shared, **libraries, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def _mounts(entry: Entry, data: Path, gpu: bool, image: ImageInfo, places: Places) -> tuple[Mount, ...]:
+def _mounts(
+    entry: Entry, data: Path, weights: tuple[Path, str] | None, gpu: bool, image: ImageInfo, places: Places
+) -> tuple[Mount, ...]:
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
         Mount(container=DATA_DIR, host=data),
     ]
+    if weights:
+        mounts.append(Mount(container=WEIGHTS_DIR, host=weights[0]))
     if entry.external:
         mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
     if gpu:

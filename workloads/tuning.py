@@ -69,6 +69,8 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     if leg == TUNED:
         declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if pipeline else DEFAULT_TUNED)
         base.update(resolve(declared, spec.device))
+    if workload.takes_weights:
+        base["weights"] = spec.weights
     base.update(spec.params)
     if leg.startswith(RUNG_PREFIX):
         # A rung is its parameters: an override must not turn it into another one.

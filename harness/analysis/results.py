@@ -57,6 +57,7 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
         "gpus": [asdict(gpu) for gpu in manifest.gpus],
         "images": [asdict(image) for image in manifest.images],
         "data": [asdict(data) for data in manifest.data],
+        "weights": [asdict(weights) for weights in manifest.weights],
         "parameters": manifest.parameters,
         "workloads": [asdict(workload) for workload in analysis.run.workloads],
         "trials": [_trial(trial) for trial in analysis.run.trials],
@@ -158,6 +159,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "energy_source": summary.energy_source,
         "accuracy": summary.accuracy,
         "accuracy_ok": summary.accuracy_ok,
+        "epoch_s": summary.epoch_s,
         "changes": [asdict(change) for change in summary.changes],
         "trial_ids": summary.trial_ids,
     }

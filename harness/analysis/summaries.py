@@ -66,6 +66,7 @@ def _summary(
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
         changes=_changes(group),
         trial_ids=tuple(one.trial.id for one in group),
+        epoch_s=_epoch(workload, group[0].batch, step_time),
     )
 
 
@@ -84,6 +85,13 @@ def _training(leg: str, group: Sequence[Measure], workload: Workload | None) -> 
     an_epoch = workload.samples_per_epoch or workload.data.train
     projected = [math.ceil(an_epoch / one.batch) * one.step_s * workload.epochs for one in group]
     return estimate(projected, "s"), True
+
+
+def _epoch(workload: Workload | None, batch: int, step_time: Estimate) -> float | None:
+    if workload is None or workload.task != "train":
+        return None
+    samples = workload.samples_per_epoch or workload.data.train
+    return math.ceil(samples / batch) * step_time.median if samples else None
 
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:

@@ -25,6 +25,13 @@ Param = Annotated[
     list[str] | None,
     typer.Option(help="NAME=VALUE, e.g. batch_size=64; again for more.", rich_help_panel=RUN),
 ]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file of trained weights (.h5, .keras) for the workloads that start from one.",
+        rich_help_panel=RUN,
+    ),
+]
 DataMode = Annotated[
     str, typer.Option(help="auto, real (fail without it) or procedural.", rich_help_panel=RUN)
 ]

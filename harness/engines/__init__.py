@@ -12,6 +12,7 @@ from harness.model import EngineInfo, ImageInfo
 # Where things lie inside a container; the local engine maps them to host paths itself.
 WORKLOADS_DIR = "/tfbench/workloads"
 DATA_DIR = "/tfbench/data"
+WEIGHTS_DIR = "/tfbench/weights"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"

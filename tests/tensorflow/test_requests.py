@@ -17,7 +17,7 @@ from workloads.protocol import Data, Requests, Workload
 workload = Workload(
     name="small-serve", title="S", data=Data(name="none", shape=(8,), classes=2, train=0, test=0),
     batch_size=2, epochs=1, task="infer", tuned={"feed": "resident"},
-    requests=Requests(batch_sizes=(1, 2, 4), server=True, bounds_ms=(500.0,)),
+    requests=Requests(batch_sizes=(1, 2, 4), server=True, bounds_ms=(50.0,)),
 )
 def model(params):
     return tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
@@ -31,7 +31,7 @@ def dataset(params, data_dir):
 def outcome(drive, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "small.py"
     path.write_text(SMALL)
-    done = drive(file=str(path), legs=[AS_WRITTEN, MODEL_ONLY, TUNED], windows=1, window_s=0.05)
+    done = drive(file=str(path), legs=[AS_WRITTEN, MODEL_ONLY, TUNED], windows=1, window_s=0.2)
     assert done.code == 0, done.log
     return done
 
@@ -66,6 +66,7 @@ import numpy as np
 from workloads import requests
 from workloads.protocol import Spec
 job = SimpleNamespace(spec=Spec(window_s=0.25))
+requests.LASTS_BOUNDS = 0
 batches = []
 def serve(batch):
     batches.append(len(batch))

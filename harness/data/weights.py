@@ -1,0 +1,74 @@
+"""A user's file of trained weights, kept by content: a container sees it alone, and a report can name it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import DataError, UsageError
+from harness.images.locks import file_sha256
+from harness.model import WeightsInfo
+from workloads.protocol import Workload
+
+_SUFFIXES = (".h5", ".keras")
+
+
+def check_weights(path: Path | None, workloads: Sequence[Workload]) -> None:
+    """Hold --weights against the chosen workloads.
+
+    Raises:
+        UsageError: no such file, one that Keras does not read, or no workload that takes it.
+    """
+    if path is None:
+        return
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.", hint="Check the path given to --weights.")
+    if path.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"{path.name} is no file of weights that Keras reads.",
+            hint=f"Give a file that ends with {' or '.join(_SUFFIXES)}, e.g. made by model.save_weights.",
+        )
+    if not any(workload.takes_weights for workload in workloads):
+        raise UsageError(
+            "None of the chosen workloads starts from a file of weights.",
+            hint="Add --workload transfer-learning, or leave --weights out.",
+        )
+
+
+def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
+    """Return a folder under the cache that holds a copy of `path` and nothing else, and its SHA-256.
+
+    Raises:
+        DataError: the file cannot be read, or the cache cannot be written.
+    """
+    try:
+        sha256 = file_sha256(path)
+        folder = cache / "weights" / f"sha256-{sha256}"
+        if not (folder / path.name).is_file():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
+                made = Path(work) / "made"
+                made.mkdir(mode=0o755)
+                shutil.copyfile(path, made / path.name)
+                # The container's user is another one.
+                (made / path.name).chmod(0o644)
+                shutil.rmtree(folder, ignore_errors=True)
+                made.rename(folder)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be kept under {cache}: {error.strerror}.",
+            hint="Check that the file can be read, and free some space or set TFBENCH_CACHE.",
+        ) from error
+    return folder, sha256
+
+
+def weights_infos(path: Path | None, sha256: str, workloads: Sequence[Workload]) -> tuple[WeightsInfo, ...]:
+    """Say for each workload that takes weights which ones it has."""
+    kind, file = ("file", path.name) if path else ("seeded", "")
+    return tuple(
+        WeightsInfo(workload=one.name, kind=kind, file=file, sha256=sha256)
+        for one in workloads
+        if one.takes_weights
+    )

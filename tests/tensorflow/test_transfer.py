@@ -1,0 +1,52 @@
+"""The two image classifiers: one network, frozen or not, and the weights that it starts from."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+COMPARED = """
+import json, tempfile
+import numpy as np
+import tensorflow as tf
+from workloads import author, building, tuning
+from workloads.protocol import Spec
+found = {}
+def built(name, seed=1, **more):
+    one = author.load(name, "")
+    params = tuning.leg_params(one.workload, Spec(**more), "as-written", pipeline=False)
+    model = building.build(one.model, params, strategy=None, seed=seed)
+    return model, one.facts(params)["weights of the backbone"]
+transfer, seeded = built("transfer_learning")
+scratch, _ = built("from_scratch")
+path = tempfile.mkdtemp() + "/trained.weights.h5"
+scratch.layers[3].save_weights(path)
+loaded, said = built("transfer_learning", seed=2, weights=path)
+equal = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a, b))
+same = lambda a, b: equal(a.layers[3].get_weights(), b.layers[3].get_weights())
+x = np.random.default_rng(0).random((8, 32, 32, 3), dtype=np.float32)
+before = transfer.layers[3].get_weights()
+transfer.fit(x, np.zeros(8), verbose=0)
+print(json.dumps({
+    "parameters": [transfer.count_params(), scratch.count_params()],
+    "trainable": [len(transfer.trainable_weights), len(scratch.trainable_weights)],
+    "layers": [[type(layer).__name__ for layer in model.layers] for model in (transfer, scratch)],
+    "loaded": [same(loaded, scratch), same(transfer, scratch)], "said": [seeded, said],
+    "kept": equal(before, transfer.layers[3].get_weights()),
+    "alive": float(np.std(tf.keras.Model(transfer.input, transfer.layers[-3].input)(x).numpy())),
+}))
+"""
+
+
+def test_both_are_one_network_of_which_transfer_learning_trains_the_head(script):
+    found = script(COMPARED)
+    assert found["parameters"] == [2_257_984 + 12_810] * 2
+    assert found["layers"][0] == found["layers"][1]
+    assert found["trainable"][0] == 2
+    assert found["trainable"][1] > 100
+    assert found["kept"], "the backbone stays as it is"
+    assert found["alive"] > 0.1, "the signal of random weights does not fade"
+    assert found["loaded"] == [True, False]
+    assert found["said"][0].startswith("seeded random ones")
+    assert found["said"][1].startswith("from the file trained.weights.h5, sha256 ")

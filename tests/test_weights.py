@@ -1,0 +1,70 @@
+"""--weights: which files are taken, how they are kept, and what the run says about them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Options, command_line, options_document, read_options, resolve
+from harness.catalog import built_in
+from harness.data.weights import check_weights, keep_weights, weights_infos
+from harness.errors import DataError, UsageError
+
+WORKLOADS = {entry.workload.name: entry.workload for entry in built_in()}
+TAKES, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "home/mobilenet.weights.h5"
+    path.parent.mkdir()
+    path.write_bytes(b"weights")
+    (path.parent / "private").write_text("not for containers")
+    return path
+
+
+def test_a_container_gets_the_file_alone_under_its_content(file: Path, tmp_path: Path) -> None:
+    folder, sha256 = keep_weights(file, tmp_path / "cache")
+    assert sha256 == hashlib.sha256(b"weights").hexdigest()
+    assert [path.name for path in folder.iterdir()] == [file.name]
+    assert (folder / file.name).stat().st_mode & 0o777 == 0o644
+    assert keep_weights(file, tmp_path / "cache") == (folder, sha256)
+    file.write_bytes(b"other weights")
+    assert keep_weights(file, tmp_path / "cache")[0] != folder
+
+
+def test_what_cannot_be_kept_is_an_error_with_a_hint(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(DataError, match="cannot be kept"):
+        keep_weights(file, tmp_path / "cache")
+
+
+def test_only_files_that_someone_takes_are_taken(file: Path) -> None:
+    check_weights(None, [OTHER])
+    check_weights(file, [OTHER, TAKES])
+    with pytest.raises(UsageError, match="There is no file"):
+        check_weights(file.with_name("missing.h5"), [TAKES])
+    with pytest.raises(UsageError, match="no file of weights"):
+        check_weights(file.with_name("private"), [TAKES])
+    with pytest.raises(UsageError, match="None of the chosen workloads"):
+        check_weights(file, [OTHER])
+    with pytest.raises(UsageError, match="None of the chosen workloads"):
+        resolve(Options(workloads=("from-scratch",), device="cpu", weights=file))
+
+
+def test_the_run_says_which_weights_it_had(file: Path) -> None:
+    (given,) = weights_infos(file, "ab" * 32, [OTHER, TAKES])
+    assert (given.workload, given.kind, given.file, given.sha256) == (
+        "transfer-learning", "file", file.name, "ab" * 32,
+    )  # fmt: skip
+    (seeded,) = weights_infos(None, "", [TAKES])
+    assert (seeded.kind, seeded.file, seeded.sha256) == ("seeded", "", "")
+
+
+def test_the_command_and_the_options_keep_it(file: Path) -> None:
+    options = Options(weights=file)
+    assert f"--weights {file}" in command_line(options)
+    assert read_options(options_document(options)) == options
+    assert read_options(options_document(Options())).weights is None
