@@ -508,12 +508,22 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What to do about a finding. Gains are throughput ratios; measured is None until a leg has shown it."""
+    """What to do about a finding. Gains are throughput ratios; measured is None until a leg has shown it.
+
+    Attributes:
+        at_least: the prediction is a lower bound.
+        measured_leg: the leg that showed the measured gain, "" without one.
+        miss: by which share the measured gain misses the prediction, where that is more than is allowed;
+            negative when it is less than was predicted.
+    """
 
     text: str
     code: str
     predicted_gain: float | None
     measured_gain: Estimate | None
+    at_least: bool = False
+    measured_leg: str = ""
+    miss: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,6 +539,44 @@ class Verdict:
     evidence: tuple[Evidence, ...]
     cost: float | None
     remedy: Remedy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of an input pipeline.
+
+    Attributes:
+        start_s, cost_s: seconds a sample before it, and that it adds.
+        share: of the whole pipeline's time.
+        ceiling: samples/s of the pipeline up to and including it.
+    """
+
+    name: str
+    start_s: float
+    cost_s: float
+    share: float
+    ceiling: float
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The input pipeline of a workload on a device, stage by stage; speeds in samples/s where measured.
+
+    Attributes:
+        as_written, model: what training reaches, and what the model alone could take.
+        first_epoch, cached: the pipeline by itself before its caches are full, and after.
+        running: how it uses the processors, in words.
+    """
+
+    workload: str
+    device: str
+    stages: tuple[Stage, ...]
+    as_written: float | None
+    model: float | None
+    first_epoch: float | None
+    cached: float | None
+    running: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -662,3 +710,4 @@ class Analysis:
     cost_ratios: tuple[CostRatio, ...] = ()
     cost_claim: Published | None = None
     sweeps: tuple[Sweep, ...] = ()
+    pipelines: tuple[Pipeline, ...] = ()

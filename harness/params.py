@@ -30,6 +30,8 @@ COMMON: Mapping[str, Parameter] = {
     "jit_compile": Parameter(kind=bool),
     "precision": Parameter(kind=str, choices=("tf32", "fp32", "fp16", "bf16")),
     "prefetch_to_device": Parameter(kind=bool),
+    "parallel_maps": Parameter(kind=bool),
+    "prefetch_batches": Parameter(kind=bool),
     "feed": Parameter(kind=str, choices=("fit", "resident")),
 }
 

@@ -13,15 +13,29 @@ from harness.model import PlannedTrial, Point, Scalar
 from harness.params import params_for
 from workloads.protocol import (
     AS_WRITTEN,
+    BATCH_PREFIX,
+    CACHED_EPOCH,
+    CALLS_PREFIX,
+    CUSTOM_LOOP,
+    FIRST_EPOCH,
+    HOST_FED,
     LEGS,
     MODEL_ONLY,
     RUNG_PREFIX,
     STAGE_PREFIX,
     TENSORFLOW,
+    THREADS_PREFIX,
     TUNED,
+    TUNED_INPUT,
     Spec,
     Workload,
 )
+
+# What the rules look at beside the profile's own legs; see docs/verdicts.md for what each of them shows.
+PROBES = (CUSTOM_LOOP, f"{BATCH_PREFIX}2", f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10")
+ON_A_CARD = (HOST_FED,)
+OF_A_PIPELINE = (TUNED_INPUT, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
+_NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +45,8 @@ class Profile:
     Attributes:
         trials: containers for each workload and device at least; `max_trials` while the interval of the
             throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
-        windows, window_s, warmup_s, steps, full: see workloads.protocol.Spec.
+        windows, window_s, warmup_s, analysis_window_s, analysis_warmup_s, steps, full: see
+            workloads.protocol.Spec.
         stall_s: a trial that writes no event for so long counts as hung.
         limit_s: a trial that takes longer is ended.
     """
@@ -46,6 +61,8 @@ class Profile:
     windows: int
     window_s: float
     warmup_s: float
+    analysis_window_s: float
+    analysis_warmup_s: float
     steps: int
     full: bool
     stall_s: float
@@ -59,22 +76,28 @@ PROFILES: Mapping[str, Profile] = {
             name="smoke",
             purpose="seconds: does everything work? Its numbers mean nothing",
             legs=LEGS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
-            windows=2, window_s=0.1, warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
+            windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_warmup_s=0.2,
+            steps=8, full=False, stall_s=180, limit_s=600,
         ),
         Profile(
             name="quick",
             purpose="minutes: steady-state speed from repeated trials; training times are projected",
             legs=LEGS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
-            windows=3, window_s=1.0, warmup_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
+            windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.35, analysis_warmup_s=1.0,
+            steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         Profile(
             name="full",
             purpose="hours: the published epochs trained to the end, and quick's measurement besides",
             legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
-            windows=5, window_s=2.0, warmup_s=8.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
+            windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_warmup_s=4.0,
+            steps=0, full=True, stall_s=900, limit_s=4 * 3600,
         ),
     )
 }  # fmt: skip
+
+
+CPU = "cpu"
 
 
 def profile_named(name: str) -> Profile:
@@ -166,7 +189,7 @@ def plan_trials(
             workload=workload.name,
             device=device,
             index=index,
-            legs=legs[workload.name],
+            legs=own,
             params={**params_for(workload, params), **dict(point)},
             point=point,
         )
@@ -174,7 +197,7 @@ def plan_trials(
         for workload in workloads
         for number, point in enumerate(points, 1)
         for device in devices
-        if legs[workload.name]
+        if (own := tuple(leg for leg in legs[workload.name] if device != CPU or leg not in ON_A_CARD))
     )
 
 
@@ -188,7 +211,7 @@ def legs_named(
 ) -> Mapping[str, tuple[str, ...]]:
     """Resolve a comma-separated list of legs to those that each workload has, by its name.
 
-    "" is the profile's own legs and each declared stage, or the two legs of speed without analysis.
+    "" is the profile's own legs, the probes and each declared stage; without analysis the two legs of speed.
 
     Raises:
         UsageError: a word that is no leg of any of the workloads.
@@ -196,7 +219,7 @@ def legs_named(
     legs = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
     if not legs:
         return {
-            one.name: (*_usual_legs(one, profile), *_stage_legs(one)) if analysis else (AS_WRITTEN, TUNED)
+            one.name: (*_usual_legs(one, profile), *_probes(one)) if analysis else (AS_WRITTEN, TUNED)
             for one in workloads
         }
     for leg in legs:
@@ -217,7 +240,19 @@ def _has(workload: Workload, leg: str) -> bool:
     """Tell whether `leg` is one of the workload's; stages that it does not declare only its code knows."""
     if leg.startswith(STAGE_PREFIX) and not workload.stages:
         return leg != STAGE_PREFIX
+    probes = (*PROBES, *ON_A_CARD, *OF_A_PIPELINE)
+    if leg in probes or _NUMBERED.fullmatch(leg):
+        return True
     return leg in (*LEGS, *_rung_legs(workload), *_stage_legs(workload))
+
+
+def _probes(workload: Workload) -> tuple[str, ...]:
+    """Return the legs that only serve the verdict, those first that say most."""
+    if workload.image != TENSORFLOW:
+        return _stage_legs(workload)
+    # Pipelines are known by their stages, or by samples that the workload makes itself.
+    pipeline = OF_A_PIPELINE if workload.stages or workload.data.train == 0 else ()
+    return (*PROBES, *ON_A_CARD, *_stage_legs(workload), *pipeline)
 
 
 def _rung_legs(workload: Workload) -> tuple[str, ...]:
@@ -257,6 +292,8 @@ def spec_for(
         window_s=profile.window_s,
         windows=profile.windows,
         warmup_s=profile.warmup_s,
+        analysis_window_s=profile.analysis_window_s,
+        analysis_warmup_s=profile.analysis_warmup_s,
         steps=profile.steps,
         full=profile.full and trial.index == 0,
         seed=seed,

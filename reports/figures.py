@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from harness.model import Analysis, Status, Trial
 from reports.charts import Figure
 from reports.cold_start_chart import cold_start_figure
-from reports.ladder_chart import ladder_figure, stages_figure
+from reports.ladder_chart import ladder_figure
 from reports.names import device_name
+from reports.pipeline_chart import pipeline_figure
 from reports.requests_chart import latency_figure, server_figure
 from reports.speed_chart import speed_figure
 from reports.steps_chart import steps_figure
@@ -29,8 +30,8 @@ _BUILDERS = (
     latency_figure,
     server_figure,
     training_figure,
+    pipeline_figure,
     ladder_figure,
-    stages_figure,
     steps_figure,
     cold_start_figure,
 )

@@ -1,4 +1,4 @@
-"""Bars of the way from as-written to tuned, and of what the input pipeline's stages allow."""
+"""Bars of the way from as-written to tuned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Table, chart
 from reports.names import device_name, is_gpu, leg_name
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, RUNG_PREFIX, STAGE_PREFIX, TUNED
+from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED
 
 
 def ladder_figure(analysis: Analysis) -> Figure | None:
@@ -22,19 +22,6 @@ def ladder_figure(analysis: Analysis) -> Figure | None:
         title="From as written to tuned, samples per second",
         description="Bars of throughput for each step from the published code to the tuned one.",
         rank=20,
-    )
-
-
-def stages_figure(analysis: Analysis) -> Figure | None:
-    """Draw the speed of the input pipeline cut off after each stage; None where no stage was measured."""
-    return _figure(
-        analysis,
-        _groups(analysis, STAGE_PREFIX, {INPUT_ONLY: 1, MODEL_ONLY: 2, AS_WRITTEN: 3}),
-        id_="figure-stages",
-        title="What the input pipeline allows, samples per second",
-        description="Bars of throughput of the input pipeline drained up to each of its stages, beside the "
-        "whole pipeline alone, the model alone, and training as written.",
-        rank=21,
     )
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 from harness.model import Gpu
 from workloads.protocol import (
     AS_WRITTEN,
+    BATCH_PREFIX,
     BUILD,
+    CACHED_EPOCH,
+    CALLS_PREFIX,
+    CUSTOM_LOOP,
     DATA,
     EVALUATE,
+    FIRST_EPOCH,
     FIRST_STEP,
+    HOST_FED,
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
     RUNG_PREFIX,
     STAGE_PREFIX,
     STEADY,
+    THREADS_PREFIX,
     TUNED,
+    TUNED_INPUT,
     WARM_UP,
 )
 
@@ -24,6 +32,17 @@ LEG_NAMES = {
     TUNED: "tuned",
     INPUT_ONLY: "input alone",
     MODEL_ONLY: "model alone",
+    CUSTOM_LOOP: "loop that sees the wait",
+    HOST_FED: "model fed from the host",
+    TUNED_INPUT: "pipeline tuned alone",
+    FIRST_EPOCH: "input alone, first epoch",
+    CACHED_EPOCH: "input alone, cached",
+}
+
+PROBE_NAMES = {
+    BATCH_PREFIX: "model alone, {}x the batch",
+    CALLS_PREFIX: "model alone, {} steps a call",
+    THREADS_PREFIX: "input alone, threads: {}",
 }
 
 PHASE_NAMES = {
@@ -52,6 +71,9 @@ def leg_name(leg: str) -> str:
     """Say a leg's name in words: a step of a ladder by its own, a stage as what is drained up to it."""
     if leg.startswith(STAGE_PREFIX):
         return f"input up to {leg.removeprefix(STAGE_PREFIX)}"
+    for prefix, words in PROBE_NAMES.items():
+        if leg.startswith(prefix):
+            return words.format(leg.removeprefix(prefix))
     return LEG_NAMES.get(leg, leg.removeprefix(RUNG_PREFIX))
 
 

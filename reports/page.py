@@ -15,7 +15,7 @@ from reports.names import card_name
 from reports.setup import framework
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY, RUNG_PREFIX, Remark
+from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, MODEL_ONLY, RUNG_PREFIX, Remark
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -138,6 +138,13 @@ class Page:
             (each for each in self.analysis.cost_ratios if (each.workload, each.device, each.leg) == key),
             None,
         )
+
+    def waited(self, summary: Summary) -> float | None:
+        """Give the share of a leg's time spent waiting for input; of as-written, as its plain loop saw it."""
+        if summary.wait_share is not None or summary.leg != AS_WRITTEN:
+            return summary.wait_share
+        loop = self.side(summary.workload, f"{summary.device}/{CUSTOM_LOOP}")
+        return loop.wait_share if loop else None
 
     def rungs(self) -> tuple[tuple[Summary, str], ...]:
         """Give the steps between as-written and tuned, each with why it should help."""

@@ -99,6 +99,9 @@ def test_launch_bound_processor_leaves_most_of_its_cores_idle() -> None:
     made = cpu_run()
     series = next(one for one in made.trials[0].telemetry if one.source == "cgroup")
     idle = replace(made, trials=tuple(retold_usage(trial, 1.5) for trial in made.trials))
+    others = verdict(idle, "launch-bound", "cpu")
+    assert others.finding is Finding.CLEAR, "what the container does not use may be used by others"
+    idle = retold(idle, "cpu", "host", cpu_util_pct=150.0 / 16)
     assert series.columns["cpu_usage_s"][-1] > 0
     found = verdict(idle, "launch-bound", "cpu")
     assert found.finding is Finding.FOUND
@@ -121,9 +124,8 @@ def test_input_bound_is_found_from_the_wait_that_was_seen() -> None:
     found = verdict(gpu_run(speeds=INPUT_BOUND), "input-bound")
     assert found.finding is Finding.FOUND
     assert found.cost == pytest.approx(0.88, abs=0.01)
-    assert "highly" in found.sentence and "slower than the model" in found.sentence
+    assert "highly" in found.sentence and "753 samples/s where the model could take 6,671" in found.sentence
     assert found.remedy is not None and "AUTOTUNE" in found.remedy.code
-    assert found.remedy.predicted_gain == pytest.approx(0.0440 / 0.0048, rel=0.03)
     assert found.remedy.measured_gain is None  # the tuned leg changed nothing about input
 
 
@@ -142,8 +144,25 @@ def test_input_is_blamed_for_no_more_than_no_overlap_at_all_would_cost() -> None
     assert found.cost == pytest.approx(1 / 101, rel=0.1)
 
 
+def test_the_gain_from_a_faster_pipeline_ends_where_the_processors_do() -> None:
+    made = gpu_run(speeds=INPUT_BOUND)
+    crowded = verdict(made, "input-bound").remedy
+    assert crowded is not None
+    used = verdict(made, "input-bound").evidence[-1].observed
+    assert used.endswith("of 16")
+    assert crowded.predicted_gain == pytest.approx(0.0440 / 0.0425 * 16 / float(used.split()[0]), rel=0.03)
+    alone = replace(made, trials=tuple(retold_usage(trial, 1.0) for trial in made.trials))
+    found = verdict(alone, "input-bound")
+    assert "one sample after another, on 1 of 16 processors" in found.sentence
+    assert found.remedy is not None
+    assert found.remedy.predicted_gain == pytest.approx(0.0440 / 0.0048, rel=0.03)  # the model's own speed
+    full = replace(made, trials=tuple(retold_usage(trial, 15.5) for trial in made.trials))
+    assert "all processors busy" in verdict(full, "input-bound").sentence
+
+
 def test_input_bound_moderately_from_five_percent() -> None:
     speeds = {**COMPUTE_BOUND, AS_WRITTEN: replace(COMPUTE_BOUND[AS_WRITTEN], wait_share=0.08)}
+    speeds[INPUT_ONLY] = replace(speeds[INPUT_ONLY], step_s=0.288)
     found = verdict(gpu_run(speeds=speeds), "input-bound")
     assert found.finding is Finding.FOUND
     assert "moderately" in found.sentence
@@ -178,10 +197,20 @@ def test_compute_bound_card_is_found_with_what_its_parts_did() -> None:
     assert found.remedy is not None and found.remedy.measured_gain is not None
 
 
-def test_compute_bound_by_memory_bandwidth_and_with_idle_units() -> None:
+def test_memory_bandwidth_bound_found_clear_and_unknown() -> None:
     made = retold(gpu_run(speeds=COMPUTE_BOUND), "gpu0", "gpm", dram_util_pct=72.0)
-    assert verdict(made, "compute-bound").cause == "the device's memory bandwidth"
-    made = retold(made, "gpu0", "gpm", dram_util_pct=20.0, sm_util_pct=12.0)
+    found = verdict(made, "memory-bandwidth-bound")
+    assert found.finding is Finding.FOUND
+    assert "72 %" in found.sentence
+    assert rules_found(made) == ["memory-bandwidth-bound"]
+    assert verdict(made, "compute-bound").finding is Finding.CLEAR
+    assert verdict(gpu_run(speeds=COMPUTE_BOUND), "memory-bandwidth-bound").finding is Finding.CLEAR
+    assert verdict(bare_run(), "memory-bandwidth-bound").finding is Finding.INCONCLUSIVE
+    assert all(one.rule != "memory-bandwidth-bound" for one in analyse(cpu_run()).verdicts)
+
+
+def test_compute_bound_with_idle_units() -> None:
+    made = retold(gpu_run(speeds=COMPUTE_BOUND), "gpu0", "gpm", dram_util_pct=20.0, sm_util_pct=12.0)
     assert "only 12 % of its compute units" in verdict(made, "compute-bound").sentence
 
 
@@ -341,7 +370,8 @@ def rules_found(made: Run) -> list[str]:
 
 
 def test_every_rule_says_where_its_threshold_comes_from_and_has_tests() -> None:
-    tests = Path(__file__).read_text(encoding="utf-8")
+    here = Path(__file__)
+    tests = "".join(path.read_text(encoding="utf-8") for path in here.parent.glob(f"{here.stem}*.py"))
     names = {name for made in (gpu_run(), cpu_run()) for name in (one.rule for one in analyse(made).verdicts)}
     assert len(names) == len(RULES)
     for name in names:

@@ -10,6 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.params import check_params, params_for
 from harness.plan import (
+    PROBES,
     PROFILES,
     devices_named,
     legs_named,
@@ -117,8 +118,12 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
 
 def test_legs() -> None:
     suite = [workload(), workload("resnet50")]
-    assert legs_named("", QUICK, True, suite) == {"mlp": LEGS, "resnet50": LEGS}
-    assert legs_named(" , ", QUICK, True, suite)["mlp"] == LEGS
+    whole = (*LEGS, *PROBES, "host-fed")
+    assert legs_named("", QUICK, True, suite) == {"mlp": whole, "resnet50": whole}
+    assert legs_named(" , ", QUICK, True, suite)["mlp"] == whole
+    assert legs_named("batch:8,threads:2,custom-loop", QUICK, True, suite)["mlp"] == (
+        "batch:8", "threads:2", "custom-loop",
+    )  # fmt: skip
     assert legs_named("", QUICK, False, suite)["mlp"] == (AS_WRITTEN, TUNED)
     named = legs_named("tuned, rung:fp16,tuned", QUICK, True, suite)
     assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "rung:fp16")}
@@ -129,7 +134,10 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     piped = replace(workload("piped"), stages=("read", "batch"))
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
-    assert legs_named("", QUICK, True, suite) == {"mlp": LEGS, "piped": (*LEGS, *stages)}
+    pipeline = ("tuned-input", "threads:1", "epoch:first", "epoch:cached")
+    planned = legs_named("", QUICK, True, suite)
+    assert planned["piped"] == (*LEGS, *PROBES, "host-fed", *stages, *pipeline)
+    assert not set(planned["mlp"]) & {*stages, *pipeline}
     assert legs_named("", QUICK, False, suite)["piped"] == (AS_WRITTEN, TUNED)
     assert legs_named("stage:read", QUICK, True, [piped]) == {"piped": ("stage:read",)}
     with pytest.raises(UsageError, match="stage:decode") as caught:
@@ -137,7 +145,15 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     assert "stage:read, stage:batch" in caught.value.hint
 
 
-@pytest.mark.parametrize("wanted", ["fast", "rung:fp8", "rung:", "stage:", "as-written,tuned2"])
+def test_what_copying_to_a_card_costs_is_measured_on_cards_only() -> None:
+    suite = [workload("a")]
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, legs_of(suite), {})
+    assert ["host-fed" in one.legs for one in planned] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "wanted", ["batch:0", "batch:", "calls:x", "fast", "rung:fp8", "rung:", "stage:", "as-written,tuned2"]
+)
 def test_legs_that_are_not_there(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
         legs_named(wanted, QUICK, True, [workload("resnet50")])

@@ -18,7 +18,7 @@ from reports.bundle import bundle_text
 from reports.doubts import doubts
 from reports.figures import figures_of
 from reports.numbers import estimate, percent
-from reports.render import html_environment, render_html
+from reports.render import html_environment, render_html, render_markdown
 from reports.setup import system_rows
 from reports.terms import TERMS
 from reports.titles import titles_of
@@ -295,13 +295,31 @@ def test_efficiency_over_cards_is_what_the_analysis_says():
 def test_each_step_from_as_written_to_tuned_is_explained():
     document = pages.document("ladder")
     assert "XLA fuses kernels" in document.text
-    assert {"figure-ladder", "figure-stages"} <= set(document.ids)
+    assert {"figure-ladder", "figure-pipeline"} <= set(document.ids)
     table = figures_of(analysis("ladder"))["figure-ladder"].table
     assert [row[2] for row in table.rows] == ["as written", "xla", "tuned"]
-    stages = figures_of(analysis("ladder"))["figure-stages"].table
-    assert [row[2] for row in stages.rows] == [
-        "input up to decode",
-        "input alone",
-        "model alone",
-        "as written",
+
+
+def test_the_input_pipeline_is_a_waterfall_of_its_stages():
+    table = figures_of(analysis("ladder"))["figure-pipeline"].table
+    assert [row[2] for row in table.rows] == ["decode", "copy"]
+    assert [row[4] for row in table.rows] == ["47\u202f%", "53\u202f%"]  # 20 of 42.5 ms
+    document = pages.document("ladder")
+    assert "The input pipeline, stage by stage" in document.text
+    first, second = figures_of(analysis("ladder"))["figure-pipeline"].spec["vconcat"][0]["layer"][0]["data"][
+        "values"
     ]
+    assert first["a"] == 0 and first["b"] == second["a"] < second["b"]
+    assert "figure-pipeline" not in pages.document("cpu").ids
+
+
+def test_a_prediction_that_missed_is_called_so():
+    document = pages.document("gpu")
+    assert "at least" in document.text
+    analysed = analysis("ladder")
+    verdict = next(one for one in analysed.verdicts if one.remedy is not None)
+    remedy = replace(verdict.remedy, predicted_gain=2.0, at_least=False, miss=-0.4)
+    missed = replace(analysed, verdicts=(replace(verdict, remedy=remedy),))
+    for text in (render_html(missed, bundle=pages.javascript), render_markdown(missed)):
+        assert "The prediction missed" in text
+        assert re.search("40.%", text)

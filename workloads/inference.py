@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from workloads import building, requests, steps
 from workloads.job import Job
-from workloads.protocol import AS_WRITTEN, BUILD, TUNED
+from workloads.protocol import AS_WRITTEN, BATCH_PREFIX, BUILD, TUNED
 from workloads.resident import first_batch
+from workloads.stepwise import factor
 from workloads.timing import Meter
 
 
@@ -51,7 +52,7 @@ def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, ima
             if pending is not None:
                 pending.numpy()
             pending = result
-            if not meter.tick(1, params["batch_size"], 0):
+            if not meter.tick(1, len(images), 0):
                 break
 
     def serve(batch: Any) -> None:
@@ -67,6 +68,7 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
     with tf.device(job.devices[0]):
         model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
     images = np.asarray(first_batch(job, params)[0])
+    images = np.concatenate([images] * factor(leg, BATCH_PREFIX))
     meter.phase(BUILD, began)
     _resident(job, params, meter, model, images)
 

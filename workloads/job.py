@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +11,23 @@ import tensorflow as tf
 from workloads.author import Author, Split, Stage
 from workloads.protocol import EventWriter, Spec
 from workloads.storage import in_ram
+
+
+@dataclass
+class Shared:
+    """What legs leave for those after them.
+
+    Attributes:
+        model, step: as-written's model and its compiled step (batch -> loss), for all legs that only serve
+            the verdict: building and compiling it once is enough.
+        batch: one batch of the pipeline, in host memory.
+        step_ns: leg -> how long one of its steps took last.
+    """
+
+    model: Any = None
+    step: Callable[[Any], Any] | None = None
+    batch: Any = None
+    step_ns: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -30,6 +47,7 @@ class Job:
     strategy: tf.distribute.Strategy | None
     train: Split | None
     test: Split | None
+    shared: Shared = field(default_factory=Shared)
 
     @property
     def replicas(self) -> int:

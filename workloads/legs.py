@@ -19,8 +19,6 @@ EVALUATE_BATCH = 1000
 # A measurement does not evaluate for longer; a whole training goes through all of the held-out data.
 EVALUATE_S = 10.0
 EVALUATE_LEAST = 100
-# How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
-DRAIN_CALL_S = 0.02
 
 
 class Boundaries(tf.keras.callbacks.Callback):
@@ -103,7 +101,7 @@ def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
         meter.begin()
         model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
         return
-    source = pipeline.assemble(job.stages({**params, "batch_size": batch}))
+    source = pipeline.as_written(job, params)
     if loaders.is_loader(source):
         source = loaders.gated(source, meter.gate)
     elif params["prefetch_to_device"] and job.gpu and job.strategy is None:
@@ -118,41 +116,14 @@ def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
 
 
 def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Train on one resident batch again and again, one call a step: the model's own ceiling."""
+    """Train several devices on one resident batch again and again: the model's own ceiling."""
     began = meter.now()
     model = building.build(job.author.model, params, strategy=job.strategy, seed=job.spec.seed)
     meter.phase(BUILD, began)
     resident.one_batch(job, params, meter, model, per_call=1)
 
 
-def input_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Drain the input pipeline, or its first stages, with no model: the pipeline's own ceiling."""
-    began = meter.now()
-    batch = params["batch_size"] * len(job.devices)
-    stage = pipeline.prefix_of(leg)
-    if job.train is not None:
-        dataset = pipeline.from_arrays(*job.train, batch)
-    else:
-        dataset = pipeline.assemble(job.stages({**params, "batch_size": batch}), stage)
-    if loaders.is_loader(dataset):
-        _drain_loader(job, meter, dataset, batch, began)
-        return
-    pull = pipeline.drain(dataset, "" if stage else job.devices[0])
-    per_element = batch if not stage or _batched(job, params, stage) else 1
-    # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
-    per_element *= max(1, job.spec.workers)
-    meter.phase(BUILD, began)
-    meter.begin()
-    count, going = 1, True
-    while going:
-        start = time.monotonic_ns()
-        pull(count)
-        took = time.monotonic_ns() - start
-        going = meter.tick(count, count * per_element, took)
-        count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
-
-
-def _drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
+def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
     """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
     model = loaders.drain_model(job.devices[0])
     boundaries = Boundaries(meter, batch=batch, samples=None, stride=1, waits=True)
@@ -161,11 +132,6 @@ def _drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -
     model.fit(
         loaders.gated(loader, meter.gate), epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries]
     )
-
-
-def _batched(job: Job, params: Mapping[str, Any], stage: str) -> bool:
-    names = [name for name, _ in job.stages(params)]
-    return "batch" in names and names.index(stage) >= names.index("batch")
 
 
 def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:

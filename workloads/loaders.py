@@ -43,6 +43,16 @@ def gated(source: Any, gate: Gate) -> Any:
     return Gated(workers=source.workers, max_queue_size=source.max_queue_size)
 
 
+def as_dataset(source: Any) -> tf.data.Dataset:
+    """Return an epoch of a Python loader as the pipeline that Keras fit makes of it.
+
+    Source: keras/src/trainers/data_adapters/py_dataset_adapter.py (Keras 3).
+    """
+    from keras.src.trainers.data_adapters import py_dataset_adapter  # noqa: PLC0415 - Keras 3 only
+
+    return py_dataset_adapter.PyDatasetAdapter(source).get_tf_dataset()
+
+
 def drain_model(device: str) -> Any:
     """Return a model that learns nothing: its fit takes batches as any fit does, and only that.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from workloads import loaders, rewriting
 from workloads.author import Stage
+from workloads.job import Job
 from workloads.protocol import STAGE_PREFIX
 
 
@@ -40,6 +42,30 @@ def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
+    """Return what feeds as-written, and every leg that is fed as it is: a tf.data pipeline, or a loader.
+
+    Args:
+        devices: that a batch is for; 0 for all, those of other workers too.
+    """
+    batch = params["batch_size"] * (devices or job.replicas)
+    if job.train is not None:
+        return from_arrays(*job.train, batch)
+    with rewriting.asked_for(params):
+        dataset = assemble(job.stages({**params, "batch_size": batch}))
+    if params["prefetch_batches"] and not loaders.is_loader(dataset):
+        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    return dataset
+
+
+def on_threads(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
+    """Return a pipeline that computes on so many threads of its own."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = threads
+    return dataset.with_options(options)
 
 
 def assemble(stages: Sequence[Stage], upto: str = "") -> tf.data.Dataset:

@@ -32,6 +32,14 @@ STAGE_PREFIX = "stage:"
 # How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
 # random instants; everything at once.
 SINGLE_STREAM, SERVER, OFFLINE = SCENARIOS = ("SingleStream", "Server", "Offline")
+# Legs that only serve the verdict. Not all apply to every workload and device: the driver leaves out those.
+CUSTOM_LOOP = "custom-loop"  # as-written with next() outside the compiled step, so that waiting is seen
+HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
+TUNED_INPUT = "tuned-input"  # as-written with nothing but the pipeline's remedies
+FIRST_EPOCH, CACHED_EPOCH = "epoch:first", "epoch:cached"  # the pipeline before and after its caches are full
+BATCH_PREFIX = "batch:"  # model-only with a batch that many times as large
+CALLS_PREFIX = "calls:"  # model-only with that many steps in one call
+THREADS_PREFIX = "threads:"  # input-only on that many threads
 
 # The driver's exit codes beside 0 and 1 (a leg or the workload raised; the error event says what).
 NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them
@@ -230,8 +238,9 @@ class Workload:
         optimizer, loss: as published, in words; the code is in the file's `model` function.
         tuned: parameters of the tuned leg, by name, over those of as-written. The driver knows
             batch_size (on each device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's
-            default; "fp32", "fp16", "bf16") and feed ("fit": Keras fit; "resident": the data lies on the
-            device and several steps run in one call); all others are the workload's own.
+            default; "fp32", "fp16", "bf16"), feed ("fit": Keras fit; "resident": the data lies on the
+            device and several steps run in one call), and for pipelines prefetch_to_device, parallel_maps
+            and prefetch_batches; all others are the workload's own.
             A key prefixed "cpu:" or "gpu:" holds on that kind of device only.
         changes: what the tuned leg changes, beyond the parameters in `tuned`, and why; one whose `what` is
             a parameter's name says why that parameter changes.
@@ -297,6 +306,8 @@ class Spec:
         window_s: least length of a measured window, seconds.
         windows: measured windows a leg; legs are interleaved window by window.
         warmup_s: most time to wait for the step time to settle, seconds.
+        analysis_window_s, analysis_warmup_s: the same for legs that only serve the verdict; 0 for no
+            difference.
         steps: when > 0, a window is that many steps instead of window_s (for tests).
         full: train the published epochs instead of measuring windows.
         seed: for weights, shuffling and augmentation.
@@ -315,6 +326,8 @@ class Spec:
     window_s: float = 1.0
     windows: int = 3
     warmup_s: float = 3.0
+    analysis_window_s: float = 0.0
+    analysis_warmup_s: float = 0.0
     steps: int = 0
     full: bool = False
     seed: int = 1

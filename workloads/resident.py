@@ -35,15 +35,13 @@ def train(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None
     order = Permutations(len(x), job.spec.seed)
     shape = (per_call, batch) if job.strategy is None else (per_call, job.replicas, batch)
     an_epoch = job.author.workload.samples_per_epoch or len(x)
-    _drive(
+    drive(
         meter, model, lambda: run(tensors, tf.constant(order.take(an_call).reshape(shape))),
         steps=per_call, samples=an_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
 
 
-def _drive(
-    meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int
-) -> None:
+def drive(meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int) -> None:
     """Call until the meter says stop or, where `total` is not 0, that many samples are done."""
     meter.loss = lambda: building.take_loss(model)
     meter.begin()
@@ -118,7 +116,7 @@ def one_batch(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, *, 
     workload = job.author.workload
     total = params["epochs"] * (workload.samples_per_epoch or workload.data.train) if meter.full else 0
     samples = per_call * batch * job.replicas
-    _drive(meter, model, lambda: run(tensors, selection), steps=per_call, samples=samples, total=total)
+    drive(meter, model, lambda: run(tensors, selection), steps=per_call, samples=samples, total=total)
 
 
 def first_batch(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:

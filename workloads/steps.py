@@ -96,6 +96,21 @@ def _scaled(optimizer: Any, loss: Any) -> Any:
     return scale(loss) if scale is not None else loss
 
 
+def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], Any]:
+    """Return a function batch -> loss that trains one step, for batches made outside of it.
+
+    Args:
+        signature: a dataset's element_spec, so that a short last batch compiles nothing anew; None to compile
+            for each shape.
+    """
+    return tf.function(
+        lambda batch: model.train_step(batch)["loss"],
+        input_signature=None if signature is None else [signature],
+        jit_compile=jit,
+        autograph=False,
+    )
+
+
 def compile_forward(model: Any, *, jit: bool) -> Callable[[Any], Any]:
     """Return a function batch -> predictions."""
     return tf.function(lambda batch: model(batch, training=False), jit_compile=jit, autograph=False)

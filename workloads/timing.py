@@ -19,8 +19,9 @@ from workloads.turns import Gate
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
-# Share of a window that runs unmeasured before it, since other legs ran on the same caches in between.
-LEAD_IN = 0.05
+# Share of a window that runs unmeasured before it, since other legs ran on the same caches in between; and
+# up to half a window for so many steps, since pipelines have filled their buffers meanwhile.
+LEAD_IN, LEAD_IN_STEPS, LEAD_IN_MOST = 0.05, 16, 0.5
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
@@ -53,6 +54,7 @@ class Meter:
         synchronise: waits until the devices are idle.
         agree: gives every worker that takes the same steps the same readings, so that all decide alike.
         pause: lets other legs run; returns True to measure another window, False to stop.
+        warn: say so when the step time does not settle.
         full: measure windows back to back until `finish` instead of pausing.
         clock: nanoseconds, CLOCK_MONOTONIC.
 
@@ -74,6 +76,7 @@ class Meter:
         pause: Callable[[], bool],
         agree: Agree = alone_decides,
         full: bool = False,
+        warn: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.steps = 0
@@ -88,12 +91,18 @@ class Meter:
         self._agree = agree
         self.full = full
         self.gate = Gate()
+        self._warn = warn
         self._clock = clock
         self._machine: Machine | None = None
         self._began = 0
         self._steady = 0
         self._step_ns = 0.0
         self._checked = 0
+
+    @property
+    def step_ns(self) -> float:
+        """How long a step took last, nanoseconds."""
+        return self._step_ns
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ended now, and return now."""
@@ -183,7 +192,7 @@ class Meter:
             if settled(blocks) or spent >= self._spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
-        if not settled(blocks) and not self._spec.steps:
+        if not settled(blocks) and not self._spec.steps and self._warn:
             last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
             self._events.write(
                 "warning",
@@ -192,7 +201,9 @@ class Meter:
             )
 
     def _lead_in(self) -> Machine:
-        steps, target = 0, math.ceil(LEAD_IN * self._spec.window_s * 1e9 / self._step_ns)
+        window, step = self._spec.window_s * 1e9, self._step_ns
+        few = min(LEAD_IN_STEPS, math.ceil(LEAD_IN_MOST * window / step))
+        steps, target = 0, max(math.ceil(LEAD_IN * window / step), few)
         while steps < target:
             steps += (yield)[1]
 

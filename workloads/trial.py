@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, devices, inference, legs, together, tuning
+from workloads import author, building, devices, draining, inference, legs, stepwise, together, tuning
 from workloads.job import Job
 from workloads.protocol import (
     AS_WRITTEN,
+    BATCH_PREFIX,
+    CALLS_PREFIX,
+    CUSTOM_LOOP,
     DATA,
+    HOST_FED,
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
     RUNG_PREFIX,
-    STAGE_PREFIX,
     TUNED,
     EventWriter,
     Spec,
@@ -29,6 +32,8 @@ from workloads.protocol import (
 from workloads.timing import Meter, alone_decides
 from workloads.turns import measure_in_turn
 
+# Larger batches and more steps in a call are not tried where a call would take longer.
+LONGEST_CALL_S = 1.5
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -85,31 +90,55 @@ def run_legs(job: Job) -> None:
     pipeline = job.author.dataset is not None
     bodies = {}
     for leg in job.spec.legs:
+        if not tuning.applies(job.author.workload, job.spec, leg, pipeline=pipeline):
+            continue
         if reason := tuning.unfit(job.author.workload, job.spec, leg, pipeline=pipeline):
             job.events.write("warning", message=reason)
         else:
             bodies[leg] = _body(job, leg)
 
     def failed(leg: str, error: Exception) -> bool:
-        left_out = isinstance(error, tf.errors.ResourceExhaustedError) and leg.startswith(RUNG_PREFIX)
-        message = f"{leg} failed: {type(error).__name__}: {error}"
-        if left_out:
-            message = f"{leg} was left out: the device's memory does not suffice."
-        job.events.write("warning", message=message)
-        return not left_out
+        spare = leg.startswith((RUNG_PREFIX, BATCH_PREFIX))
+        if isinstance(error, tf.errors.ResourceExhaustedError) and spare:
+            job.events.write("warning", message=f"{leg} was left out: the device's memory does not suffice.")
+            return False
+        job.events.write("warning", message=f"{leg} failed: {type(error).__name__}: {error}")
+        # What only serves the verdict must not cost the benchmark its trial.
+        return _measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
 
     measure_in_turn(bodies, windows=job.spec.windows, failed=failed)
+
+
+def _measures_speed(leg: str) -> bool:
+    return leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
+
+
+def _leg_spec(spec: Spec, leg: str) -> Spec:
+    """Return the spec with the window and warm-up of one leg."""
+    if _measures_speed(leg):
+        return spec
+    return replace(
+        spec,
+        window_s=spec.analysis_window_s or spec.window_s,
+        warmup_s=spec.analysis_warmup_s or spec.warmup_s,
+    )
+
+
+def _too_slow(job: Job, leg: str) -> bool:
+    times = max(stepwise.factor(leg, BATCH_PREFIX), stepwise.factor(leg, CALLS_PREFIX))
+    return times > 1 and times * job.shared.step_ns.get(MODEL_ONLY, 0.0) > LONGEST_CALL_S * 1e9
 
 
 def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
     """Return the code of one leg, as turns.Pausable runs it."""
     workload, spec = job.author.workload, job.spec
     pipeline = job.author.dataset is not None
-    alone = leg in (INPUT_ONLY, MODEL_ONLY) or leg.startswith(STAGE_PREFIX)
     # Nothing can be trained wholly where there is no dataset to go through.
-    whole = spec.full and not alone and workload.task == "train" and workload.data.train > 0
+    whole = spec.full and _measures_speed(leg) and workload.task == "train" and workload.data.train > 0
 
     def body(pause: Callable[[], Any]) -> None:
+        if _too_slow(job, leg):
+            return
         params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
         changes = tuning.leg_changes(workload, spec, leg, pipeline=pipeline)
         job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
@@ -119,6 +148,7 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             job.events.write("warning", message=text)
 
         def pause_and_restore() -> bool:
+            job.shared.step_ns[leg] = meter.step_ns
             go_on = bool(pause())
             # The one switch that legs share; another leg may have turned it since.
             building.set_precision(params["precision"])
@@ -126,29 +156,37 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
 
         meter = Meter(
             leg,
-            spec=spec,
+            spec=_leg_spec(spec, leg),
             events=job.events,
             # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
             synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
             agree=together.agreement(job.strategy) if spec.workers else alone_decides,
             pause=pause_and_restore,
             full=whole,
+            warn=_measures_speed(leg),
         )
         if params.get("storage") == "ram":
             began = meter.now()
             job.data_dir(params)
             meter.phase(DATA, began)
-        _kind(leg, workload.task)(job, leg, params, meter)
+        _kind(job, leg)(job, leg, params, meter)
 
     return body
 
 
-def _kind(leg: str, task: str) -> Callable[..., None]:
-    if leg == INPUT_ONLY or leg.startswith(STAGE_PREFIX):
-        return legs.input_only
-    if leg == MODEL_ONLY:
-        return inference.model_only if task == "infer" else legs.model_only
-    return inference.infer if task == "infer" else legs.train
+def _kind(job: Job, leg: str) -> Callable[..., None]:
+    infers = job.author.workload.task == "infer"
+    if draining.drained(leg):
+        return draining.drain
+    if leg == MODEL_ONLY and job.strategy is not None:
+        return legs.model_only
+    if leg in (MODEL_ONLY, HOST_FED) or leg.startswith(BATCH_PREFIX):
+        return inference.model_only if infers else stepwise.one_batch
+    if leg == CUSTOM_LOOP:
+        return stepwise.custom_loop
+    if leg.startswith(CALLS_PREFIX):
+        return stepwise.many_a_call
+    return inference.infer if infers else legs.train
 
 
 def _facts(job: Job) -> None:

@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TENSORFLOW, TUNED, Change, Rung, Spec, Workload
+from workloads.protocol import (
+    AS_WRITTEN,
+    BATCH_PREFIX,
+    CACHED_EPOCH,
+    CALLS_PREFIX,
+    CUSTOM_LOOP,
+    FIRST_EPOCH,
+    HOST_FED,
+    RUNG_PREFIX,
+    TENSORFLOW,
+    THREADS_PREFIX,
+    TUNED,
+    TUNED_INPUT,
+    Change,
+    Rung,
+    Spec,
+    Workload,
+)
 
 # What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
 DEFAULT_TUNED: Mapping[str, Any] = {
@@ -14,7 +31,10 @@ DEFAULT_TUNED: Mapping[str, Any] = {
     "gpu:steps_per_execution": 50,
     "gpu:jit_compile": True,
 }
+# What can be done for a pipeline without knowing what it does.
+PIPELINE_REMEDIES: Mapping[str, Any] = {"parallel_maps": True, "prefetch_batches": True}
 DEFAULT_TUNED_PIPELINE: Mapping[str, Any] = {
+    **PIPELINE_REMEDIES,
     "cpu:steps_per_execution": 10,
     "gpu:steps_per_execution": 50,
     "gpu:jit_compile": True,
@@ -28,7 +48,15 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "jit_compile": None,
     "precision": "tf32",
     "prefetch_to_device": False,
+    "parallel_maps": False,
+    "prefetch_batches": False,
 }
+
+# Parameters of a workload's own that are taken to speak of its pipeline, beside the driver's.
+PIPELINE_PARAMS = frozenset(
+    {*PIPELINE_REMEDIES, "prefetch_to_device", "prefetch", "cache", "parallel_calls", "num_parallel_calls",
+     "workers", "threads", "loader", "queue_size", "decode_ratio", "storage", "preprocess"}
+)  # fmt: skip
 
 WHY: Mapping[str, str] = {
     "feed": "the data stays on the device and batches are gathered there, so that no step waits for the host",
@@ -36,6 +64,8 @@ WHY: Mapping[str, str] = {
     "jit_compile": "XLA fuses small operations into few kernels",
     "precision": "half-width numbers use the tensor cores and halve the memory traffic",
     "batch_size": "a larger batch fills the device; it also changes how the model learns",
+    "parallel_maps": "samples are prepared side by side on all processors instead of one after another",
+    "prefetch_batches": "the next batches are prepared while this one is computed",
     "prefetch_to_device": "the next batch is copied to the device while this one is computed",
 }
 
@@ -71,6 +101,10 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
         base.update(resolve(declared, spec.device))
     if workload.takes_weights:
         base["weights"] = spec.weights
+    if leg == TUNED_INPUT:
+        declared = resolve(workload.tuned, spec.device)
+        own = {key: value for key, value in declared.items() if key in PIPELINE_PARAMS}
+        base.update({**PIPELINE_REMEDIES, **own})
     base.update(spec.params)
     if leg.startswith(RUNG_PREFIX):
         # A rung is its parameters: an override must not turn it into another one.
@@ -87,9 +121,9 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
     changes = []
     before = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
     after = leg_params(workload, spec, leg, pipeline=pipeline)
-    if leg == TUNED or leg.startswith(RUNG_PREFIX):
+    if leg in (TUNED, TUNED_INPUT) or leg.startswith(RUNG_PREFIX):
         said = {change.what: change.why for change in workload.changes} if leg == TUNED else {}
-        rung_why = "" if leg == TUNED else _rung(workload, leg).why
+        rung_why = _rung(workload, leg).why if leg.startswith(RUNG_PREFIX) else ""
         for key in sorted(after):
             if before.get(key) != after[key]:
                 why = said.pop(key, "") or rung_why or WHY.get(key, "declared by the workload")
@@ -109,6 +143,23 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
             )
         )
     return changes
+
+
+def applies(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> bool:
+    """Tell whether a leg that only serves the verdict says anything about this workload and device."""
+    one_device = spec.gpus <= 1 and not spec.workers
+    trains = workload.task == "train"
+    if leg == HOST_FED:
+        return spec.device == "gpu" and one_device and trains
+    if leg == CUSTOM_LOOP or leg.startswith(CALLS_PREFIX):
+        return one_device and trains
+    if leg.startswith(BATCH_PREFIX):
+        return one_device
+    if leg == TUNED_INPUT:
+        return pipeline and trains and not spec.workers
+    if leg in (FIRST_EPOCH, CACHED_EPOCH) or leg.startswith(THREADS_PREFIX):
+        return pipeline
+    return True
 
 
 def unfit(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> str:

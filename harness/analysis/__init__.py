@@ -8,6 +8,7 @@ from harness.analysis.compare import comparisons
 from harness.analysis.cost import CLAIM, cost_ratios, costs
 from harness.analysis.headline import headline
 from harness.analysis.measures import measures
+from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
 from harness.analysis.quality import quality
 from harness.analysis.requests import capacities, latencies, request_ratios
@@ -42,6 +43,7 @@ def analyse(run: Run) -> Analysis:
         sweeps=swept,
         latencies=latencies(run),
         capacities=capacities(run),
+        pipelines=pipelines(run, summed, ratios),
     )
     return priced(found_out, run)
 

@@ -106,6 +106,21 @@ def increase(t_ns: NDArray[np.int64], counter: Floats, windows: Sequence[Window]
     return np.where((starts >= 0) & (ends <= times[-1]) & (grown >= 0), grown, np.nan)
 
 
+def core_mean(trial: Trial, leg: str, metric: str) -> float | None:
+    """Return the mean of one processor's own metric over a leg's windows, None where it was not read."""
+    series = next((one for one in trial.telemetry if one.device == PER_CORE and metric in one.columns), None)
+    windows = sorted(trial.windows, key=lambda window: window.start_ns)
+    if series is None or not windows or not len(series.t_ns):
+        return None
+    legs = tuple(dict.fromkeys(window.leg for window in windows))
+    codes = np.array([legs.index(window.leg) for window in windows])
+    if leg not in legs:
+        return None
+    values = series.columns[metric]
+    good = (_tick_codes(series.t_ns, windows, codes) == legs.index(leg)) & np.isfinite(values)
+    return float(values[good].mean()) if good.any() else None
+
+
 def find(trial: Trial, source: str, device: str, metric: str) -> Series | None:
     """Return the series that has `metric` with at least two readings, or None."""
     for series in trial.telemetry:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from harness.analysis.align import gpu_names
+from harness.analysis.align import PER_CORE, core_mean, gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
 from harness.model import (
     Comparison,
@@ -18,7 +19,7 @@ from harness.model import (
     Summary,
     Verdict,
 )
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED, Workload
+from workloads.protocol import AS_WRITTEN, TUNED, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,16 @@ class Case:
         )
         return next(found, None)
 
+    def core(self, leg: str, metric: str) -> float | None:
+        """Return a processor's own metric over a leg's steady state, the median of its trials."""
+        values = [
+            value
+            for trial in self.run.trials
+            if trial.workload == self.name and trial.device == self.device
+            if (value := core_mean(trial, leg, metric)) is not None
+        ]
+        return median(values) if values else None
+
     def cards(self, leg: str, *choices: tuple[str, str]) -> tuple[float, ...]:
         """Return one value a card, of the first (source, metric) that every card of the device has."""
         summary = self.legs.get(leg)
@@ -92,8 +103,29 @@ class Case:
             and isinstance(value := trial.facts.get("cpus_visible"), int)
         ]  # fmt: skip
         quota = self.host(AS_WRITTEN, "cgroup", "cpu_limit_cpus")
-        limits = [*visible[:1], *([quota] if quota else [])]
+        pinned = self.pinned
+        limits = [*visible[:1], *([quota] if quota else []), *([float(len(pinned))] if pinned else [])]
         return min(limits, default=None)
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The processors that --cpus named; empty when all may be used."""
+        options = self.run.manifest.parameters.get("options")
+        return processors(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
+
+    def too_short(self, source: str) -> bool:
+        """Tell whether a source was read, but not often enough to speak of as-written's windows alone."""
+        summary = self.legs.get(AS_WRITTEN)
+        known = summary.telemetry if summary else {}
+        return any(
+            f"{source}.{one.device}.{name}" not in known
+            and f"{source}.{one.device}.{name}_per_s" not in known
+            for trial in self.run.trials
+            if trial.workload == self.name and trial.device == self.device
+            for one in trial.telemetry
+            if one.source == source and one.device != PER_CORE and len(one.t_ns) >= 2
+            for name in one.columns
+        )
 
     def verdict(
         self,
@@ -137,32 +169,6 @@ def cases(run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison]) 
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputShare:
-    """The share of as-written's time that input cost; `seen` when the workload itself saw itself wait."""
-
-    share: float
-    seen: bool
-
-
-def input_share(case: Case) -> InputShare | None:
-    """Return what waiting for input costs, None when nothing tells.
-
-    Where waiting cannot be seen (Keras fit fuses it into the compiled step), input is blamed for the time
-    that as-written lost against the model alone, but for no more than it would cost with no overlap at all:
-    the rest of the loss is somebody else's.
-    """
-    summary = case.legs.get(AS_WRITTEN)
-    if summary is not None and summary.wait_share is not None:
-        return InputShare(share=summary.wait_share, seen=True)
-    whole, model, feed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, INPUT_ONLY))
-    if whole is None or model is None or feed is None:
-        return None
-    lost = max(0.0, 1.0 - whole / model)
-    without_overlap = model / (feed + model)
-    return InputShare(share=min(lost, without_overlap), seen=False)
-
-
 def activity(case: Case, leg: str) -> tuple[float, str] | None:
     """Return the share of time in which the device did something, and which metric says so.
 
@@ -185,3 +191,35 @@ def activity(case: Case, leg: str) -> tuple[float, str] | None:
         if used is not None and cpus:
             return min(1.0, used / cpus), "cpu_usage_s"
     return None
+
+
+def host_idle(case: Case, leg: str) -> float | None:
+    """Return the share of the time in which processors that the container could use did nothing at all."""
+    busy, total, cpus = host_busy(case, leg), case.run.manifest.host_facts.get("cpus"), case.cpus
+    if busy is None or not cpus:
+        return None
+    if case.pinned or not isinstance(total, int):
+        return 1.0 - busy
+    return min(1.0, (1.0 - busy) * total / cpus)
+
+
+def host_busy(case: Case, leg: str) -> float | None:
+    """Return how busy the processors were, between 0 and 1: those it is pinned to, or all of the host."""
+    if case.pinned:
+        names = [f"core{number}_util_pct" for number in case.pinned]
+        cores = [value for name in names if (value := case.core(leg, name)) is not None]
+        if cores:
+            return sum(cores) / len(cores) / 100
+    busy = case.host(leg, "host", "cpu_util_pct")
+    return None if busy is None or case.pinned else busy / 100
+
+
+def processors(text: str) -> tuple[int, ...]:
+    """Return the processors of a cpuset such as "0-3,8"; empty for what is none."""
+    found: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            return ()
+        found += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(found))

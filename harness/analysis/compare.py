@@ -8,7 +8,13 @@ from harness.analysis.align import gpu_names
 from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
 from harness.model import Comparison
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, TUNED
+from workloads.protocol import (
+    AS_WRITTEN,
+    MODEL_ONLY,
+    RUNG_PREFIX,
+    TUNED,
+    TUNED_INPUT,
+)
 
 GPU_OVER_CPU = "gpu-over-cpu"
 TUNED_OVER_AS_WRITTEN = "tuned-over-as-written"
@@ -26,11 +32,11 @@ def comparisons(found: Measures) -> tuple[Comparison, ...]:
 
 def _comparisons(found: Measures) -> Iterator[Comparison]:
     for key in found:
-        if key.device != CPU and not key.leg.startswith((INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX)):
+        if key.device != CPU and key.leg in (AS_WRITTEN, MODEL_ONLY, TUNED):
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
         if key.leg == TUNED:
             yield from _ratio(found, TUNED_OVER_AS_WRITTEN, key, key._replace(leg=AS_WRITTEN))
-        if key.leg.startswith(RUNG_PREFIX):
+        if key.leg.startswith(RUNG_PREFIX) or key.leg == TUNED_INPUT:
             yield from _ratio(found, RUNG_OVER_AS_WRITTEN, key, key._replace(leg=AS_WRITTEN))
         cards = gpu_names(key.device)
         if len(cards) > 1 and key.leg in (AS_WRITTEN, TUNED):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis.align import gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_WRITTEN
-from harness.analysis.rules import primary
+from harness.analysis.rules import analysed, primary
 from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.model import (
     Comparison,
@@ -40,8 +40,9 @@ def headline(
         (
             *_speeds(run, summaries, ratios, device),
             *_published(published, device),
-            *_limits(summaries, verdicts, device),
+            *_limits(run, summaries, verdicts, device),
             *_tuned(summaries, ratios, device),
+            *_missed(verdicts, device),
             *_scaling(ratios),
             *_without_result(run, summaries),
         )
@@ -141,7 +142,9 @@ def _published(published: Sequence[PublishedComparison], device: str) -> Iterato
         yield f"That is {next(iter(said.values()))}."
 
 
-def _limits(summaries: Sequence[Summary], verdicts: Sequence[Verdict], device: str) -> Iterator[str]:
+def _limits(
+    run: Run, summaries: Sequence[Summary], verdicts: Sequence[Verdict], device: str
+) -> Iterator[str]:
     """Say once for each cause which workloads it holds back."""
     workloads = tuple(dict.fromkeys(one.workload for one in summaries if one.device == device))
     causes: dict[str, list[Verdict]] = {}
@@ -158,10 +161,12 @@ def _limits(summaries: Sequence[Summary], verdicts: Sequence[Verdict], device: s
         same = f" (of {worst.workload}, the worst)" if len(group) > 1 else ""
         yield f"{whom}{same}: {worst.sentence}"
     if not causes and workloads:
-        yield _no_cause(verdicts, device)
+        yield _no_cause(run, verdicts, device)
 
 
-def _no_cause(verdicts: Sequence[Verdict], device: str) -> str:
+def _no_cause(run: Run, verdicts: Sequence[Verdict], device: str) -> str:
+    if not analysed(run):
+        return "What limits it was not looked into (--no-analysis)."
     if any(one.finding is Finding.INCONCLUSIVE for one in verdicts if one.device == device):
         return "What limits it could not be told from what was recorded."
     return "No single cause holds it back."
@@ -189,6 +194,20 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
     if over:
         where = _against(over[0].ratio) if len(over) == 1 else _grouped(over)
         yield f"Tuned on both sides it is {where}."
+
+
+def _missed(verdicts: Sequence[Verdict], device: str) -> Iterator[str]:
+    """Say plainly where a main cause's remedy did not give what was predicted."""
+    for name in dict.fromkeys(one.workload for one in verdicts if one.device == device):
+        found = primary(verdicts, name, device)
+        remedy = found.remedy if found is not None else None
+        if remedy is None or remedy.miss is None or remedy.predicted_gain is None or not remedy.measured_gain:
+            continue
+        least = "at least " if remedy.at_least else ""
+        yield (
+            f"The prediction for {name} missed: {least}{significant(remedy.predicted_gain)} times as fast "
+            f"was predicted for its remedy, {significant(remedy.measured_gain.median)} was measured."
+        )
 
 
 def _changed(summaries: Sequence[Summary], workload: str, device: str) -> str:

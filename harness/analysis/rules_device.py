@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.case import Case, activity, input_share
+from harness.analysis.breakdown import (
+    device_share,
+    fit_overhead_s,
+    idle_share,
+    input_share,
+    launch_share,
+    per_call_s,
+    step_cost,
+)
+from harness.analysis.case import Case, activity
 from harness.analysis.remedies import DEVICE, LAUNCH, remedy
 from harness.analysis.words import percent, significant, times
 from harness.model import Evidence, Finding, Verdict
 from harness.telemetry.metrics import METRICS
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY
+from workloads.protocol import (
+    AS_WRITTEN,
+    BATCH_PREFIX,
+    CALLS_PREFIX,
+    CUSTOM_LOOP,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    TUNED,
+)
 
 # xprof (step time breakdown): kernel launch and unattributed time from 15 % of the step is "high", from 3 %
 # "moderate".
@@ -21,7 +38,12 @@ CPU_IDLE = 0.5
 SM_EFFECTIVE, SM_INEFFECTIVE = 80.0, 50.0
 # Same guide, DCGM_FI_PROF_DRAM_ACTIVE: about 80 % of the peak is the most that can be reached; three quarters
 # of that is where bandwidth becomes the limit.
-DRAM_LIMIT = 60.0
+DRAM_LIMIT, DRAM_REACHED = 60.0, 80.0
+HALF = 0.5
+# Cards that exchange gradients send some; a gigabyte a second each is worth a line of evidence.
+NVLINK_WORTH_SAYING = 1e9
+# A larger batch is worth naming where it makes a sample cheaper by a fifth.
+ROOM = 0.8
 _LAUNCH_CODE = "model.compile(optimizer, loss, steps_per_execution=50, jit_compile=True)"
 _DEVICE_CODE = 'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")'
 
@@ -29,48 +51,52 @@ _DEVICE_CODE = 'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")'
 def launch_bound(case: Case) -> Verdict:
     """Tell whether the device waits for the program to start its next piece of work.
 
-    The device's idle time in as-written, less what waiting for input explains, is what starting each step
-    costs. The threshold is xprof's 15 % on a card, and half on the processor.
+    What a step costs whatever its batch, as far as the device was idle, and what many steps in one call save;
+    from xprof's 15 % on. Without the legs that tell, the device's idle time in as-written less what waiting
+    for input explains, from 15 % on a card and from half on the processor.
     """
     rule = "launch-bound"
+    probed = launch_share(case)
     busy = activity(case, AS_WRITTEN)
     feed = input_share(case)
-    if busy is None:
-        what = "GPU utilisation" if case.on_gpu else "processor time"
-        sentence = f"Whether {_device(case)} waits for the program cannot be told: {what} was not recorded."
-        return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=tuple(_batches(case)))
-    share = busy[0]
-    waiting = max(0.0, 1.0 - share - (feed.share if feed else 0.0))
-    least = LAUNCH_HIGH if case.on_gpu else CPU_IDLE
+    evidence = (*_probes(case), *_batches(case))
+    if probed is None and busy is None:
+        sentence = f"Whether {_device(case)} waits for the program cannot be told: {_unknown(case)}."
+        return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
+    waiting = probed if probed is not None else idle_share(case) or 0.0
+    least = LAUNCH_HIGH if case.on_gpu or probed is not None else CPU_IDLE
     evidence = (
         Evidence(
-            metric="idle, and not waiting for input",
+            metric="starting steps" if probed is not None else "idle, and not waiting for input",
             observed=percent(waiting),
             threshold=f"from {percent(least)}",
         ),
-        Evidence(metric=_label(busy[1]), observed=percent(share), threshold=""),
+        *((Evidence(metric=_label(busy[1]), observed=percent(busy[0]), threshold=""),) if busy else ()),
         *_model_alone(case),
-        *_batches(case),
+        *evidence,
     )
     if waiting < least:
         rest = ", and waiting for input explains the rest" if feed and feed.share > waiting else ""
-        sentence = (
-            f"Starting each step costs little: {_device(case)} was busy {percent(share)} of the time{rest}."
+        was = f": {_device(case)} was busy {percent(busy[0])} of the time{rest}" if busy else ""
+        was = f" ({percent(waiting)} of the time)" if probed is not None else was
+        return case.verdict(
+            rule, Finding.CLEAR, f"Starting each step costs little{was}.", evidence=evidence, cost=waiting
         )
-        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=waiting)
     if feed is None:
         sentence = (
-            f"{_device(case, start=True)} was idle {percent(1 - share)} of the time; whether it waited "
-            f"for the "
-            f"program or for input cannot be told without the input-only and model-only legs."
+            f"{_device(case, start=True)} was idle {percent(1 - (busy[0] if busy else 0.0))} of the time; "
+            f"whether it waited for the program or for input cannot be told without the input-only and "
+            f"model-only legs."
         )
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
-    ceiling = _launch_ceiling(case, waiting)
+    ceiling, at_least = _launch_ceiling(case, waiting)
     return case.verdict(
         rule,
         Finding.FOUND,
         _launch_sentence(case, waiting),
-        cause="starting each step costs more than computing it",
+        cause="starting each step costs more than computing it"
+        if waiting >= HALF
+        else "starting each step costs time that computes nothing",
         evidence=evidence,
         cost=waiting,
         remedy=remedy(
@@ -81,6 +107,7 @@ def launch_bound(case: Case) -> Verdict:
             f"gaps alone would make it {times(ceiling)} as fast; fusing small kernels into few comes on top.",
             _LAUNCH_CODE,
             ceiling,
+            at_least=at_least,
         ),
     )
 
@@ -88,8 +115,8 @@ def launch_bound(case: Case) -> Verdict:
 def _launch_sentence(case: Case, waiting: float) -> str:
     if not case.on_gpu:
         return (
-            f"{percent(waiting)} of the processor's time went unused: each step is too small to occupy all "
-            f"of its cores, and starting it costs about as much as computing it."
+            f"{percent(waiting)} of the time goes into starting steps instead of computing them: each step "
+            f"is too small for this processor (launch-bound)."
         )
     slower = case.over_cpu is not None and case.over_cpu.high < 1
     tail = " That is why it loses to the processor, which starts its work without that detour."
@@ -99,11 +126,58 @@ def _launch_sentence(case: Case, waiting: float) -> str:
     )
 
 
-def _launch_ceiling(case: Case, waiting: float) -> float:
-    """Return the gain if all that waiting vanished, but never beyond what the input pipeline can feed."""
+def _launch_ceiling(case: Case, waiting: float) -> tuple[float, bool]:
+    """Return the gain if that waiting vanished, and whether it is a lower bound.
+
+    The legs that took more work at a time have shown how much faster the device can be at least: a larger
+    batch hides launches behind arithmetic, many steps in a call those of the program. None of it goes beyond
+    what the input pipeline can feed.
+    """
     whole, feed = case.speed(AS_WRITTEN), case.speed(INPUT_ONLY)
     gain = 1.0 / max(1.0 - waiting, 0.01)
-    return max(1.0, min(gain, feed / whole)) if whole and feed else gain
+    shown = [
+        one.throughput.median
+        for leg, one in case.legs.items()
+        if leg.startswith((BATCH_PREFIX, CALLS_PREFIX))
+    ]
+    if whole and shown:
+        gain = max(gain, max(shown) / whole)
+    gain = max(1.0, min(gain, feed / whole)) if whole and feed else gain
+    # On a card fusing kernels removes work besides: how much no leg tells without doing it.
+    return gain, case.on_gpu or bool(shown)
+
+
+def _unknown(case: Case) -> str:
+    if case.on_gpu:
+        return "GPU utilisation was not recorded"
+    if any(case.too_short(source) for source in ("cgroup", "process")):
+        return "the measurement was too short for processor time to tell"
+    return "processor time was not recorded"
+
+
+def _probes(case: Case) -> Iterator[Evidence]:
+    cost = step_cost(case)
+    if cost is not None:
+        yield Evidence(
+            metric=f"a step of the model alone, with a batch {cost.times:.0f} times as large",
+            observed=f"{times(cost.growth)} as long",
+            threshold=f"{cost.times:.0f} times if computing is the limit, 1 if starting it is",
+        )
+    saved, model = per_call_s(case), case.legs.get(MODEL_ONLY)
+    if saved is not None and model is not None:
+        yield Evidence(
+            metric="saved by many steps in one call",
+            observed=percent(saved / model.step_time.median),
+            threshold="",
+        )
+    if CUSTOM_LOOP in case.legs:
+        written = case.legs[AS_WRITTEN].step_time.median if AS_WRITTEN in case.legs else 0.0
+        if written > 0:
+            yield Evidence(
+                metric="Keras fit's own part of a step",
+                observed=percent(fit_overhead_s(case) / written),
+                threshold="",
+            )
 
 
 def _model_alone(case: Case) -> Iterator[Evidence]:
@@ -120,7 +194,7 @@ def _batches(case: Case) -> Iterator[Evidence]:
     """Compare step times of legs that differ in batch: a step that hardly grows is not arithmetic."""
     base = case.legs.get(AS_WRITTEN)
     for leg, one in case.legs.items():
-        if base and leg not in (INPUT_ONLY, MODEL_ONLY) and one.batch_size > base.batch_size:
+        if base and leg in (AS_WRITTEN, TUNED) and one.batch_size > base.batch_size:
             yield Evidence(
                 metric=f"step time when the batch grows from {base.batch_size} to {one.batch_size} ({leg})",
                 observed=times(one.step_time.median / base.step_time.median),
@@ -129,54 +203,118 @@ def _batches(case: Case) -> Iterator[Evidence]:
 
 
 def compute_bound(case: Case) -> Verdict:
-    """Tell whether the device itself is the limit, and by what: arithmetic or memory bandwidth.
+    """Tell whether the device itself is the limit, by its arithmetic.
 
-    A card is the limit when it is idle for less than xprof's 15 %, the processor when for less than half.
-    What a card's parts did (GPM, from Hopper on) says how well it was used, by DCGM's marks.
+    A card is the limit when it is idle for less than xprof's 15 %, the processor when for less than half; and
+    any device when the model's own work takes so much of the time, which the batch has to do with. What a
+    card's parts did (GPM, from Hopper on) says how well it was used, by DCGM's marks.
     """
     rule = "compute-bound"
     busy = activity(case, AS_WRITTEN)
-    if busy is None:
-        sentence = f"Whether {_device(case)} is the limit cannot be told: its utilisation was not recorded."
+    own = device_share(case)
+    if busy is None and own is None:
+        sentence = f"Whether {_device(case)} is the limit cannot be told: {_unknown(case)}."
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence)
-    share = busy[0]
+    by_leg = own is not None and not (case.on_gpu and busy is not None)
+    share = own if by_leg and own is not None else busy[0] if busy else 0.0
     least = 1 - (LAUNCH_HIGH if case.on_gpu else CPU_IDLE)
-    evidence = (
-        Evidence(metric=_label(busy[1]), observed=percent(share), threshold=f"from {percent(least)}"),
-        *_parts(case),
-    )
+    evidence = [*_probes(case), *_parts(case)]
+    if busy is not None:
+        mark = "" if by_leg else f"from {percent(least)}"
+        evidence.insert(0, Evidence(metric=_label(busy[1]), observed=percent(busy[0]), threshold=mark))
+    if own is not None:
+        mark = f"from {percent(least)}" if by_leg else ""
+        evidence.insert(0, Evidence(metric="the model's own work", observed=percent(own), threshold=mark))
     if share < least:
-        sentence = f"{_device(case, start=True)} is not the limit: it was busy {percent(share)} of the time."
+        what = "the model's own work took" if by_leg else "it was busy"
+        sentence = f"{_device(case, start=True)} is not the limit: {what} {percent(share)} of the time."
         return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=share)
-    memory = (_part(case, "dram_util_pct") or 0.0) >= DRAM_LIMIT
-    text = "Only a faster or larger processor helps, or a GPU."
-    if case.on_gpu:
-        text = (
-            "Half-width arithmetic uses the tensor cores and halves the memory traffic; XLA fuses operations "
-            "that pass their results through memory. Beyond that only a faster device helps."
+    if _memory_full(case):
+        sentence = (
+            f"{_device(case, start=True)} is the limit, by its memory bandwidth and not its arithmetic."
         )
+        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence)
+    text, code = _faster(case)
     return case.verdict(
         rule,
         Finding.FOUND,
-        _compute_sentence(case, share, memory),
-        cause="the device's memory bandwidth" if memory else "the device's own speed",
+        _compute_sentence(case, share, by_leg=by_leg),
+        cause="the device's own speed",
         evidence=evidence,
         # Being the limit is no loss: what a device computes with is not time that could be saved.
         cost=None,
-        remedy=remedy(case, DEVICE, text, _DEVICE_CODE if case.on_gpu else "", None),
+        remedy=remedy(case, DEVICE if case.on_gpu else DEVICE | LAUNCH, text, code, None),
     )
 
 
-def _compute_sentence(case: Case, share: float, memory: bool) -> str:
-    said = f"{_device(case, start=True)} itself is the limit: it was busy {percent(share)} of the time"
+def _faster(case: Case) -> tuple[str, str]:
+    """Return what makes a busy device faster, and code for it."""
+    if case.on_gpu:
+        return (
+            "Half-width arithmetic uses the tensor cores and halves the memory traffic; XLA fuses operations "
+            "that pass their results through memory. Beyond that only a faster device helps.",
+            _DEVICE_CODE,
+        )
+    text = (
+        "XLA and several steps in one call get more out of a processor, as far as the tuned leg shows; "
+        "beyond that a faster one, or a GPU."
+    )
+    cost = step_cost(case)
+    if cost is not None and cost.growth < ROOM * cost.times:
+        text += (
+            f" A batch {cost.times:.0f} times as large takes only {times(cost.growth)} as long a step, which "
+            f"is {times(cost.times / cost.growth)} the speed; it also changes how the model learns."
+        )
+    return text, _LAUNCH_CODE
+
+
+def _compute_sentence(case: Case, share: float, *, by_leg: bool) -> str:
+    what = "the model's own work takes" if by_leg else "it was busy"
+    said = f"{_device(case, start=True)} itself is the limit: {what} {percent(share)} of the time"
     sm, tensor = _part(case, "sm_util_pct"), _part(case, "tensor_util_pct")
-    if memory:
-        said += ", and its memory bandwidth was used up"
     if sm is not None and sm < SM_INEFFECTIVE:
         said += f", yet with only {percent(sm / 100)} of its compute units, so that much of it lay idle"
     elif tensor is not None:
         said += f", its tensor cores {percent(tensor / 100)}"
     return f"{said}."
+
+
+def memory_bound(case: Case) -> Verdict | None:
+    """Tell whether a card's memory is the limit: from 60 % of its theoretical bandwidth, by DCGM's guide."""
+    rule = "memory-bandwidth-bound"
+    if not case.on_gpu:
+        return None
+    used = _part(case, "dram_util_pct")
+    if used is None:
+        sentence = (
+            "Whether memory bandwidth is the limit cannot be told: the card does not say how much it uses."
+        )
+        return case.verdict(rule, Finding.INCONCLUSIVE, sentence)
+    evidence = tuple(_parts(case))
+    if not _memory_full(case):
+        sentence = f"Memory bandwidth is not the limit: {percent(used / 100)} of it was used."
+        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence)
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"The GPU's memory is the limit: {percent(used / 100)} of its theoretical bandwidth was used, and "
+        f"about {percent(DRAM_REACHED / 100)} is the most that can be reached.",
+        cause="the device's memory bandwidth",
+        evidence=evidence,
+        cost=None,
+        remedy=remedy(
+            case,
+            DEVICE,
+            "Half-width numbers halve the memory traffic; XLA fuses operations that pass their results "
+            "through memory. Beyond that only a card with faster memory helps.",
+            _DEVICE_CODE,
+            None,
+        ),
+    )
+
+
+def _memory_full(case: Case) -> bool:
+    return (_part(case, "dram_util_pct") or 0.0) >= DRAM_LIMIT
 
 
 def _parts(case: Case) -> Iterator[Evidence]:
@@ -188,6 +326,11 @@ def _parts(case: Case) -> Iterator[Evidence]:
         value = _part(case, metric)
         if value is not None:
             yield Evidence(metric=_label(metric), observed=percent(value / 100), threshold=threshold)
+    sent = _part(case, "nvlink_send_bytes_per_s") or 0.0
+    if sent >= NVLINK_WORTH_SAYING:
+        yield Evidence(
+            metric=_label("nvlink_send_bytes_per_s"), observed=f"{significant(sent / 1e9)} GB/s", threshold=""
+        )
 
 
 def _part(case: Case, metric: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.analysis.align import gpu_names
-from harness.analysis.case import Case
+from harness.analysis.case import Case, host_busy, host_idle
 from harness.analysis.words import percent, significant
 from harness.model import Evidence, Finding, Remedy, Verdict
 from workloads.protocol import AS_WRITTEN
@@ -14,6 +14,8 @@ from workloads.protocol import AS_WRITTEN
 THROTTLED_PERIODS = 0.25
 # xprof calls a loss of 5 % of the time moderate; the same mark is used for time that others took.
 MODERATE = 0.05
+# USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.
+FREE = 0.15
 
 
 def cpu_quota(case: Case) -> Verdict:
@@ -27,7 +29,7 @@ def cpu_quota(case: Case) -> Verdict:
         return case.verdict(
             rule,
             Finding.INCONCLUSIVE,
-            "Whether a CPU quota slowed it down cannot be told: no cgroup telemetry.",
+            f"Whether a CPU quota slowed it down cannot be told: {_unread(case, 'cgroup')}.",
         )
     share = throttled / periods if periods > 0 else 0.0
     evidence = (
@@ -46,28 +48,45 @@ def cpu_quota(case: Case) -> Verdict:
         f"while processors were free.",
         cause="the container's CPU quota",
         evidence=evidence,
-        cost=share,
+        cost=_withheld(case, share),
         remedy=Remedy(
             text="Lift the container's CPU quota, or give it whole processors instead.",
             code="docker update --cpus 0 CONTAINER  # or pin it: --cpuset-cpus 0-7",
-            predicted_gain=None,
+            predicted_gain=1.0 / max(1.0 - _withheld(case, share), 0.01),
             measured_gain=None,
         ),
     )
 
 
-def contended_host(case: Case) -> Verdict:
-    """Tell whether others used the processors: other guests of the hypervisor (steal) or other programs.
+def _withheld(case: Case, share: float) -> float:
+    """Return the share of the processor time that it wanted which the quota withheld; else of the periods."""
+    throttled = case.host(AS_WRITTEN, "cgroup", "cpu_throttled_s_per_s")
+    used = case.host(AS_WRITTEN, "cgroup", "cpu_usage_s_per_s")
+    if not throttled or not used:
+        return share
+    return throttled / (throttled + used)
 
-    Threshold: 5 % of the processors' time, which is where xprof begins to call a loss moderate.
+
+def _unread(case: Case, source: str) -> str:
+    return "too short to tell" if case.too_short(source) else f"no {source} telemetry"
+
+
+def contended_host(case: Case) -> Verdict:
+    """Tell whether others took processor time that this could have used: other guests (steal) or programs.
+
+    Threshold: 5 % of it, which is where xprof begins to call a loss moderate. Others cost nothing while
+    processors are free.
     """
     rule = "contended-host"
     steal = case.host(AS_WRITTEN, "host", "cpu_steal_pct")
     others = _others(case)
     if steal is None and others is None:
         return case.verdict(
-            rule, Finding.INCONCLUSIVE, "Whether others used the machine cannot be told: no host telemetry."
+            rule,
+            Finding.INCONCLUSIVE,
+            f"Whether others used the machine cannot be told: {_unread(case, 'host')}.",
         )
+    free = host_idle(case, AS_WRITTEN)
     shares = {
         "taken by the hypervisor (steal)": (steal or 0.0) / 100,
         "used by other programs": others or 0.0,
@@ -77,15 +96,22 @@ def contended_host(case: Case) -> Verdict:
         for name, value in shares.items()
     ]
     worst, share = max(shares.items(), key=lambda item: item[1])
-    if share < MODERATE:
+    stolen = worst.endswith("(steal)")
+    if free is not None:
+        evidence.append(
+            Evidence(metric="processor time free", observed=percent(free), threshold=f"below {percent(FREE)}")
+        )
+    if share < MODERATE or (not stolen and free is not None and free >= FREE):
         return case.verdict(
             rule,
             Finding.CLEAR,
-            "Nobody else used the processors.",
+            "Nobody else used the processors."
+            if share < MODERATE
+            else "Others used processors, but there were free ones left.",
             evidence=evidence,
-            cost=sum(shares.values()),
+            cost=0.0,
         )
-    stolen = worst.endswith("(steal)")
+    lost = _taken(case, sum(shares.values()))
     return case.verdict(
         rule,
         Finding.FOUND,
@@ -93,26 +119,40 @@ def contended_host(case: Case) -> Verdict:
         f"than measured.",
         cause="other load on the machine",
         evidence=evidence,
-        cost=sum(shares.values()),
+        cost=lost,
         remedy=Remedy(
             text="Ask for an instance with dedicated processors."
             if stolen
             else "Stop the other programs; run again.",
             code="" if stolen else "top -o %CPU",
-            predicted_gain=None,
+            predicted_gain=1.0 / max(1.0 - lost, 0.01),
             measured_gain=None,
         ),
     )
 
 
 def _others(case: Case) -> float | None:
-    """Return the share of all processors that was busy outside the container."""
-    busy = case.host(AS_WRITTEN, "host", "cpu_util_pct")
+    """Return how busy others kept the processors: those that the container is pinned to, or all."""
+    busy, cpus, used = host_busy(case, AS_WRITTEN), _cpus(case), _used(case)
+    return max(0.0, busy - used / cpus) if busy is not None and used is not None and cpus else None
+
+
+def _taken(case: Case, share: float) -> float:
+    """Return what others took of the processor time that this could have used, at most its own and theirs."""
+    cpus, used = _cpus(case), _used(case)
+    return share / (share + used / cpus) if cpus and used else share
+
+
+def _cpus(case: Case) -> int | None:
     cpus = case.run.manifest.host_facts.get("cpus")
+    return len(case.pinned) or (cpus if isinstance(cpus, int) else None)
+
+
+def _used(case: Case) -> float | None:
     for source in ("cgroup", "process"):
         used = case.host(AS_WRITTEN, source, "cpu_usage_s_per_s")
-        if busy is not None and used is not None and isinstance(cpus, int):
-            return max(0.0, busy / 100 - used / cpus)
+        if used is not None:
+            return used
     return None
 
 

@@ -1,14 +1,24 @@
-"""The rule on input: does the model wait for its data?"""
+"""The rules on input: does the model wait for its data, and would it if they were prepared meanwhile?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.case import Case, input_share
-from harness.analysis.remedies import INPUT, PIPELINE, remedy
-from harness.analysis.words import percent, significant
+from harness.analysis.breakdown import dearest_stage, input_share, stage_seconds, waits_for_copy
+from harness.analysis.case import Case
+from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_speed
+from harness.analysis.remedies import INPUT, OVERLAP, PIPELINE, PREFETCH, remedy
+from harness.analysis.words import percent, significant, times
 from harness.model import Evidence, Finding, Verdict
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, STAGE_PREFIX
+from workloads.protocol import (
+    AS_WRITTEN,
+    CACHED_EPOCH,
+    CUSTOM_LOOP,
+    FIRST_EPOCH,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    THREADS_PREFIX,
+)
 
 # xprof (input pipeline analyzer): the share of the step time spent on input, highly and moderately bound.
 HIGHLY, MODERATELY = 0.20, 0.05
@@ -17,10 +27,11 @@ ACCELERATOR_UTILISATION = 0.90
 
 
 def input_bound(case: Case) -> Verdict:
-    """Tell whether training waits for its input.
+    """Tell whether training waits for its input, though it is prepared as fast as the pipeline can.
 
     By xprof's shares of the step time: from 20 % highly, from 5 % moderately input-bound. MLPerf Storage's
-    accelerator utilisation (90 %) and the two ceilings stand beside it as evidence.
+    accelerator utilisation (90 %) and the two ceilings stand beside it as evidence. Where the pipeline by
+    itself is fast enough, or the copy to the device is what takes so long, other rules say so.
     """
     rule = "input-bound"
     found = input_share(case)
@@ -30,8 +41,7 @@ def input_bound(case: Case) -> Verdict:
             rule,
             Finding.INCONCLUSIVE,
             "Whether training waits for its data cannot be told: waiting could not be seen, and the "
-            "input-only and "
-            "model-only legs were not both measured.",
+            "input-only and model-only legs were not both measured.",
             evidence=evidence,
         )
     share = Evidence(
@@ -47,75 +57,180 @@ def input_bound(case: Case) -> Verdict:
             evidence=(share, *evidence),
             cost=found.share,
         )
-    how = "highly" if found.share >= HIGHLY else "moderately"
+    copies = waits_for_copy(case, MODERATELY)
+    if copies or fast_enough(case):
+        why = "the copy to the device" if copies else "that nothing overlaps"
+        return case.verdict(
+            rule,
+            Finding.CLEAR,
+            f"Preparing the data is not the limit: the pipeline is fast enough, and the reason for waiting "
+            f"is {why}.",
+            evidence=(share, *evidence),
+            cost=0.0,
+        )
+    return _found(case, rule, found.share, (share, *evidence))
+
+
+def _found(case: Case, rule: str, share: float, evidence: tuple[Evidence, ...]) -> Verdict:
+    how = "highly" if share >= HIGHLY else "moderately"
     whom = "the GPU" if case.on_gpu else "the model"
-    slow = _input_is_slower(case)
+    stage = dearest_stage(case)
+    named = f" Most of that is the stage {stage!r}." if stage else ""
+    runs = how_it_runs(case)
     return case.verdict(
         rule,
         Finding.FOUND,
-        f"Training is {how} limited by its input: {percent(found.share)} of the time {whom} waits for "
-        f"data to be read "
-        f"and prepared{', which is slower than the model even by itself' if slow else ''}.",
-        cause="the input pipeline",
-        evidence=(share, *evidence),
-        cost=found.share,
+        f"Training is {how} limited by its input: {percent(share)} of the time {whom} waits for data to be "
+        f"read and prepared{_slower(case)}.{named}{runs.sentence}{_epochs(case)}",
+        cause=f"the input pipeline{f', stage {stage!r}' if stage else ''}",
+        evidence=evidence,
+        cost=share,
         remedy=remedy(
             case,
             INPUT,
-            "Make the pipeline itself faster: prepare samples in parallel, cache what stays the same, "
-            "move costly "
-            "stages behind the batch; overlapping alone cannot hide it."
-            if slow
-            else "Prepare the next batch while this one is computed, and keep unchanging data in memory "
-            "or on the card.",
+            runs.remedy
+            or "Make the pipeline itself faster: prepare samples in parallel, cache what stays the "
+            "same, move costly stages behind the batch; overlapping alone cannot hide it.",
             PIPELINE.rstrip("\n"),
-            _ceiling(case, found.share),
+            _gain(case, parallel_speed(case), share),
         ),
     )
 
 
-def _input_is_slower(case: Case) -> bool:
+def no_overlap(case: Case) -> Verdict:
+    """Tell whether training waits for data that could have been prepared while it computed.
+
+    The pipeline by itself is as fast as the model, and yet the model waits, from xprof's 5 % of the time:
+    then input and computing take turns, 1 / (1/T input + 1/T model), instead of running side by side.
+    """
+    rule = "no-overlap"
+    found = input_share(case)
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
-    return feed is not None and model is not None and feed < model
+    if found is None or feed is None or model is None:
+        return case.verdict(
+            rule,
+            Finding.INCONCLUSIVE,
+            "Whether data is prepared while the model computes cannot be told without the input-only and "
+            "model-only legs.",
+        )
+    evidence = (
+        Evidence(
+            metric="time waiting for input",
+            observed=percent(found.share),
+            threshold=f"from {percent(MODERATELY)}",
+        ),
+        *_ceilings(case),
+    )
+    if found.share < MODERATELY or not fast_enough(case) or waits_for_copy(case, MODERATELY):
+        sentence = (
+            "Data is prepared while the model computes, or takes no time worth speaking of."
+            if found.share < MODERATELY
+            else "The model would wait for its data even if they were prepared meanwhile."
+        )
+        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=0.0)
+    whom = "the GPU" if case.on_gpu else "the model"
+    return case.verdict(
+        rule,
+        Finding.FOUND,
+        f"Preparing data and computing take turns: {percent(found.share)} of the time {whom} waits for data, "
+        f"though the pipeline by itself is {times(feed / model)} as fast as the model.",
+        cause="input and computing do not overlap",
+        evidence=evidence,
+        cost=found.share,
+        remedy=remedy(
+            case,
+            OVERLAP,
+            "Prepare the next batches while this one is computed.",
+            PREFETCH,
+            _gain(case, overlapped_speed(case), found.share),
+        ),
+    )
 
 
-def _ceiling(case: Case, share: float) -> float:
-    """Return the gain if no step waited: that of the model alone where it was measured."""
-    whole, model = case.speed(AS_WRITTEN), case.speed(MODEL_ONLY)
-    return max(1.0, model / whole) if whole and model else 1.0 / max(1.0 - share, 0.01)
+def fast_enough(case: Case) -> bool:
+    """Tell whether the pipeline by itself is at least as fast as the model by itself."""
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    return feed is not None and model is not None and feed >= model
+
+
+def _slower(case: Case) -> str:
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    if feed is None or model is None or feed >= model:
+        return ""
+    return f", at {significant(feed)} samples/s where the model could take {significant(model)}"
+
+
+def _gain(case: Case, speed: float | None, share: float) -> float | None:
+    """Return the gain if as-written ran at `speed`; if that is not known, if it did not wait at all."""
+    whole = case.speed(AS_WRITTEN)
+    if whole and speed:
+        return max(1.0, speed / whole)
+    return 1.0 / max(1.0 - share, 0.01)
+
+
+def _epochs(case: Case) -> str:
+    """Say in which epochs a pipeline with a cache is too slow."""
+    first, cached, model = (case.speed(leg) for leg in (FIRST_EPOCH, CACHED_EPOCH, MODEL_ONLY))
+    if not first or not cached or not model:
+        return ""
+    if first < model <= cached:
+        return " That is so in the first epoch only: from the second on the cache is fast enough."
+    if cached < model <= first:
+        return " That is so from the second epoch on: the cache is slower than what it stands for."
+    return " The cache does not change that." if cached < model else ""
 
 
 def _evidence(case: Case) -> Iterator[Evidence]:
-    whole, model, feed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, INPUT_ONLY))
-    if feed and model:
-        yield Evidence(
-            metric="input alone against model alone",
-            observed=f"{significant(feed)} against {significant(model)} samples/s",
-            threshold="input has to be the faster one",
-        )
+    yield from _ceilings(case)
+    whole, model, loop = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, CUSTOM_LOOP))
     if whole and model:
         yield Evidence(
             metric="accelerator utilisation (as written over model alone)",
             observed=percent(min(1.0, whole / model)),
             threshold=f"MLPerf Storage asks for {percent(ACCELERATOR_UTILISATION)}",
         )
+    if whole and loop:
+        yield Evidence(
+            metric="the loop that sees the wait, against Keras fit",
+            observed=f"{times(loop / whole)} as fast",
+            threshold="near 1, else the wait is scaled",
+        )
     yield from _stages(case)
+    for leg, name in (
+        (FIRST_EPOCH, "input alone, first epoch"),
+        (CACHED_EPOCH, "input alone, from the cache"),
+    ):
+        if speed := case.speed(leg):
+            yield Evidence(metric=name, observed=f"{significant(speed)} samples/s", threshold="")
+    for leg, one in case.legs.items():
+        if leg.startswith(THREADS_PREFIX) and (feed := case.speed(INPUT_ONLY)):
+            number = leg.removeprefix(THREADS_PREFIX)
+            yield Evidence(
+                metric="input alone on all processors, against "
+                f"{number} thread{'s' if number != '1' else ''}",
+                observed=f"{times(feed / one.throughput.median)} as fast",
+                threshold="near 1: one sample after another",
+            )
+    yield from how_it_runs(case).evidence
+
+
+def _ceilings(case: Case) -> Iterator[Evidence]:
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    if feed and model:
+        yield Evidence(
+            metric="input alone against model alone",
+            observed=f"{significant(feed)} against {significant(model)} samples/s",
+            threshold="input has to be the faster one",
+        )
 
 
 def _stages(case: Case) -> Iterator[Evidence]:
     """Name the dearest stage of the pipeline: what draining one stage more adds to the time of a sample."""
-    before, costs = 0.0, {}
-    for leg, one in case.legs.items():
-        if leg.startswith(STAGE_PREFIX):
-            after = 1.0 / one.throughput.median
-            costs[leg.removeprefix(STAGE_PREFIX)] = max(0.0, after - before)
-            before = after
-    total = sum(costs.values())
-    if total > 0:
-        dearest = max(costs, key=lambda name: costs[name])
+    costs, name = stage_seconds(case), dearest_stage(case)
+    if name:
+        part = costs[name] / sum(costs.values())
         yield Evidence(
-            metric=f"dearest stage of the pipeline: {dearest}",
-            observed=f"{significant(costs[dearest] * 1e6)} µs a sample, {percent(costs[dearest] / total)} "
-            f"of it",
+            metric=f"dearest stage of the pipeline: {name}",
+            observed=f"{significant(costs[name] * 1e6)} µs a sample, {percent(part)} of it",
             threshold="",
         )

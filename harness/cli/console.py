@@ -26,6 +26,7 @@ from harness.errors import TfbenchError
 from harness.model import Analysis, Estimate, Summary, Sweep
 from harness.progress import Task
 from harness.rounding import estimate_decimals, fixed
+from workloads.protocol import LEGS, RUNG_PREFIX
 
 LABEL_WIDTH = 28
 SWEEP_ROWS = 24
@@ -132,6 +133,8 @@ def show_summary(console: Console, analysis: Analysis) -> None:
 
 def _speeds(summaries: Sequence[Summary]) -> Group:
     """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
+    # Legs that only serve the verdict speak through it.
+    summaries = [one for one in summaries if one.leg in LEGS or one.leg.startswith(RUNG_PREFIX)] or summaries
     legs = max(len(one.leg) for one in summaries)
     parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
     groups = groupby(summaries, key=lambda one: (one.workload, one.device))

@@ -56,7 +56,7 @@ def test_cold_start_is_apart_from_steady_state(outcome):
     _, _, done = outcome
     for leg in LEGS:
         names = [event["name"] for event in done.of("phase", leg=leg)]
-        data = ["data"] if leg in (TUNED, MODEL_ONLY) else []
+        data = ["data"] if leg == TUNED else []
         evaluate = ["evaluate"] if leg in (AS_WRITTEN, TUNED) else []
         assert names == ["build", *data, "first-step", "warm-up", *["steady"] * WINDOWS, *evaluate]
         phases = done.of("phase", leg=leg)
@@ -152,12 +152,85 @@ def test_rungs_and_a_pipelines_stages_are_legs(drive, tmp_path):
     }  # fmt: skip
 
 
+def test_legs_for_the_verdict_of_a_pipeline(drive, tmp_path):
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED)
+    legs = [
+        AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
+        "stage:batch", "tuned-input", "threads:1", "epoch:first", "epoch:cached",
+    ]  # fmt: skip
+    done = drive(file=str(path), legs=legs)
+    assert done.code == 0, done.log
+    assert not done.of("warning")
+    per_step = {
+        event["leg"]: event["samples"] / event["steps"] for event in done.of("window") if event["index"] == 0
+    }
+    assert per_step == {leg: 4 for leg in legs if leg != "host-fed"} | {"batch:2": 8, "batch:4": 16}
+    for event in done.of("window", leg="custom-loop"):
+        assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
+    assert done.metric("custom-loop", "next_floor_us") > 0
+    (tuned,) = done.of("leg", leg="tuned-input")
+    assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
+
+
+def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
+    """Eight milliseconds a batch, beside a step that takes twelve."""
+    waits = {}
+    for name, more in (("slow", ""), ("ahead", ".prefetch(2)")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(SLOW.replace("# more", more))
+        done = drive(file=str(path), legs=[AS_WRITTEN, "custom-loop"], steps=20)
+        assert done.code == 0, done.log
+        windows = done.of("window", leg="custom-loop")
+        waits[name] = sum(one["wait_ns"] for one in windows) / sum(one["steps"] for one in windows) / 1e6
+    assert waits["slow"] > 7
+    assert waits["ahead"] < 4
+
+
+SLOW = """
+import time
+import tensorflow as tf
+from workloads.protocol import Data, Workload
+workload = Workload(
+    name="slow", title="S", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
+    batch_size=4, epochs=1, params={"jit_compile": False},
+)
+class Waiting(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(2)
+    def call(self, x, training=False):
+        return self.dense(x)
+    def train_step(self, data):
+        with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.012) or 0.0, [], tf.double)]):
+            return super().train_step(data)
+def model(params):
+    net = Waiting()
+    net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return net
+def slowly(i):
+    time.sleep(0.002)
+    return float(i % 2)
+def dataset(params, data_dir):
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    def prepare(i):
+        x = tf.ensure_shape(tf.numpy_function(slowly, [i], tf.double), [])
+        return tf.fill([3], tf.cast(x, tf.float32)), i % 2
+    return (
+        ("make", lambda: tf.data.Dataset.range(4000)),
+        ("wait", lambda ds: ds.map(prepare)),
+        ("batch", lambda ds: ds.batch(4, drop_remainder=True).with_options(options)# more
+        ),
+    )
+"""
+
 PIPED = """
 import tensorflow as tf
 from workloads.protocol import Data, Rung, Workload
 workload = Workload(
     name="piped", title="P", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
-    batch_size=4, epochs=1, stages=("make", "spread", "batch"),
+    batch_size=4, epochs=1, stages=("make", "spread", "cache", "batch"),
     ladder=(
         Rung(name="bigger", params={"batch_size": 8}, why="w"),
         Rung(name="gpu-only", params={}, why="w", device="gpu"),
@@ -171,6 +244,7 @@ def dataset(params, data_dir):
     return (
         ("make", lambda: tf.data.Dataset.range(400)),
         ("spread", lambda ds: ds.map(lambda i: (tf.fill([3], tf.cast(i % 2, tf.float32)), i % 2))),
+        ("cache", lambda ds: ds.cache()),
         ("batch", lambda ds: ds.batch(params["batch_size"], drop_remainder=True)),
     )
 """

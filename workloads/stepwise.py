@@ -1,0 +1,151 @@
+"""Legs that call as-written's compiled step once for each batch, wherever the batch comes from.
+
+They share one model and one compiled step, so that they differ in nothing but where the batch comes from: a
+pipeline, host memory, or the device itself; and how large it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import building, loaders, pipeline, resident, steps
+from workloads.completions import Completions, Immediate, idle_ns
+from workloads.job import Job
+from workloads.protocol import BATCH_PREFIX, BUILD, CALLS_PREFIX, DATA, HOST_FED
+from workloads.timing import Meter
+
+# next() on a batch that is ready costs Python and TensorFlow some tens of microseconds; the median of so many
+# is taken off every wait.
+FLOOR_CALLS = 200
+
+
+def custom_loop(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Train on as-written's pipeline with next() outside the compiled step, and tell the time spent waiting.
+
+    As Keras fit does, it asks for a new iterator each epoch, and runs at most one step ahead of the device.
+    """
+    began = meter.now()
+    step = _step(job, params, meter)
+    dataset = _fed(job, params, meter)
+    floor_ns = _floor_ns(job.shared.batch)
+    size = _size(job.shared.batch)
+    batches = _epochs(dataset, size if params["jit_compile"] else 0)
+    meter.phase(BUILD, began)
+    job.metric(leg, "next_floor_us", floor_ns / 1e3, "us")
+    with Completions() if job.gpu else Immediate() as completions:
+        meter.begin()
+        while True:
+            asked = time.monotonic_ns()
+            batch = next(batches)
+            got = time.monotonic_ns()
+            waited = idle_ns(asked, got, completions.last_ns())
+            completions.follow(step(batch))
+            if not meter.tick(1, _size(batch), max(0, waited - floor_ns)):
+                return
+
+
+def one_batch(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Train on one batch again and again: on the device, in host memory, or several times as large."""
+    began = meter.now()
+    step = _step(job, params, meter)
+    batch = job.shared.batch
+    times = factor(leg, BATCH_PREFIX)
+    if times > 1:
+        with tf.device("CPU:0"):
+            batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
+        if not _fits(job.shared.step, batch):
+            step = steps.compile_single(job.shared.model, None, jit=_jit(job, params))
+    with tf.device("CPU:0" if leg == HOST_FED else job.devices[0]):
+        batch = tf.nest.map_structure(tf.identity, batch)
+    meter.phase(BUILD, began)
+    resident.drive(meter, job.shared.model, lambda: step(batch), steps=1, samples=_size(batch), total=0)
+
+
+def many_a_call(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Train on one batch on the device, several steps in one call: what calling each by itself costs."""
+    began = meter.now()
+    _step(job, params, meter)
+    per_call = factor(leg, CALLS_PREFIX)
+    run = steps.compile_train(
+        job.shared.model, steps.same, steps=per_call, jit=_jit(job, params), strategy=None
+    )
+    with tf.device(job.devices[0]):
+        batch = tf.nest.map_structure(tf.identity, job.shared.batch)
+        selection = tf.zeros([per_call, 1], tf.int32)
+    meter.phase(DATA, began)
+    samples = per_call * _size(batch)
+    resident.drive(
+        meter, job.shared.model, lambda: run(batch, selection), steps=per_call, samples=samples, total=0
+    )
+
+
+def factor(leg: str, prefix: str) -> int:
+    """Return the number at the end of a leg such as "batch:4", 1 for other legs."""
+    return int(leg.removeprefix(prefix)) if leg.startswith(prefix) else 1
+
+
+def _fed(job: Job, params: Mapping[str, Any], meter: Meter) -> tf.data.Dataset:
+    source = pipeline.as_written(job, params)
+    return loaders.as_dataset(loaders.gated(source, meter.gate)) if loaders.is_loader(source) else source
+
+
+def _step(job: Job, params: Mapping[str, Any], meter: Meter) -> Any:
+    """Return as-written's step, built and compiled by the first leg that asks for it."""
+    shared = job.shared
+    if shared.step is None:
+        shared.model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
+        dataset = _fed(job, params, meter)
+        shared.batch = next(iter(dataset))
+        with tf.device(job.devices[0]):
+            building.make_variables(shared.model, *shared.batch[:2])
+        jit = _jit(job, params)
+        shared.step = steps.compile_single(shared.model, None if jit else dataset.element_spec, jit=jit)
+    return shared.step
+
+
+def _jit(job: Job, params: Mapping[str, Any]) -> bool:
+    if params["jit_compile"] is None:
+        return bool(getattr(job.shared.model, "jit_compile", False))
+    return bool(params["jit_compile"])
+
+
+def _fits(step: Any, batch: Any) -> bool:
+    signature = step.input_signature
+    if signature is None:
+        return True
+    (spec,) = signature
+    tf.nest.assert_same_structure(spec, batch)
+    pairs = zip(tf.nest.flatten(spec), tf.nest.flatten(batch), strict=True)
+    return all(part.shape.is_compatible_with(tensor.shape) for part, tensor in pairs)
+
+
+def _epochs(dataset: tf.data.Dataset, whole: int) -> Iterator[Any]:
+    """Yield batches epoch after epoch; those of another size than `whole` are left out, unless it is 0."""
+    while True:
+        empty = True
+        for batch in dataset:
+            empty = False
+            if not whole or _size(batch) == whole:
+                yield batch
+        if empty:
+            raise ValueError("The pipeline gave no batch; make it longer or the batch smaller.")
+
+
+def _floor_ns(batch: Any) -> int:
+    """Return what next() costs when the batch is ready."""
+    ready = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    costs = []
+    for _ in range(FLOOR_CALLS):
+        start = time.monotonic_ns()
+        next(ready)
+        costs.append(time.monotonic_ns() - start)
+    return int(median(costs))
+
+
+def _size(batch: Any) -> int:
+    return int(tf.nest.flatten(batch)[0].shape[0])
