@@ -77,6 +77,8 @@ for label, name in enumerate(("cat", "dog")):
 pictures, labels = np.stack(pictures), np.array(labels)
 def right(batch):
     return float(np.mean((model.predict(batch, verbose=0)[:, 0] > 0.5) == labels))
+def loss(batch):
+    return float(model.evaluate(batch, labels, verbose=0)[0])
 def sure(batch):
     said = model.predict(batch, verbose=0)[:, 0]
     return float(np.mean((said < 1e-6) | (said > 1 - 1e-6)))
@@ -85,19 +87,19 @@ whole = cats_dogs.model(device)
 whole.set_weights(model.get_weights())
 print(json.dumps({{
     "scaled": right(pictures / 255), "unscaled": right(pictures),
-    "sure": [sure(pictures / 255), sure(pictures)],
+    "sure": [sure(pictures / 255), sure(pictures)], "loss": [loss(pictures / 255), loss(pictures)],
     "in_model": float(np.mean((whole.predict(pictures.astype(np.uint8), verbose=0)[:, 0] > 0.5) == labels)),
 }}))
 """
 
 
 def test_a_trained_model_names_held_out_pictures_and_the_articles_mistake_spoils_it(script, tree):
-    """The article predicts on bytes after training on 0 to 1: the answer is then as good as a constant."""
+    """The article predicts on bytes after training on 0 to 1: it is then sure of itself whatever it sees."""
     found = script(PREDICT.format(tree=tree))
     assert found["scaled"] > 0.8
-    assert found["unscaled"] < found["scaled"] - 0.1
     assert found["sure"][0] < 0.1
-    assert found["sure"][1] > 0.9, "sure of itself to six digits, whatever it sees"
+    assert found["sure"][1] > 0.8, "to six digits"
+    assert found["loss"][1] > 5 * found["loss"][0], "sure and wrong costs most"
     # A model that scales by itself cannot be fed wrongly.
     assert found["in_model"] == pytest.approx(found["scaled"], abs=0.02)
 
@@ -109,8 +111,9 @@ import tensorflow as tf
 from workloads import augment
 from keras.src.legacy.preprocessing.image import apply_affine_transform
 tf.keras.utils.set_random_seed(3)
-images = np.random.default_rng(0).random((5, 12, 16, 3), dtype=np.float32)
-maps = augment.random_maps(5, 12, 16)
+# Square: Keras takes the height for the width when it looks for the middle.
+images = np.random.default_rng(0).random((5, 16, 16, 3), dtype=np.float32)
+maps = augment.random_maps(5, 16, 16)
 one = np.stack([augment.warp_one(tf.constant(image), row).numpy() for image, row in zip(images, maps)])
 batch = augment.warp_batch(tf.constant(images), maps).numpy()
 xla = tf.function(augment.warp_batch, jit_compile=True)(tf.constant(images), maps).numpy()
@@ -132,7 +135,7 @@ def test_augmentation_is_the_same_on_host_and_device_and_as_keras_does_it(script
     found = script(WARP)
     assert 0 < found["flips"] < 5
     assert max(found["one"], found["xla"]) < 1e-4
-    assert found["keras"] < 0.02
+    assert found["keras"] < 1e-4
 
 
 INSPECT = """
