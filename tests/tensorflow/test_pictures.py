@@ -86,7 +86,7 @@ device = {{**params, "preprocess": "device"}}
 whole = cats_dogs.model(device)
 whole.set_weights(model.get_weights())
 print(json.dumps({{
-    "scaled": right(pictures / 255), "unscaled": right(pictures),
+    "scaled": right(pictures / 255),
     "sure": [sure(pictures / 255), sure(pictures)], "loss": [loss(pictures / 255), loss(pictures)],
     "in_model": float(np.mean((whole.predict(pictures.astype(np.uint8), verbose=0)[:, 0] > 0.5) == labels)),
 }}))
