@@ -9,6 +9,7 @@ from harness.comparison_model import Outcome, Ratio, Standing, Versus
 from harness.model import Estimate
 
 _NAMED = 4
+_CLOSE = 1.1  # an interval within this says that two are about as fast
 
 
 def headline(versus: Versus) -> str:
@@ -26,7 +27,8 @@ def _places(versus: Versus) -> Iterator[str]:
     elif versus.reference is not None and others:
         base = versus.runs[versus.reference].label
         first = others[0]
-        yield f"{_name(versus, first)} does best: {_against(first.score)} {base}, {_over(first)}."
+        said = f"{_against(first.score)} {base}, {_over(first)}"
+        yield f"Of the others {_name(versus, first)} does best: {said}."
         last = others[-1]
         yield f"{_name(versus, last)} does worst: {_against(last.score)} {base}."
     elif others:
@@ -48,7 +50,9 @@ def _over(one: Standing) -> str:
 
 def _against(ratio: Estimate) -> str:
     if ratio.n >= 2 and ratio.low <= 1 <= ratio.high:
-        return f"about as fast{interval(ratio)} as"
+        close = ratio.low >= 1 / _CLOSE and ratio.high <= _CLOSE
+        how = "about as fast" if close else "not shown to be faster or slower"
+        return f"{how}{interval(ratio)} {'as' if close else 'than'}"
     return f"{rounded(ratio)} times as fast{interval(ratio)} as"
 
 
