@@ -52,7 +52,8 @@ def measure(work: Path, runs: int, first: int) -> Sequence[str]:
     """Return a Markdown table."""
     original = recording(NAME, work)
     made = extract(analyse(open_run(original)))
-    few = [_copy(original, work / "few" / f"{number:04}", number) for number in range(first)]
+    for number in range(first):
+        _copy(original, work / "few" / f"{number:04}", number)
     first_s = _seconds(work, "history", str(work / "few"))
     many = [_copy(original, work / "many" / f"{number:04}", number) for number in range(runs)]
     cache = Cache(work / "cache/extracts")
@@ -64,11 +65,15 @@ def measure(work: Path, runs: int, first: int) -> Sequence[str]:
     return (
         "| | by the clock | of the processors |",
         "|---|---|---|",
-        f"| `tfbench history`, first time, s a run (over {len(few)}) | {first_s.wall_s / first:.2f} | {first_s.cpu_s / first:.2f} |",
-        f"| `tfbench history`, {runs:,} runs from the cache, s | {again_s.wall_s:.1f} | {again_s.cpu_s:.1f} |",
-        f"| history.html of them, MB | {size / 1e6:.2f} | |",
-        f"| `tfbench compare`, {min(COMPARED, runs)} runs from the cache, s | {compare_s.wall_s:.1f} | {compare_s.cpu_s:.1f} |",
+        f"| `tfbench history`, first time, s a run (over {first}) | {_cells(first_s, first)} |",
+        f"| `tfbench history`, {runs:,} runs from the cache, s | {_cells(again_s)} |",
+        f"| `tfbench compare`, {min(COMPARED, runs)} runs from the cache, s | {_cells(compare_s)} |",
+        f"| history.html, MB | {size / 1e6:.2f} | |",
     )
+
+
+def _cells(taken: Taken, runs: int = 1) -> str:
+    return f"{taken.wall_s / runs:.2f} | {taken.cpu_s / runs:.2f}"
 
 
 def _copy(original: Path, to: Path, number: int) -> Path:
