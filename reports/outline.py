@@ -10,6 +10,11 @@ _VOID = frozenset({"meta", "br", "hr", "img", "link", "input", "wbr"})
 # What a printed page has no use for: what is clicked, what a script needs, and drawings, which come apart.
 _LEFT_OUT = frozenset({"script", "style", "nav", "button", "noscript", "svg", "head"})
 _LEFT_OUT_CLASSES = frozenset({"needs-script", "skip", "behind", "legend", "live", "still"})
+# White space between the blocks in these is no text: it would become a paragraph of its own.
+_CONTAINERS = frozenset(
+    {"body", "html", "header", "main", "section", "div", "article", "details", "figure", "footer"}
+    | {"dl", "ul", "ol", "table", "thead", "tbody", "tr"}
+)
 _BREAK = "\u200b"  # where a line may break, and nothing is seen
 _SPACE = " \n\r\t\f"
 
@@ -93,7 +98,7 @@ def _settled(node: Node) -> Node:
             if child["tag"] == "details" and node["tag"] != "article":
                 continue
             children.append(_settled(child))
-        else:
+        elif child.strip() or node["tag"] not in _CONTAINERS:
             children.append(child)
     elements = [child for child in children if isinstance(child, dict)]
     for one, following in pairwise(elements):

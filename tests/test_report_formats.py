@@ -67,6 +67,9 @@ def test_outline_keeps_words_and_drops_what_paper_has_no_use_for() -> None:
     assert [part if isinstance(part, str) else part["children"] for part in words["children"]] == [
         "One ", ["two"], " three",
     ]  # fmt: skip
+    spaced = outline("<section>\n<h2>a</h2>\n<p>b <i>c</i> <b>d</b></p>\n</section>")["children"][0]
+    assert [child["tag"] for child in spaced["children"]] == ["h2", "p"]
+    assert spaced["children"][1]["children"][2] == " "
     assert outline("<dt>long_<wbr>name</dt>")["children"][0]["children"] == ["long_", "\u200b", "name"]
     assert words["class"] == ["sticky"], "it leads up to the figure"
     assert figure["children"] == []
