@@ -31,7 +31,8 @@ class Settings:
     Attributes:
         folder: where run folders are kept, one a case.
         engine, images: as for `tfbench bench`.
-        windows, window_s, warmup_s: of each leg; shorter than the quick profile's.
+        windows, window_s, warmup_s: shorter than the quick profile's.
+        analysis_window_s, analysis_warmup_s: the same for legs that only serve the verdict.
     """
 
     folder: Path
@@ -39,7 +40,9 @@ class Settings:
     images: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     window_s: float = 0.6
-    warmup_s: float = 1.5
+    warmup_s: float = 1.2
+    analysis_window_s: float = 0.3
+    analysis_warmup_s: float = 0.7
 
 
 def truth_profile(settings: Settings) -> Profile:
@@ -53,6 +56,8 @@ def truth_profile(settings: Settings) -> Profile:
         windows=settings.windows,
         window_s=settings.window_s,
         warmup_s=settings.warmup_s,
+        analysis_window_s=settings.analysis_window_s,
+        analysis_warmup_s=settings.analysis_warmup_s,
         stall_s=120.0,
         limit_s=300.0,
     )
