@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from harness.analysis.scaling import scaling
 from harness.bench import Options, read_options
 from harness.cli import options as given
 from harness.cli.app import Json, Price, Quiet, app, err, out, places
 from harness.cli.console import Terminal
-from harness.cli.fleet_view import FleetView
+from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
 from harness.cli.measuring import stoppable
 from harness.cli.options import pairs, split
@@ -26,7 +28,8 @@ from harness.extracts import Cache
 from harness.fleet.choice import ALL
 from harness.fleet.crew import connected
 from harness.fleet.model import Entry
-from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run
+from harness.fleet.scaling import counts_in, runs_of
+from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
 from harness.fleet.store import FleetFolder
 
 _FLEET = "Which nodes"
@@ -56,6 +59,13 @@ def fleet(
             rich_help_panel=_FLEET,
         ),
     ] = True,
+    workers: Annotated[
+        str,
+        typer.Option(
+            help="1,2,4: train over so many nodes together instead of on each by itself.",
+            rich_help_panel=_FLEET,
+        ),
+    ] = "",
     wait: Annotated[
         float,
         typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_FLEET, min=1),
@@ -138,7 +148,8 @@ def fleet(
         cloud_metadata=cloud_metadata,
     )
     command = shlex.join(["tfbench", *sys.argv[1:]])
-    wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command)
+    counts_in(workers or "1")
+    wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command, workers=workers)
     checkout = places().checkout
     ready: Ready | None = None
     try:
@@ -153,7 +164,12 @@ def fleet(
             else:
                 ready = prepare(options, wanted, checkout=checkout, say=view.line)
             _announce(view, ready)
-            missing = run(ready, view)
+            together = str(ready.plan.settings.get("workers", ""))
+            if together:
+                missing: Sequence[Entry] = ()
+                scale(ready, counts_in(together), view.line)
+            else:
+                missing = run(ready, view)
     except Interrupted as error:
         if ready is None:
             raise
@@ -188,7 +204,7 @@ def _conclude(folder: FleetFolder, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         states = {name: {"state": entry.state, "text": entry.text} for name, entry in journal.items()}
         out().print_json(json.dumps({"folder": str(folder.path), "nodes": states}))
-    elif not quiet:
+    elif not quiet and journal:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("run", "kind", "state", "trials"):
             table.add_column(name, no_wrap=name != "kind")
@@ -196,6 +212,11 @@ def _conclude(folder: FleetFolder, *, as_json: bool, quiet: bool) -> None:
             done = len(folder.finished(entry.task))
             table.add_row(Text(name), Text(entry.task.kind), Text(entry.state.value), str(done))
         out().print(table)
+    together = scaling(runs_of(folder))
+    if together:
+        folder.write_text("scaling.json", json.dumps([asdict(point) for point in together], indent=1) + "\n")
+        if not as_json and not quiet:
+            out().print(scaling_table(together))
     _compare(runs, folder, quiet=quiet)
 
 

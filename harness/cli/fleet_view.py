@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -12,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from harness.analysis.scaling import Point
 from harness.fleet.model import Beat, State, Task
 
 # More nodes than a screen has lines: the rest is told in numbers.
@@ -103,6 +105,27 @@ class FleetView:
 
     def _line(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def scaling_table(points: Sequence[Point]) -> Table:
+    """Return a table of how training speeds up over workers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("training together")
+    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms", "sent MB/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in points:
+        share = one.efficiency
+        table.add_row(
+            Text(f"{one.workload} {one.device} {one.leg}"),
+            str(one.workers),
+            f"{one.throughput.median:,.0f}",
+            "-" if share is None else f"{100 * share.median:.0f} %",
+            "-" if share is None or share.n < 2 else f"{100 * share.low:.0f} to {100 * share.high:.0f} %",
+            f"{one.step_time.median * 1e3:.3g}",
+            "-" if one.exchange_s is None else f"{one.exchange_s * 1e3:.3g}",
+            "-" if one.sent_bytes_per_s is None else f"{one.sent_bytes_per_s / 1e6:.3g}",
+        )
+    return table
 
 
 def _count(beat: Beat | None) -> str:

@@ -67,6 +67,7 @@ class ContainerSpec:
             reservation.
         gpu: how to hand GPUs over, None for none.
         trial_id, run_id: go into labels.
+        network: "none", or "host" for workers that train together: the one thing that is not isolated then.
     """
 
     image: ImageInfo
@@ -82,6 +83,7 @@ class ContainerSpec:
     pids: int | None = 4096
     tmp_bytes: int = TMP_BYTES
     gpu: GpuAccess | None = None
+    network: str = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

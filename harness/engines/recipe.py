@@ -64,7 +64,7 @@ def host_options(
         security.append("label=disable")
     nodes = _device_nodes(spec.gpu)
     return {
-        "network_mode": "none",
+        "network_mode": spec.network,
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": security,

@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import FleetError
+from harness.errors import FleetError, TfbenchError
 from harness.fleet import code, probe
 from harness.fleet.choice import node_keys
-from harness.fleet.model import Failed, Lost, Message, Node, Order, Problem, Task
+from harness.fleet.member import Member, Result, shares
+from harness.fleet.model import Begun, Failed, Lost, Message, Node, Order, Problem, Task
 from harness.fleet.worker import work
 
 START = (
@@ -31,6 +32,7 @@ PROBE_S = 120.0
 KNOCK_S = 5.0
 # A node that was asked a moment ago answers at once; a slower answer says nothing about its clock.
 CLOCK_S = 10.0
+_NODE_LABEL = "ray.io/node-id"
 
 
 @contextmanager
@@ -239,6 +241,102 @@ class RayCrew:
             del self._streams[stream]
             return Lost(message=_words(error))
         return message
+
+
+class RayTeam:
+    """A scaling.Team of Ray actors, placed by one placement group: each on a node of its own, all at once.
+
+    Args:
+        nodes: those to place them on.
+        order: what to prepare.
+        wait_s: how long nodes that others use are waited for.
+    """
+
+    def __init__(self, nodes: Sequence[Node], order: Order, wait_s: float) -> None:
+        self._nodes = tuple(nodes)
+        self._order = order
+        self._wait_s = wait_s
+        self._group: Any = None
+        self._members: list[Any] = []
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The node of each worker."""
+        return self._nodes
+
+    def __enter__(self) -> RayTeam:
+        from ray.util.placement_group import placement_group  # noqa: PLC0415 - see _ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415
+
+        ray = _ray()
+        bundles = [
+            {name: node.resources[name] for name in ("CPU", "GPU") if node.resources.get(name)}
+            for node in self._nodes
+        ]
+        self._group = placement_group(
+            bundles,
+            strategy="STRICT_SPREAD",
+            bundle_label_selector=[{_NODE_LABEL: node.node_id} for node in self._nodes],
+        )
+        try:
+            ray.get(self._group.ready(), timeout=self._wait_s)
+        except ray.exceptions.GetTimeoutError as error:
+            self.__exit__(None, None, None)
+            names = ", ".join(node.key for node in self._nodes)
+            raise FleetError(
+                f"Nodes {names} did not become free together within {self._wait_s:g} s.",
+                hint="See `ray status` for who holds their processors, or raise --wait.",
+            ) from error
+        processors = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
+        divided = shares([node.machine for node in self._nodes], processors)
+        for number, (node, share, bundle) in enumerate(zip(self._nodes, divided, bundles, strict=True)):
+            placed = PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=number
+            )
+            actor = ray.remote(Member).options(
+                num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=placed
+            )
+            self._members.append(actor.remote(self._order, node.address, share))
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        from ray.util.placement_group import remove_placement_group  # noqa: PLC0415 - see _ray
+
+        ray = _ray()
+        with suppress(ray.exceptions.RayError):
+            ray.get([member.close.remote() for member in self._members], timeout=CLOCK_S)
+        for member in self._members:
+            ray.kill(member)
+        with suppress(ray.exceptions.RayError):
+            remove_placement_group(self._group)
+
+    def prepare(self) -> Begun:
+        """Make every worker ready at once; return the first one's plan."""
+        return self._all([member.prepare.remote() for member in self._members])[0]  # type: ignore[no-any-return]
+
+    def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
+        """Have the first `workers` run a trial together."""
+        members = self._members[:workers]
+        addresses = self._all([member.free_port.remote() for member in members])
+        return tuple(
+            self._all([one.run.remote(trial_id, addresses, rank) for rank, one in enumerate(members)])
+        )
+
+    def _all(self, answers: Sequence[Any]) -> list[Any]:
+        ray = _ray()
+        found = []
+        for node, answer in zip(self._nodes, answers, strict=False):
+            try:
+                found.append(ray.get(answer))
+            except ray.exceptions.RayTaskError as error:
+                cause = error.cause
+                hint = cause.hint if isinstance(cause, TfbenchError) else "Look at Ray's logs on that node."
+                said = cause.message if isinstance(cause, TfbenchError) else _words(error)
+                raise FleetError(f"Node {node.key}: {said}", hint=hint) from error
+            except ray.exceptions.RayError as error:
+                hint = "Go on with the other nodes: tfbench fleet --resume, or fewer --workers."
+                raise FleetError(f"Node {node.key} died: {_words(error)}", hint=hint) from error
+        return found
 
 
 def _call(nodes: Sequence[Node], function: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from harness.errors import FleetError
 from harness.fleet import checks, choice, crew, probe
 from harness.fleet.driver import Board, Driver, seeded, tasks_for
 from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
+from harness.fleet.scaling import measure, team_nodes
 from harness.fleet.store import FleetFolder
 from harness.plan import device_words
 
@@ -31,6 +32,7 @@ class Wanted:
         retry: hand the rest of a lost node's plan to another one of its kind.
         wait_s: how long a node that others use is waited for.
         command: the command line, for the record.
+        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
     """
 
     address: str = "auto"
@@ -38,6 +40,7 @@ class Wanted:
     retry: bool = True
     wait_s: float = WAIT_S
     command: str = ""
+    workers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,12 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
         problems=problems,
         files={str(path): path.read_text(encoding="utf-8") for path in shipped(options)},
         retry=wanted.retry,
-        settings={"wait_s": wanted.wait_s, "nodes": wanted.nodes, "address": wanted.address},
+        settings={
+            "wait_s": wanted.wait_s,
+            "nodes": wanted.nodes,
+            "address": wanted.address,
+            "workers": wanted.workers,
+        },
     )
     usable = _usable(asked, problems)
     _some(chosen, usable, problems)
@@ -156,6 +164,23 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         return driver.run(ready.tasks)
     finally:
         driver.stop()
+
+
+def scale(ready: Ready, counts: Sequence[int], say: Callable[[str], None]) -> None:
+    """Train over each number of workers instead of on each node by itself.
+
+    Raises:
+        UsageError: there are too few nodes of one kind.
+        FleetError, StoreError: as for scaling.measure.
+    """
+    plan = ready.plan
+    nodes = team_nodes([ready.usable[key] for key in plan.chosen if key in ready.usable], counts)
+    order = Order(fleet_id=plan.fleet_id, options=plan.options, files=plan.files, commit=plan.commit)
+    shared = len(nodes) - len({node.machine for node in nodes})
+    if shared:
+        say("Workers share a machine: its processors are divided among them, and nothing crosses a network.")
+    with crew.RayTeam(nodes, order, float(plan.settings.get("wait_s", WAIT_S))) as team:
+        measure(ready.folder, team, counts, say)
 
 
 def shipped(options: Options) -> tuple[Path, ...]:

@@ -102,10 +102,12 @@ class FleetFolder:
 
     def add(self, task: Task, message: TrialDone) -> None:
         """Write a trial that has ended, whole or not at all."""
-        target = self.run(task).trial(message.trial_id).path
-        # One that failed is run again when a fleet is resumed, and its folder made afresh, as by `bench`.
+        self.replace(message.archive, self.run(task).trial(message.trial_id).path)
+
+    def replace(self, archive: bytes, target: Path) -> None:
+        """Write a trial's folder; one that failed is run again, and its folder made afresh, as by `bench`."""
         shutil.rmtree(target, ignore_errors=True)
-        unpack(message.archive, target)
+        unpack(archive, target)
 
     def close(self, task: Task, message: Done) -> None:
         """Write why nothing was repeated further."""

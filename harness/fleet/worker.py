@@ -18,7 +18,7 @@ from harness.bench import read_options, resolve
 from harness.errors import TfbenchError
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
-from harness.progress import Task
+from harness.progress import Progress, Task
 from harness.session import Places, Prepared, execute, places_here, prepare, resume
 from harness.store import TrialRecord
 
@@ -54,7 +54,7 @@ def _do(order: Order, places: Places, outbox: Outbox) -> None:
 
 def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> None:
     progress = Reporter(outbox, order.beat_s)
-    prepared = _prepared(order, places, scratch, progress)
+    prepared = prepared_for(order, places, scratch, progress)
     folder = prepared.folder
     declared = tuple(entry.workload for entry in prepared.resolved.entries)
     outbox.put(Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned))
@@ -73,7 +73,12 @@ def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> Non
     outbox.put(Done(stops=(folder.path / "stops.json").read_text(encoding="utf-8")))
 
 
-def _prepared(order: Order, places: Places, scratch: Path, progress: Reporter) -> Prepared:
+def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress) -> Prepared:
+    """Make the run of an order ready on this node, its folder below `scratch`.
+
+    Raises:
+        TfbenchError: as for harness.session.prepare and resume.
+    """
     files = _own_files(order.files, places.cache)
     if order.seed:
         path = scratch / "run"

@@ -63,6 +63,8 @@ _HOST: tuple[_Row, ...] = (
     ("disk_write_bytes_per_s", "Disk write", R, "B/s", "host", "All whole disks together"),
     ("net_recv_bytes_per_s", "Network in", R, "B/s", "host", "Physical interfaces together"),
     ("net_sent_bytes_per_s", "Network out", R, "B/s", "host", "Physical interfaces together"),
+    ("net_recv_bytes", "Network received", C, "B", "network", "One interface, loopback included"),
+    ("net_sent_bytes", "Network sent", C, "B", "network", "One interface, loopback included"),
     ("cpu_freq_mhz", "CPU clock", G, "MHz", "cpufreq", "Mean over the logical processors"),
     ("cpu_freq_min_mhz", "Slowest core clock", G, "MHz", "cpufreq", "Slowest logical processor"),
     ("cpu_freq_max_mhz", "Fastest core clock", G, "MHz", "cpufreq", "Fastest logical processor"),

@@ -1,0 +1,153 @@
+"""One worker of several that train together: a Ray actor on its node, one container a trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.exclusive import default_path, measuring
+from harness.fleet.model import Begun, Order
+from harness.fleet.packing import pack
+from harness.fleet.worker import prepared_for
+from harness.progress import Silent
+from harness.runner import Runner
+from harness.session import Prepared, places_here
+from harness.store import RunFolder, TrialRecord
+from harness.telemetry import Source
+from harness.telemetry.network import NetworkSource
+from harness.telemetry.sources import default_sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What of its machine a worker may use.
+
+    Attributes:
+        cpus: cpuset syntax, "" for all.
+        part: the worker's number among those of its machine; the first one holds the machine's lock.
+        of: how many workers share the machine.
+    """
+
+    cpus: str = ""
+    part: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One trial of one worker: its record, and its folder as an archive."""
+
+    record: TrialRecord
+    archive: bytes
+
+
+class Member:
+    """Prepare once, then run one trial after another beside the other workers."""
+
+    def __init__(self, order: Order, address: str, share: Share) -> None:
+        self._order = order
+        self._address = address
+        self._share = share
+        self._scratch: Path | None = None
+        self._prepared: Prepared | None = None
+
+    def prepare(self) -> Begun:
+        """Make sure of engine, image and data.
+
+        Raises:
+            TfbenchError: this node cannot do it.
+        """
+        places = places_here(os.environ)
+        places.cache.mkdir(parents=True, exist_ok=True)
+        self._scratch = Path(tempfile.mkdtemp(prefix="fleet-", dir=places.cache))
+        self._scratch.chmod(0o755)
+        prepared = prepared_for(self._order, places, self._scratch, Silent())
+        self._prepared = prepared
+        declared = tuple(entry.workload for entry in prepared.resolved.entries)
+        return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)
+
+    def free_port(self) -> str:
+        """Return address:port where nothing listens now; TensorFlow will, in a moment."""
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("", 0))
+            return f"{self._address}:{one.getsockname()[1]}"
+
+    def run(self, trial_id: str, workers: Sequence[str], rank: int) -> Result:
+        """Run one trial as worker number `rank` of those at the addresses `workers`.
+
+        Raises:
+            TfbenchError: another run measures here, or the engine or the disk is gone.
+        """
+        if self._prepared is None or self._scratch is None:
+            raise RuntimeError("prepare comes first")
+        prepared = self._prepared
+        job = next(one for one in prepared.jobs if one.planned.id == trial_id)
+        container = replace(
+            job.container,
+            network="host",
+            cpus=self._share.cpus or job.container.cpus,
+            memory_bytes=(job.container.memory_bytes or 0) // self._share.of or None,
+            environment={**job.container.environment, "TF_CONFIG": tf_config(workers, rank)},
+        )
+        job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
+        folder = RunFolder(self._scratch / f"{len(workers)}-workers")
+        runner = Runner(
+            engine=prepared.engine,
+            folder=folder,
+            profile=prepared.resolved.profile,
+            sources=_sources if prepared.resolved.options.interval_s else tuple,
+            interval_s=prepared.resolved.options.interval_s,
+            progress=Silent(),
+        )
+        with measuring(prepared.manifest.run_id, self._lock()):
+            (record,) = runner.run((job,))
+        path = folder.trial(trial_id).path
+        try:
+            return Result(record=record, archive=pack(path))
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of the engine and of what lies on the disk."""
+        if self._prepared is not None:
+            self._prepared.engine.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _lock(self) -> Path:
+        """Return the machine's lock; workers of one machine keep their own, beside the first one's."""
+        path = default_path()
+        return path if self._share.part == 0 else path.with_name(f"{path.name}.{self._share.part}")
+
+
+def tf_config(workers: Sequence[str], rank: int) -> str:
+    """Return TensorFlow's description of the cluster and of this worker in it."""
+    return json.dumps({"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}})
+
+
+def shares(machines: Sequence[str], processors: Mapping[str, int]) -> tuple[Share, ...]:
+    """Divide the processors of machines that hold several workers; no two workers get the same one.
+
+    Args:
+        machines: each worker's machine, in the order of workers.
+        processors: machine -> how many it has.
+    """
+    found = []
+    for number, machine in enumerate(machines):
+        count = machines.count(machine)
+        part = machines[:number].count(machine)
+        each = processors[machine] // count
+        cpus = f"{part * each}-{(part + 1) * each - 1}" if count > 1 and each else ""
+        found.append(Share(cpus=cpus, part=part, of=count))
+    return tuple(found)
+
+
+def _sources() -> Sequence[Source]:
+    return (*default_sources(), NetworkSource())

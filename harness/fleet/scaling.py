@@ -1,0 +1,130 @@
+"""Train one model over 1, 2, 4, ... nodes together, and keep each number of workers as a run of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from harness.errors import UsageError
+from harness.fleet.member import Result
+from harness.fleet.model import Begun, Node, Task
+from harness.fleet.packing import unpack
+from harness.fleet.store import FleetFolder
+from harness.model import PlannedTrial, Run, Status
+from harness.plan import profile_named
+from harness.store import read_run
+
+PREFIX = "workers-"
+
+
+class Team(Protocol):
+    """Workers on nodes of their own, in an order that stays."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The node of each worker."""
+        ...
+
+    def prepare(self) -> Begun:
+        """Make every worker ready; return the first one's plan.
+
+        Raises:
+            FleetError: one cannot do it; the message names its node.
+        """
+        ...
+
+    def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
+        """Have the first `workers` of them run a trial together; return what each recorded.
+
+        Raises:
+            FleetError: a node is gone, or refuses.
+        """
+        ...
+
+
+def counts_in(text: str) -> tuple[int, ...]:
+    """Read "1,2,4".
+
+    Raises:
+        UsageError: it is not a list of numbers above 0.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[1-9]\d{0,3}", word) for word in words):
+        raise UsageError(f"--workers {text} is not a list of numbers.", hint="Write it as --workers 1,2,4.")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]:
+    """Return as many nodes of one kind as the largest count takes: of the kind that there is most of.
+
+    Raises:
+        UsageError: there are too few.
+    """
+    kinds: dict[str, list[Node]] = {}
+    for node in nodes:
+        kinds.setdefault(node.kind, []).append(node)
+    most = max(kinds.values(), key=len, default=[])
+    if len(most) < max(counts):
+        have = ", ".join(f"{len(some)} of {kind or 'an unknown kind'}" for kind, some in kinds.items())
+        raise UsageError(
+            f"{max(counts)} workers need as many nodes of one kind; there are {have or 'none'}.",
+            hint="Ask for fewer with --workers, or start more nodes.",
+        )
+    return tuple(most[: max(counts)])
+
+
+def measure(folder: FleetFolder, team: Team, counts: Sequence[int], say: Callable[[str], None]) -> None:
+    """Run every trial of the profile over each number of workers, interleaved by index.
+
+    What has gone well in an earlier attempt is not run again.
+
+    Raises:
+        FleetError: a worker's node is gone; every trial before is kept.
+        StoreError: the driver's disk refuses.
+    """
+    begun = team.prepare()
+    least = profile_named(str(begun.manifest.parameters["profile"])).trials
+    settings = begun.manifest.parameters.get("settings", {})
+    trials = [one for one in begun.planned if one.index < int(settings.get("trials", least))]
+    names = [node.key for node in team.nodes]
+    for workers in counts:
+        folder.begin(_task(workers), _planned(begun, workers, names[:workers], trials))
+    for trial in trials:
+        for workers in counts:
+            if trial.id in folder.finished(_task(workers)):
+                continue
+            say(f"{trial.workload} on {trial.device}, trial {trial.index + 1}: {workers} workers")
+            results = team.run(trial.id, workers)
+            keep(folder, workers, names, results)
+            said = next((one.record for one in results if one.record.status is not Status.OK), None)
+            if said is not None:
+                say(f"{trial.id} over {workers} workers: {said.status.value}. {said.message}")
+
+
+def keep(folder: FleetFolder, workers: int, names: Sequence[str], results: Sequence[Result]) -> None:
+    """Write a trial: the first worker's folder is the run's, those of the others lie in it."""
+    target = folder.run(_task(workers)).trial(results[0].record.id).path
+    folder.replace(results[0].archive, target)
+    for rank, result in enumerate(results[1:], 1):
+        unpack(result.archive, target / "workers" / f"{rank}-{names[rank]}")
+
+
+def runs_of(folder: FleetFolder) -> dict[int, Run]:
+    """Return number of workers -> the run that the first of them recorded."""
+    found = {}
+    for path in folder.runs():
+        if path.name.startswith(PREFIX):
+            found[int(path.name.removeprefix(PREFIX))] = read_run(path)
+    return found
+
+
+def _task(workers: int) -> Task:
+    return Task(folder=f"{PREFIX}{workers}", node="", kind="")
+
+
+def _planned(begun: Begun, workers: int, names: Sequence[str], trials: Sequence[PlannedTrial]) -> Begun:
+    parameters = {**begun.manifest.parameters, "workers": workers, "worker_nodes": list(names)}
+    manifest = replace(begun.manifest, run_id=f"{begun.manifest.run_id}-{workers}", parameters=parameters)
+    return replace(begun, manifest=manifest, planned=tuple(trials))
