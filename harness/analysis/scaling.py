@@ -1,4 +1,4 @@
-"""How training speeds up over workers: throughput, efficiency, what travels and what exchanging takes. Pure."""
+"""How training speeds up over workers: throughput, efficiency, what travels, what exchanging takes. Pure."""
 
 from __future__ import annotations
 

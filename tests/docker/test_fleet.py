@@ -138,3 +138,32 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert (rest, "good.cpu.1") in trials
     assert (rest, "good.cpu.0") not in trials
     assert "b" in out
+
+
+def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> None:
+    own = workload_file(tmp_path / "files", "good")
+    fleet = Fleet(
+        nodes, tmp_path, "--workload-file", own, "--legs", "as-written,tuned", "--trials", "1",
+        "--nodes", "b,c", "--workers", "1,2",
+    )  # fmt: skip
+    code, out, err = fleet.finish()
+    assert code == 0, err
+    alone, together = (read_run(fleet.path / f"workers-{count}") for count in (1, 2))
+    for run, workers in ((alone, 1), (together, 2)):
+        (trial,) = run.trials
+        assert trial.status is Status.OK, trial.message
+        assert {one.name: one.value for one in trial.metrics}["workers"] == workers
+        # Every step takes a batch of each worker.
+        assert all(one.samples == one.steps * 32 * workers for one in trial.windows)
+    (folder,) = (fleet.path / "workers-2/trials/good.cpu.0/workers").iterdir()
+    assert folder.name.startswith("1-"), "what the second worker recorded is kept"
+    events = (folder / "out/events.jsonl").read_text()
+    assert '"kind":"end"' in events
+    points = json.loads((fleet.path / "scaling.json").read_text())
+    two = next(one for one in points if one["workers"] == 2 and one["leg"] == "as-written")
+    assert two["exchange_s"] > 0
+    assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
+    assert two["sent_bytes_per_s"] > 0
+    assert two["efficiency"]["median"] > 0
+    assert "training together" in out
+    assert running(fleet.path) == []

@@ -1,0 +1,140 @@
+"""Workers that train together: which nodes, whose processors, what is kept, what an interface counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.errors import UsageError
+from harness.fleet.member import Result, shares, tf_config
+from harness.fleet.model import Begun, FleetPlan, Node, TrialDone
+from harness.fleet.scaling import counts_in, measure, runs_of, team_nodes
+from harness.fleet.store import FleetFolder
+from harness.model import Status
+from harness.store import TrialRecord
+from harness.telemetry import Target
+from harness.telemetry.network import NetworkSource
+from tests.fleets import begun, done_trial, node
+
+
+def test_workers_of_one_machine_never_share_a_processor() -> None:
+    found = shares(["vm", "other", "vm"], {"vm": 4, "other": 8})
+    assert [share.cpus for share in found] == ["0-1", "", "2-3"]
+    assert [(share.part, share.of) for share in found] == [(0, 2), (0, 1), (1, 2)]
+
+
+def test_tensorflow_is_told_who_is_who() -> None:
+    said = json.loads(tf_config(["10.0.0.1:1", "10.0.0.2:2"], 1))
+    assert said == {
+        "cluster": {"worker": ["10.0.0.1:1", "10.0.0.2:2"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+@pytest.mark.parametrize(("text", "counts"), [("1,2,4", (1, 2, 4)), (" 2, 1,2", (1, 2)), ("8", (8,))])
+def test_numbers_of_workers(text: str, counts: tuple[int, ...]) -> None:
+    assert counts_in(text) == counts
+
+
+@pytest.mark.parametrize("text", ["", "0", "1,,2", "two", "-1"])
+def test_what_is_no_number_of_workers(text: str) -> None:
+    with pytest.raises(UsageError, match="not a list of numbers"):
+        counts_in(text)
+
+
+def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
+    nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
+    assert [one.key for one in team_nodes(nodes, (1, 2))] == ["b", "c"]
+    with pytest.raises(UsageError, match="3 workers need as many nodes of one kind; there are 1 of T4, 2 of"):
+        team_nodes(nodes, (1, 3))
+
+
+class FakeTeam:
+    def __init__(self, scratch: Path, fails: str = "") -> None:
+        self.nodes: tuple[Node, ...] = (node("a"), node("b"))
+        self.ran: list[tuple[str, int]] = []
+        self._scratch = scratch
+        self._fails = fails
+        self.plan, self.start = begun(trials=3)
+
+    def prepare(self) -> Begun:
+        parameters = {"profile": "quick", "settings": {"trials": 2}}
+        return replace(self.start, manifest=replace(self.start.manifest, parameters=parameters))
+
+    def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
+        self.ran.append((trial_id, workers))
+        index = next(i for i, one in enumerate(self.plan.planned) if one.id == trial_id)
+        status = Status.FAILED if trial_id == self._fails else Status.OK
+        done: Sequence[TrialDone] = [
+            done_trial(
+                self.plan, index, self._scratch / f"{trial_id}-{workers}-{rank}-{len(self.ran)}", status
+            )
+            for rank in range(workers)
+        ]
+        return tuple(Result(record=_record(one), archive=one.archive) for one in done)
+
+
+def _record(done: TrialDone) -> TrialRecord:
+    return TrialRecord(
+        id=done.trial_id, workload="w", device="cpu", index=0, status=Status(done.status), exit_code=0,
+        message=done.message, started_ns=1, ended_ns=2,
+    )  # fmt: skip
+
+
+def folder_in(tmp_path: Path) -> FleetFolder:
+    folder = FleetFolder(tmp_path / "fleet-x")
+    folder.create(
+        FleetPlan(fleet_id="fleet-x", created="", tfbench_version="", commit="", command="", options={},
+                  nodes=(), chosen=(), problems=())
+    )  # fmt: skip
+    return folder
+
+
+def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
+    folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
+    measure(folder, team, (1, 2), lambda text: None)
+    first, second = (one.id for one in team.plan.planned[:2])
+    assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
+    runs = runs_of(folder)
+    assert sorted(runs) == [1, 2]
+    assert runs[2].manifest.parameters["worker_nodes"] == ["a", "b"]
+    assert [trial.id for trial in runs[2].trials] == [first, second]
+    assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()
+
+
+def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    first, second = (one.id for one in begun(trials=3)[0].planned[:2])
+    said: list[str] = []
+    measure(folder, FakeTeam(tmp_path / "1", fails=second), (1, 2), said.append)
+    assert any("failed. It failed." in line for line in said)
+    again = FakeTeam(tmp_path / "2")
+    measure(folder, again, (1, 2), said.append)
+    assert again.ran == [(second, 1), (second, 2)]
+    assert first not in dict(again.ran)
+
+
+def test_network_counters_of_every_interface() -> None:
+    counters = {"lo": SimpleNamespace(bytes_recv=1, bytes_sent=2)}
+    gaps: list[tuple[str, ...]] = []
+    source = NetworkSource(counters=lambda: dict(counters), now_ns=lambda: 7)
+    assert source.start(Target(pid=None, gpus={}), lambda *gap: gaps.append(gap)) == {
+        "lo": ("net_recv_bytes", "net_sent_bytes")
+    }
+    (sample,) = source.read()
+    assert (sample.device, sample.t_ns) == ("lo", 7)
+    assert sample.values == {"net_recv_bytes": 1.0, "net_sent_bytes": 2.0}
+    counters.clear()
+    assert list(source.read()) == []
+    assert gaps == [("network", "lo", "*", "The interface is gone.")]
+
+
+def test_this_machine_s_interfaces() -> None:
+    source = NetworkSource()
+    found = source.start(Target(pid=None, gpus={}), lambda *gap: None)
+    assert {sample.device for sample in source.read()} == set(found)
