@@ -114,6 +114,8 @@ RULES: Mapping[str, Rule] = {
         ),
     ),
     "harness.fleet.model": Rule(ours=("harness.model", "workloads.protocol")),
+    # A node analyses its own run, so that the driver of hundreds need not.
+    "harness.fleet.worker": Rule(ours=("harness",), not_ours=("harness.cli",)),
     # Ray is an extra that takes a second to import: this module alone knows it, and imports it when called.
     "harness.fleet.crew": Rule(ours=("harness.errors", "harness.fleet"), others=("ray",)),
     "harness.cli": Rule(

@@ -90,7 +90,7 @@ def on_device(job: Job, tensors: tuple[Any, ...]) -> Any:
     places = job.strategy.extended.worker_devices
 
     def own(context: Any, tensor: Any) -> Any:
-        with tf.device(places[context.replica_id_in_sync_group]):
+        with tf.device(places[context.replica_id_in_sync_group % len(places)]):
             return tf.identity(tf.convert_to_tensor(tensor))
 
     return tuple(

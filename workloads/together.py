@@ -20,6 +20,8 @@ from workloads.timing import Meter
 
 # How often one exchange of all gradients is timed by itself.
 EXCHANGES = 20
+# That the meter asks to agree on at once.
+_MOST_READINGS = 3
 
 
 class WorkersError(RuntimeError):
@@ -55,7 +57,9 @@ def agreement(among: tf.distribute.Strategy) -> Callable[[Sequence[int]], Sequen
         return among.reduce(tf.distribute.ReduceOp.SUM, among.run(of_the_first, (readings,)), axis=None)
 
     def agree(readings: Sequence[int]) -> Sequence[int]:
-        return [int(value) for value in exchange(tf.constant(list(readings), tf.int64)).numpy()]
+        # Always as many, so that it is traced once.
+        padded = (*readings, *[0] * (_MOST_READINGS - len(readings)))
+        return [int(value) for value in exchange(tf.constant(padded, tf.int64)).numpy()[: len(readings)]]
 
     return agree
 

@@ -30,7 +30,7 @@ from harness.fleet.crew import connected
 from harness.fleet.model import Entry
 from harness.fleet.scaling import counts_in, runs_of
 from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
-from harness.fleet.store import FleetFolder
+from harness.fleet.store import BRIEF, FleetFolder
 
 _FLEET = "Which nodes"
 
@@ -224,7 +224,9 @@ def _compare(runs: Sequence[Path], folder: FleetFolder, *, quiet: bool) -> None:
     """Write the page over all runs."""
     from harness.cli.comparing import compare_pages  # noqa: PLC0415 - kept off the way to the first trial
 
-    named = [Named(path=path, label=path.name) for path in runs]
+    named = [
+        Named(path=brief if (brief := path / BRIEF).exists() else path, label=path.name) for path in runs
+    ]
     progress = Terminal(err(), quiet=quiet)
     cache = Cache(places().cache / "extracts")
     pages = compare_pages(named, folder.path, cache=cache, progress=progress)

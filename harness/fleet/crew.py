@@ -11,7 +11,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -171,15 +171,21 @@ def offset_s(sent_s: float, theirs_s: float, got_s: float) -> float:
 
 
 class RayCrew:
-    """A Crew of Ray tasks."""
+    """A Crew of Ray tasks.
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    Args:
+        nodes: those that orders are sent to, by key.
+        job: what a node does with its order.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], job: Callable[[Order], Iterator[Message]] = work) -> None:
         self._nodes = nodes
+        self._job = job
         self._streams: dict[Any, str] = {}
 
     def start(self, task: Task, node: Node, order: Order) -> None:
         """Send `order` to `node`, which must be free of all other work of the cluster."""
-        remote = _ray().remote(work)
+        remote = _ray().remote(self._job)
         stream = remote.options(
             num_returns="streaming",
             num_cpus=node.resources.get("CPU", 0),

@@ -141,9 +141,13 @@ class TrialDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The plan is through; `stops` is the text of stops.json."""
+    """The plan is through; `stops` is the text of stops.json, `brief` the run in brief, "" where it has none.
+
+    Analysing a run takes half a second: with each node doing its own, the page over hundreds takes seconds.
+    """
 
     stops: str
+    brief: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from harness.fleet.packing import pack_run_so_far, unpack
 from harness.model import PlannedTrial, Scalar
 from harness.store import RunFolder
 
-PLAN, JOURNAL = "fleet.json", "journal.jsonl"
+PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"
 # States from which a resumed fleet takes a task up again.
 UNFINISHED = (State.WAITING, State.STARTING, State.RUNNING, State.FAILED, State.MISSING)
 
@@ -110,8 +110,10 @@ class FleetFolder:
         unpack(archive, target)
 
     def close(self, task: Task, message: Done) -> None:
-        """Write why nothing was repeated further."""
+        """Write why nothing was repeated further, and the run in brief."""
         self.run(task).write_text("stops.json", message.stops)
+        if message.brief:
+            self.run(task).write_text(BRIEF, message.brief)
 
     def seed(self, task: Task) -> bytes:
         """Return what a node needs to go on with the task's run; b"" when there is none yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import queue
 import shutil
@@ -14,13 +15,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from harness.analysis import analyse
+from harness.analysis.extract import extract
 from harness.bench import read_options, resolve
 from harness.errors import TfbenchError
+from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
 from harness.progress import Progress, Task
 from harness.session import Places, Prepared, execute, places_here, prepare, resume
-from harness.store import TrialRecord
+from harness.store import TrialRecord, read_run
 
 _END = None
 Outbox = queue.Queue[Message | None]
@@ -66,11 +70,16 @@ def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> Non
                 trial_id=record.id, status=record.status, message=record.message, archive=pack(path)
             )
         )  # fmt: skip
-        # The driver has it now; a node's disk need not hold a whole run.
-        shutil.rmtree(path / "telemetry", ignore_errors=True)
 
     execute(prepared, progress, ended)
-    outbox.put(Done(stops=(folder.path / "stops.json").read_text(encoding="utf-8")))
+    stops = (folder.path / "stops.json").read_text(encoding="utf-8")
+    # A run that goes on lacks the telemetry of its first part here; the driver has all of it.
+    outbox.put(Done(stops=stops, brief="" if order.seed else brief_of(folder.path)))
+
+
+def brief_of(run: Path) -> str:
+    """Return a run in brief, as JSON, which is all that a comparison needs of it."""
+    return json.dumps(to_json(extract(analyse(read_run(run)))))
 
 
 def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress) -> Prepared:
