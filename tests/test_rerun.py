@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis import analyse
 from harness.bench import Options, options_document, resolve
 from harness.catalog import sources
+from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
 from harness.model import Run, Status, Stop
 from harness.plan import profile_named
+from harness.recording import carried
 from harness.rerun import again, outlook
 from harness.session import Places
+from reports.render import render_html
 from tests import builders
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,3 +126,23 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
     assert found["host_processor_model_name"][0] == "Another"
     assert found["cpu"][0] == "1" * 64
     assert found["GPU 0 name"] == ("NVIDIA H200", "not here")
+
+
+def test_check_says_what_differs_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded()
+    elsewhere = {**run.manifest.system, "host_processor_model_name": "Another Processor"}
+    changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
+    page = tmp_path / "report.html"
+    inside = carried(analyse(changed), whole=True)
+    page.write_text(render_html(inside.analysis, record=inside.text, bundle=str), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), "--check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 0
+    assert "Another" in said.err
+    assert "000000000000 is not in this repository" in " ".join(said.err.split())
+    assert not (tmp_path / "runs").exists()
