@@ -1,0 +1,54 @@
+"""The published workloads train on several devices together: dense layers, and convolutions."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+TOGETHER = """
+import json, sys, tempfile
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from workloads import author, devices, trial
+from workloads.job import Job
+from workloads.protocol import EventWriter, Spec, read_events
+name, shape, classes, params = WHAT
+folder = Path(tempfile.mkdtemp())
+random = np.random.default_rng(0)
+for part in ("train", "test"):
+    np.save(folder / f"x_{part}.npy", random.integers(0, 256, (64, *shape), dtype=np.uint8))
+    np.save(folder / f"y_{part}.npy", random.integers(0, classes, 64).astype(np.uint8))
+spec = Spec(workload=name, legs=("as-written", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
+            warmup_s=0.05, data_dir=str(folder), params=params)
+loaded, names = author.load(name, ""), ["CPU:0", "CPU:1"]
+train, test = trial.load_arrays(loaded, spec)
+with EventWriter(folder / "events") as events:
+    job = Job(author=loaded, spec=spec, events=events, devices=names,
+              strategy=devices.strategy_for(names), train=train, test=test)
+    trial.run_legs(job)
+print(json.dumps(list(read_events((folder / "events").open()))))
+"""
+CASES = {
+    "cifar100_mlp": ((32, 32, 3), 100, {"batch_size": 8, "steps_per_execution": 2}),
+    "cifar10_cnn": ((32, 32, 3), 10, {"batch_size": 8, "steps_per_execution": 2}),
+    "from_scratch": ((32, 32, 3), 10, {"batch_size": 2, "steps_per_execution": 1}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_as_written_and_tuned_feed_every_device(script, name):
+    shape, classes, params = CASES[name]
+    events = script(TOGETHER.replace("WHAT", repr((name, shape, classes, params))))
+    assert not [event for event in events if event["kind"] == "error"]
+    windows = {event["leg"]: event for event in events if event["kind"] == "window"}
+    assert set(windows) == {"as-written", "tuned"}
+    for window in windows.values():
+        assert window["samples"] == 2 * params["batch_size"] * window["steps"]
+    losses = [
+        event["value"] for event in events if event["kind"] == "metric" and event["name"] == "final_loss"
+    ]
+    assert len(losses) == 2
