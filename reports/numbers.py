@@ -102,7 +102,7 @@ def published_quantity(value: float, upto: float, unit: str) -> str:
         return " to ".join(duration(end) for end in ends)
     if unit in ("accuracy", "utilisation"):
         return f"{' to '.join(f'{end * 100:g}' for end in ends)}{THIN}% {unit}"
-    if unit in ("ratio", "gain"):
+    if unit in ("ratio", "requests ratio", "gain"):
         return f"{' to '.join(f'{end:g}' for end in ends)}×{' by tuning' if unit == 'gain' else ''}"
     return f"{' to '.join(f'{end:,g}'.replace(',', THIN) for end in ends)}{THIN}{unit}"
 

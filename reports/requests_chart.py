@@ -41,7 +41,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         title="Latency and speed against the batch size",
         description="Lines of the median (drawn through) and of the 99th percentile (dashed; the 90th where "
         "requests were too few) of latency, and of samples a second, against the batch size.",
-        spec=chart(panels, spacing=26),
+        spec=chart(panels, spacing=58),
         table=Table(
             header=("Workload", "Device", "Leg", "Batch", "samples/s", "p50", "p90", "p99", "Requests"),
             rows=tuple(
@@ -76,7 +76,7 @@ def server_figure(analysis: Analysis) -> Figure | None:
         description="Points of latency against the rate at which single samples were offered, each a series "
         "of one trial: the median filled, the 99th percentile hollow. A series that was given up is left "
         "out: it could not keep to the bound.",
-        spec=chart(panels, spacing=26),
+        spec=chart(panels, spacing=58),
         table=Table(
             header=("Workload", "Device", "Leg", "Offered, 1/s", "Served, 1/s", "p50", "p90", "p99",
                     "Served of planned"),
@@ -135,14 +135,12 @@ def _row(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
 
 def _panel(title: str, rows: list[dict[str, Any]], x_title: str, points_only: bool = False) -> dict[str, Any]:
     """Draw one panel on logarithmic axes: each line a device's leg and a quantile."""
-    axis = {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 5, "format": "~s"}
+    axis = {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 3, "format": "~s"}
     x: dict[str, Any] = {
         "field": "x", "type": "quantitative", "title": x_title,
-        "scale": {"type": "linear" if points_only else "log", "base": 2, "nice": False, "padding": 12},
-        "axis": {"grid": False, "format": "~s", "tickCount": 8},
+        "scale": {"type": "log", "base": 10 if points_only else 2, "nice": False, "padding": 12},
+        "axis": {"grid": False, "format": "~s", "tickCount": 6},
     }  # fmt: skip
-    if points_only:
-        x["scale"] = {"zero": True, "padding": 12}
     y = {"field": "y", "type": "quantitative", "title": None, "scale": {"type": "log"}, "axis": axis}
     stroke = {"field": "colour", "type": "nominal", "scale": None}
     tooltip = [

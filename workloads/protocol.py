@@ -112,7 +112,8 @@ class Published:
         system: the hardware as the article names it.
         device: "cpu" or "gpu".
         value: the number, in `unit`; the lower end where a range was published.
-        unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU, "gain" for
+        unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU, "requests
+            ratio" for the same in requests a second within a latency bound, "gain" for
             tuned over as-written, "accuracy" on held-out data and "utilisation" of the GPU, both 0 to 1.
         note: what else one has to know to compare, "" if nothing.
         upto: the upper end of a published range, 0 where there is one number.

@@ -20,6 +20,8 @@ from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED, Published
 SAME = 1.1
 COMPUTE_BOUND = "compute-bound"
 
+LEAD = "The GPU's lead over the processor"
+
 
 def reasons(
     case: Case, number: Published, one: PublishedComparison, leg: str, verdicts: Sequence[Verdict]
@@ -54,9 +56,7 @@ def _apart(one: PublishedComparison) -> Iterator[str]:
             yield f"{percent(one.measured.median)} here against {_published(one)} published."
         return
     ratio = one.factor
-    what = {"ratio": "The GPU's lead over the processor", "gain": "The gain by tuning"}.get(
-        one.unit, "This machine"
-    )
+    what = {"ratio": LEAD, "requests ratio": LEAD, "gain": "The gain by tuning"}.get(one.unit, "This machine")
     verb = "runs at" if one.unit in ("s", "samples/s") else "is"
     same = 1 / SAME <= ratio.median <= SAME or (ratio.n > 1 and ratio.low <= 1 <= ratio.high)
     tail = ": no clear difference" if same else ""
@@ -102,7 +102,7 @@ def _hardware(case: Case, number: Published) -> Iterator[str]:
     else:
         here = host
     yield f"Other hardware: {here} here, {number.system} there."
-    if number.unit == "ratio":
+    if number.unit in ("ratio", "requests ratio"):
         yield "A ratio depends on both sides: on the processor as much as on the card."
 
 
