@@ -16,6 +16,7 @@ from reports.compare_charts import figures_of
 from reports.compare_page import ComparePage, banners, digest, mark, titles_of
 from reports.frame import framed, stills
 from reports.render import html_environment, markdown_environment
+from reports.table import cell
 
 COLUMNS = (
     "run", "run_id", "created", "machine", "workload", "device", "leg", "samples_per_s", "ratio", "ratio_low",
@@ -80,13 +81,8 @@ def render_csv(versus: Versus) -> str:
             one.ratio.median, *interval, *joint, one.outcome.value, one.detectable,
             one.trials_needed, " ".join(one.unlike), over,
         )  # fmt: skip
-        writer.writerow([spreadsheet_safe(value) for value in row])
+        writer.writerow([cell(value) for value in row])
     return text.getvalue()
-
-
-def spreadsheet_safe(value: object) -> object:
-    """Keep a spreadsheet from taking a name for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _page(

@@ -14,11 +14,11 @@ from harness.history_model import ChangePoint, History, Trend
 from reports import numbers
 from reports.bundle import bundle_text
 from reports.charts import Figure
-from reports.compare import spreadsheet_safe
 from reports.frame import framed, stills
 from reports.history_chart import figures_of, trend_name
 from reports.page import SENTENCE_END, Banner
 from reports.render import html_environment, markdown_environment
+from reports.table import cell
 
 COLUMNS = (
     "run", "run_id", "created", "machine", "workload", "device", "leg", "setting", "image", "samples_per_s",
@@ -122,7 +122,7 @@ def render_csv(history: History) -> str:
                 run.label, run.run_id, run.created, trend.machine, trend.workload, trend.device, trend.leg,
                 trend.setting, point.image, point.speed.median, *interval, point.speed.n, *change,
             )  # fmt: skip
-            writer.writerow([spreadsheet_safe(value) for value in row])
+            writer.writerow([cell(value) for value in row])
     return text.getvalue()
 
 
