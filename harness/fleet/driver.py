@@ -34,7 +34,7 @@ from harness.fleet.store import FleetFolder
 LOOK_S = 0.5
 # How often the rest of one node's plan is handed on; a plan that kills every node must not take them all.
 PASSES = 2
-BUSY_AGAIN_S = 5.0
+BUSY_AGAIN_S = 15.0
 
 
 class Crew(Protocol):
@@ -117,6 +117,7 @@ class Driver:
         self._used: set[str] = set()
         self._gone: set[str] = set()
         self._not_before: dict[str, float] = {}
+        self._busy_since: dict[str, float] = {}
         self._missing: list[Entry] = []
 
     def run(self, tasks: Sequence[Task]) -> tuple[Entry, ...]:
@@ -171,6 +172,7 @@ class Driver:
             case Begun():
                 self._folder.begin(task, message)
             case TrialDone():
+                self._busy_since.pop(active.node.machine, None)
                 self._folder.add(task, message)
                 if message.message:
                     note = f"{task.folder}: {message.trial_id}: {message.status}. {message.message}"
@@ -190,13 +192,14 @@ class Driver:
     def _wait_for_machine(self, active: _Active, message: Failed) -> None:
         task, machine = active.task, active.node.machine
         del self._active[task.folder]
-        began_s = self._not_before.setdefault(f"{machine} busy since", self._now_s())
+        said = "" if machine in self._busy_since else f"{task.node} waits: {message.message}"
+        began_s = self._busy_since.setdefault(machine, self._now_s())
         if self._now_s() - began_s > self._wait_s:
             reason = f"Node {task.node}: {message.message}"
             self._report(task, f"{reason} It was waited for {self._wait_s:g} s.")
             return
         self._not_before[machine] = self._now_s() + BUSY_AGAIN_S
-        self._enter(task, State.WAITING, message.message)
+        self._enter(task, State.WAITING, said)
         self._queue.append(task)
 
     def _lose(self, active: _Active, why: str) -> None:
