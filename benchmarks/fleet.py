@@ -109,19 +109,19 @@ def main(arguments: list[str]) -> None:
         wall_s, cpu_s = time.monotonic() - began, time.process_time() - cpu
         size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
         runs = folder.runs()
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         pages = compare_pages(
             [Named(path=path / BRIEF, label=path.name) for path in runs], folder.path,
             cache=Cache(Path(scratch) / "cache"), progress=Silent(),
         )  # fmt: skip
-        page_s = time.monotonic() - began
+        page_s, page_cpu_s = time.monotonic() - began, time.process_time() - cpu
         page_bytes = pages["html"].stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say = sys.stdout.write
     say(f"nodes {count}, missing {len(missing)}, run folders {len(runs)}, states shown {len(board.states)}\n")
     say(f"driver: {1e3 * cpu_s / count:.1f} ms of processor time a node ({cpu_s:.1f} s of {wall_s:.0f} s)\n")
     say(f"driver's memory: {peak:.0f} MiB at most; run folders {size / count / 1e6:.2f} MB a node\n")
-    say(f"compare page: {page_s:.1f} s, {page_bytes / 1e6:.1f} MB\n")
+    say(f"compare page: {page_s:.1f} s ({page_cpu_s:.1f} s of this process), {page_bytes / 1e6:.1f} MB\n")
 
 
 if __name__ == "__main__":
