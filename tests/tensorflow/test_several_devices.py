@@ -35,7 +35,6 @@ print(json.dumps(list(read_events((folder / "events").open()))))
 CASES = {
     "cifar100_mlp": ((32, 32, 3), 100, {"batch_size": 8, "steps_per_execution": 2}),
     "cifar10_cnn": ((32, 32, 3), 10, {"batch_size": 8, "steps_per_execution": 2}),
-    "from_scratch": ((32, 32, 3), 10, {"batch_size": 2, "steps_per_execution": 1}),
 }
 
 
