@@ -153,7 +153,7 @@ def deep_network(params: Mapping[str, Any], *, groups: Sequence[tuple[int, int]]
     for count, filters in groups:
         for _ in range(count):
             stack.append(layers.Conv2D(filters, 3, padding="same", use_bias=False))
-            stack.append(layers.BatchNormalization())
+            stack.append(layers.BatchNormalization(momentum=0.9))  # settles within a short run
             stack.append(layers.ReLU())
         stack.append(layers.MaxPooling2D())
     stack.append(layers.GlobalAveragePooling2D())
