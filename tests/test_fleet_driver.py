@@ -191,3 +191,13 @@ def test_a_chosen_node_that_failed_its_checks_is_reported_with_the_reason(tmp_pa
         folder_of(tmp_path, [a, b]), crew, [b], [a, b], reasons={"a": "Node a has no container engine."}
     )
     assert "Node a has no container engine." in missing[0].text
+
+
+def test_a_node_that_an_earlier_driver_saw_through_is_no_spare(tmp_path: Path) -> None:
+    a, b = node("a"), node("b")
+    crew = crew_of([a, b], {})
+    missing, _ = drive(
+        folder_of(tmp_path, [a, b]), crew, [b], [a], reasons={"a": "Node a is full."}, chosen=("a", "b")
+    )
+    assert crew.orders == {}
+    assert "Node a is full." in missing[0].text

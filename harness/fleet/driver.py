@@ -85,6 +85,8 @@ class Driver:
         board: shows progress.
         order_for: makes the order of a task.
         reasons: why chosen nodes that are not among `nodes` cannot be used.
+        chosen: keys of all nodes with a plan of their own, those included that an earlier driver saw through:
+            they are no spares.
         retry: hand the rest of a lost node's plan on.
         wait_s: how long a node may be held by others before it counts as missing.
         now_s: seconds since the epoch, and a clock to wait by.
@@ -99,6 +101,7 @@ class Driver:
         board: Board,
         order_for: Callable[[Task], Order],
         reasons: Mapping[str, str] | None = None,
+        chosen: Sequence[str] = (),
         retry: bool = True,
         wait_s: float = 600.0,
         now_s: Callable[[], float] = time.time,
@@ -114,7 +117,7 @@ class Driver:
         self._now_s = now_s
         self._queue: deque[Task] = deque()
         self._active: dict[str, _Active] = {}
-        self._used: set[str] = set()
+        self._used: set[str] = set(chosen)
         self._gone: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._busy_since: dict[str, float] = {}

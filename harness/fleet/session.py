@@ -157,6 +157,7 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         board=board,
         order_for=lambda task: seeded(order, ready.folder, task),
         reasons={one.node: f"{one.message} {one.hint}" for one in plan.problems if one.fatal},
+        chosen=plan.chosen,
         retry=plan.retry,
         wait_s=float(plan.settings.get("wait_s", WAIT_S)),
     )  # fmt: skip

@@ -121,7 +121,7 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert "bare" in err
     assert "no container engine" in err
     assert "Node old has tfbench 0.0.1, the driver" in err
-    assert "3 measurements are missing" in err or "2 measurements are missing" in err
+    assert "2 measurements are missing" in err, "of the nodes that were left out"
     assert (path / "a/trials/good.cpu.0/trial.json").read_bytes() == kept
     trials = {
         (one.name, trial.id): trial.status
