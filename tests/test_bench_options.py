@@ -69,7 +69,7 @@ def test_profile_and_what_changes_it() -> None:
     assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
     assert resolved.profile.stall_s == 7.0
     assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
-    assert resolved.planned[0].legs == LEGS
+    assert resolved.planned[0].legs[: len(LEGS)] == LEGS
     assert resolved.targets == ("cpu",)
 
 

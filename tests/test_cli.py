@@ -343,7 +343,7 @@ def test_the_command_to_run_again_says_everything_that_was_asked_for(tmp_path: P
         profile="smoke", engine="docker", device="cpu,gpu", gpus="1,2", workloads=("a", "b"), files=(file,),
         images={"cpu": "x:y"}, base="my base", legs="tuned", analysis=False, params={"batch_size": "8"},
         trials=2, data="real", interval_s=0.5, cpus="0-1", cpu_quota=1.5, memory_bytes=3 << 28, stall_s=9.0,
-        seed=7, price="0.5", cloud_metadata=False,
+        seed=7, price="0.5", cloud_metadata=False, weights=file,
     )  # fmt: skip
 
     asked = parsed(shlex.split(command_line(options)))

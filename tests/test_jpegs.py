@@ -13,8 +13,9 @@ from PIL import Image
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
+from harness.data.known import KNOWN
 from harness.data.pets import CLASSES, is_whole, unpack_pets
-from harness.data.published_data import KNOWN, Published
+from harness.data.published_data import Published
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
 from harness.progress import Silent

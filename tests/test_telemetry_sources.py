@@ -8,6 +8,7 @@ import threading
 import harness.telemetry
 from harness.telemetry import Target
 from harness.telemetry.metrics import METRICS, Kind
+from harness.telemetry.network import NetworkSource
 from harness.telemetry.sources import default_sources
 from harness.telemetry.ticks import MonotonicClock, TickLoop
 
@@ -15,6 +16,10 @@ NO_CARD = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 UNITS = {
     "_pct": "%", "_w": "W", "_j": "J", "_mhz": "MHz", "_c": "degC", "_bytes": "B", "_s": "s", "_per_s": "/s",
 }  # fmt: skip
+
+
+# Only trials over several machines have one more.
+SOURCES = (*default_sources(), NetworkSource())
 
 
 class Kept:
@@ -29,22 +34,22 @@ class Kept:
 
 
 def test_every_source_file_is_in_the_list():
-    listed = {type(source) for source in default_sources()}
+    listed = {type(source) for source in SOURCES}
     for module in pkgutil.iter_modules(harness.telemetry.__path__):
         found = importlib.import_module(f"harness.telemetry.{module.name}")
         for name, value in vars(found).items():
             if isinstance(value, type) and name.endswith("Source") and name != "Source":
-                assert value in listed, f"{name} is not in default_sources()"
+                assert value in listed, f"{name} is not in the list"
 
 
 def test_names_are_unique_and_fit_into_file_names():
-    names = [source.name for source in default_sources()]
+    names = [source.name for source in SOURCES]
     assert len(set(names)) == len(names)
     assert not [name for name in names if "-" in name or "." in name]
 
 
 def test_all_that_sources_declare_and_yield_here_is_registered():
-    sources, sink = default_sources(), Kept()
+    sources, sink = (*default_sources(), NetworkSource()), Kept()
     for source in sources:
         stop = threading.Event()
         stop.set()
@@ -63,7 +68,7 @@ def test_all_that_sources_declare_and_yield_here_is_registered():
 
 
 def test_every_registered_source_exists():
-    names = {source.name for source in default_sources()}
+    names = {source.name for source in SOURCES}
     for metric, entry in ((name, METRICS[name]) for name in METRICS):
         assert entry.sources, metric
         assert set(entry.sources) <= names, metric
