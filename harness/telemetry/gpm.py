@@ -21,9 +21,9 @@ from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards, read_c
 from harness.telemetry.nvml_session import Session
 
 _MIB = 1024 * 1024
-# Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes 1.1 ms
-# of processor time a call, all the others together 0.4, and it says what the driver's own utilisation buffer
-# (source "nvml_util") says for less, within a point.
+# Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes
+# 1.1 ms of processor time a call, all the others together 0.4, and it says what the driver's own utilisation
+# buffer (source "nvml_util") says for less, within a point.
 GPM_METRICS: Mapping[str, tuple[int, float]] = {
     "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
     "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),

@@ -156,7 +156,7 @@ _GPU: tuple[_Row, ...] = (
     ("xid_last", "Last XID", G, "", "nvml_slow", "Code of the last one; absent without one"),
     ("foreign_processes", "Processes not ours", G, "", "nvml_slow", "Others with a context on the card"),
     ("foreign_mem_bytes", "GPU memory not ours", G, "B", "nvml_slow", "Held by such processes"),
-    ("graphics_util_pct", "Compute engine active", R, "%", "gpm", "Time with any kernel resident; older runs"),
+    ("graphics_util_pct", "Compute engine active", R, "%", "gpm", "A kernel was resident; older runs"),
     ("sm_util_pct", "SM activity", R, "%", "gpm", "Share of the SMs that were busy, over time"),
     ("sm_occupancy_pct", "SM occupancy", R, "%", "gpm", "Active warps over the most there can be"),
     ("tensor_util_pct", "Tensor core activity", R, "%", "gpm", "Any tensor operation"),
