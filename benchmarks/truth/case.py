@@ -57,8 +57,6 @@ class Case:
         lost: share of the time lost, where the parameters alone tell it; None where they do not.
         step_s: what a step takes without the bottleneck, where that is known: the rest of it is lost.
         control: the case that is the same without the bottleneck: its step time is what was to be reached.
-        period_s, extra_s: where planting says what a step takes: at least the one, since input takes so long,
-            and the other more than the control's, since it is done in turn. Else the step time is measured.
         device: "cpu" or "gpu".
         mixed: the bottleneck is another, and makes the device wait for its input too.
         recording: a recorded run to judge instead of running anything.
@@ -75,8 +73,6 @@ class Case:
     lost: float | None = None
     step_s: float | None = None
     control: str = ""
-    period_s: float = 0.0
-    extra_s: float = 0.0
     device: str = "cpu"
     mixed: bool = False
     recording: str = ""

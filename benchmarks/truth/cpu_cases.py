@@ -35,6 +35,7 @@ def reading(
     """
     device_s = BATCH * device_us / 1e6
     period_s = device_s * ratio
+    in_turn_s = device_s * (1 + bus) + (0 if prefetch else period_s)
     return Case(
         name=name,
         text=text,
@@ -48,9 +49,7 @@ def reading(
             **params,
         },
         stage={Kind.INPUT: "read", Kind.COPY: "copy"}.get(planted, ""),
-        control="" if planted is Kind.ARITHMETIC else "read-fast",
-        period_s=period_s,
-        extra_s=device_s * bus + (0 if prefetch else period_s),
+        lost=1 - device_s / max(in_turn_s, period_s),
     )
 
 
@@ -77,7 +76,7 @@ METERED = (
 
 REAL_INPUT = (
     Case(
-        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", control="jpeg-small",
+        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.004,
         text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
     ),
     Case(
@@ -90,7 +89,7 @@ REAL_INPUT = (
     ),
     Case(
         name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting",
-        control="augment-light",
+        step_s=8 * 0.0015,
         text="eight rounds of recolouring",
         params={"rounds": 8, "sample_us": 1500},
     ),
@@ -100,7 +99,7 @@ REAL_INPUT = (
     ),
     Case(
         name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating",
-        control="generator-fast",
+        step_s=8 * 0.0015,
         text="text parsed by a Python generator",
         params={"fields": 60_000, "sample_us": 1500},
     ),
@@ -109,7 +108,7 @@ REAL_INPUT = (
         text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 1500},
     ),
     Case(
-        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", control="cache-fits",
+        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", step_s=8 * 0.001,
         text="a cache of 48 samples for 64, gone round", params={"sample_us": 1000},
     ),
     Case(
@@ -117,7 +116,7 @@ REAL_INPUT = (
         text="the same cache with room for all", params={"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", control="disk-cached",
+        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", step_s=64 * 0.0004,
         text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
         around=Surroundings(disk_read_bytes_per_s=10_000_000),
     ),

@@ -109,8 +109,6 @@ def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> fl
         return case.lost
     free = case.step_s or (step_s(control) if control else None)
     actual = step_s(analysis)
-    if free and (case.period_s or case.extra_s):
-        actual = max(case.period_s, free + case.extra_s)
     return max(0.0, 1.0 - free / actual) if free and actual else None
 
 

@@ -47,11 +47,11 @@ def xprof_answers(traces: Mapping[str, Path]) -> Answers:
 
 
 def asked(judged: Sequence[Judged], answers: Answers) -> Iterator[Asked]:
-    """Ask all three; cases in which the question has no single answer, and stand-ins, are left out."""
+    """Ask all three; left out are cases in which the question has no single answer, and those not traced."""
     for one in judged:
-        if one.case.recording or one.case.mixed:
+        answer = answers.get(one.case.name)
+        if answer is None or one.case.mixed:
             continue
-        answer = answers.get(one.case.name, {})
         share, conclusion = answer.get("input_pct"), str(answer.get("conclusion"))
         yield Asked(
             judged=one,

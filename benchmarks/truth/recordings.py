@@ -44,10 +44,11 @@ def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:
 
 
 def pack_traces(traces: Mapping[str, Path], into: Path) -> None:
-    """Put traces, by case, into an archive."""
+    """Put traces, by case, into an archive, each with the spec that it was taken with."""
     with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
         for name, file in traces.items():
-            _add(tar, file, f"{name}/{file.name}")
+            for one in (file, file.parent / "out" / "spec.json"):
+                _add(tar, one, f"{name}/{one.relative_to(file.parent)}")
 
 
 def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:

@@ -19,9 +19,13 @@ TRACE = "trace.xplane.pb"
 
 
 def kept_trace(case: Case, settings: Settings) -> Path | None:
-    """Return the case's trace if there is one."""
-    path = settings.folder.parent / "traces" / case.name / TRACE
-    return path if path.exists() else None
+    """Return the case's trace if there is one, taken with the parameters that the case has now."""
+    folder = settings.folder.parent / "traces" / case.name
+    if not (folder / TRACE).exists():
+        return None
+    params = json.loads((folder / "out" / "spec.json").read_text(encoding="utf-8"))["params"]
+    same = all(params.get(name) == value for name, value in case.params.items())
+    return folder / TRACE if same else None
 
 
 def trace_case(case: Case, settings: Settings) -> Path:

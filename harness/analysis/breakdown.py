@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.analysis.case import Case, activity, host_idle
+from harness.analysis.case import FREE, Case, activity, host_idle
 from workloads.protocol import (
     AS_WRITTEN,
     BATCH_PREFIX,
@@ -189,8 +189,8 @@ def idle_share(case: Case) -> float | None:
         return None
     feed = input_share(case)
     idle = 1.0 - busy[0]
-    if not case.on_gpu and (free := host_idle(case, AS_WRITTEN)) is not None:
-        # A processor that others used was not idle.
+    if not case.on_gpu and (free := host_idle(case, AS_WRITTEN)) is not None and free < FREE:
+        # Where others left no processor free, it was not for want of work that this one used none.
         idle = min(idle, free)
     return max(0.0, idle - (feed.share if feed else 0.0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.analysis.align import gpu_names
-from harness.analysis.case import Case, host_busy, host_idle
+from harness.analysis.case import FREE, Case, host_busy, host_idle
 from harness.analysis.words import percent, significant
 from harness.model import Evidence, Finding, Remedy, Verdict
 from workloads.protocol import AS_WRITTEN
@@ -14,8 +14,6 @@ from workloads.protocol import AS_WRITTEN
 THROTTLED_PERIODS = 0.25
 # xprof calls a loss of 5 % of the time moderate; the same mark is used for time that others took.
 MODERATE = 0.05
-# USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.
-FREE = 0.15
 
 
 def cpu_quota(case: Case) -> Verdict:
