@@ -175,22 +175,26 @@ def launch_share(case: Case) -> float | None:
         return None
     step_s = written.step_time.median
     fixed = min(1.0, cost.fixed_s / step_s)
-    idle = idle_share(case)
+    # The larger batches have told what a step costs: others matter only where they left no processor free.
+    idle = idle_share(case, crowded_below=FREE)
     waits = fixed if idle is None else min(fixed, idle)
     saved = per_call_s(case)
     # What many steps in one call save is overhead, but never more than what a step costs whatever its batch.
     return max(waits, min(fixed, (saved or 0.0) / step_s))
 
 
-def idle_share(case: Case) -> float | None:
-    """Return the share of as-written's time in which the device did nothing and input was not the reason."""
+def idle_share(case: Case, *, crowded_below: float = 1.0) -> float | None:
+    """Return the share of as-written's time in which the device did nothing and input was not the reason.
+
+    Args:
+        crowded_below: where less of the processors than this was free, what others used was not idle.
+    """
     busy = activity(case, AS_WRITTEN)
     if busy is None:
         return None
     feed = input_share(case)
     idle = 1.0 - busy[0]
-    if not case.on_gpu and (free := host_idle(case, AS_WRITTEN)) is not None and free < FREE:
-        # Where others left no processor free, it was not for want of work that this one used none.
+    if not case.on_gpu and (free := host_idle(case, AS_WRITTEN)) is not None and free < crowded_below:
         idle = min(idle, free)
     return max(0.0, idle - (feed.share if feed else 0.0))
 
