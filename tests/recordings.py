@@ -11,6 +11,8 @@ SUFFIX = ".tar.xz"
 NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound")
 # One, two and four cards together; stopped by Ctrl-C during its last trial.
 SEVERAL = "h200-four-cards"
+# An article's workload, as it was published; stopped by Ctrl-C during its trial on the processor.
+PUBLISHED = "h200-cats-dogs"
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -21,5 +23,5 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack one of NAMES, or SEVERAL, and return its run folder."""
+    """Unpack one of NAMES, SEVERAL or PUBLISHED, and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)

@@ -21,7 +21,7 @@ from harness.analysis.results import results_document, results_schema
 from harness.model import Analysis, Finding, Run, Series, Status, Trial, Verdict
 from harness.store import read_run
 from reports.render import render_html
-from tests.recordings import DATA, NAMES, SEVERAL, SUFFIX, recording
+from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript
 from workloads.protocol import AS_WRITTEN
 
@@ -92,7 +92,7 @@ class TestRecordings:
 
     def test_every_archive_is_replayed(self) -> None:
         assert {path.name for path in DATA.iterdir() if path.suffix == ".xz"} == {
-            f"{name}{SUFFIX}" for name in (*NAMES, SEVERAL)
+            f"{name}{SUFFIX}" for name in (*NAMES, SEVERAL, PUBLISHED)
         }
 
     def test_they_are_small(self) -> None:
@@ -211,6 +211,19 @@ class TestVerdicts:
         assert found.cost > 0.8
         for other in ("launch-bound", "compute-bound"):
             assert rule(analysis, "gpu0", other).finding is Finding.CLEAR
+
+    def test_what_the_article_found_comes_out_by_itself(self, folder: Folders) -> None:
+        """Cats and dogs: the GPU at 0 to 10 %, since the processor reads, decodes and augments."""
+        analysis = replay(folder(PUBLISHED))
+        found = primary(analysis, "gpu0")
+        assert (found.rule, found.finding) == ("input-bound", Finding.FOUND)
+        assert found.cost is not None
+        assert found.cost > 0.9
+        as_written, tuned = (
+            next(one for one in analysis.summaries if one.leg == leg) for leg in (AS_WRITTEN, "tuned")
+        )
+        assert 0 < as_written.telemetry["nvml.gpu0.gpu_util_pct"] < 10
+        assert tuned.throughput.median > 100 * as_written.throughput.median
 
 
 class TestSeveralCards:
