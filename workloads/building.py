@@ -78,7 +78,9 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
         model.test_on_batch(x, y)
     else:
         x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
-        prediction = tf.zeros([len(x), *model.output_shape[1:]])
+        shape = getattr(model, "output_shape", None)
+        # A model that is a class of its own has no declared shape: it has to be asked.
+        prediction = tf.zeros([len(x), *shape[1:]]) if shape else tf.zeros_like(model(x, training=False))
         model.compute_loss(x=x, y=y, y_pred=prediction)
         model.compute_metrics(x, y, prediction, sample_weight=None)
     model.optimizer.build(model.trainable_variables)

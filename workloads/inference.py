@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from workloads import building, requests, steps
 from workloads.job import Job
-from workloads.protocol import AS_WRITTEN, BATCH_PREFIX, BUILD, TUNED
+from workloads.protocol import AS_WRITTEN, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
 from workloads.resident import first_batch
 from workloads.stepwise import factor
 from workloads.timing import Meter
@@ -70,7 +70,9 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
     images = np.asarray(first_batch(job, params)[0])
     images = np.concatenate([images] * factor(leg, BATCH_PREFIX))
     meter.phase(BUILD, began)
-    _resident(job, params, meter, model, images)
+    serve = _resident(job, params, meter, model, images)
+    if leg == MODEL_ONLY:
+        requests.single_stream(job, leg, serve, images)
 
 
 def _ask(job: Job, leg: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:

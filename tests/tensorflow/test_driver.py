@@ -213,7 +213,7 @@ def slowly(i):
     return float(i % 2)
 def dataset(params, data_dir):
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.apply_default_optimizations = False
     def prepare(i):
         x = tf.ensure_shape(tf.numpy_function(slowly, [i], tf.double), [])
         return tf.fill([3], tf.cast(x, tf.float32)), i % 2
