@@ -20,6 +20,7 @@ from harness.analysis.energy import GPU_COUNTER, energy_per_sample
 from harness.analysis.results import results_document, results_schema
 from harness.model import Analysis, Finding, Run, Series, Status, Trial, Verdict
 from harness.store import read_run
+from reports.pdf import render_pdf
 from reports.render import render_html
 from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript
@@ -258,6 +259,7 @@ class TestSeveralCards:
         page = Document(render_html(analysis, bundle=javascript))
         assert "This run was cut short: 5 of 6 planned trials ended well." in page.text
         assert "4 GPUs together reach 75 %" in page.text
+        assert render_pdf(analysis).startswith(b"%PDF-")
 
 
 class TestCutShort:

@@ -54,6 +54,11 @@ def test_pdf_is_made_for_either_paper(paper: str, width: int) -> None:
     assert re.search(rb"/MediaBox ?\[0 0 (\d+)", pdf).group(1) == str(width).encode()
 
 
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "bare"])
+def test_every_report_can_be_typeset(name: str) -> None:
+    assert render_pdf(analysis(name)).startswith(b"%PDF-")
+
+
 def test_outline_keeps_words_and_drops_what_paper_has_no_use_for() -> None:
     tree = outline(
         '<h2 id="a">Title</h2><p>One  <b>two</b>\n three</p>'

