@@ -77,7 +77,7 @@ class DataError(TfbenchError):
 
 
 class SlowerError(TfbenchError):
-    """A run is slower than its baseline by more than allowed, or lacks what the baseline measured."""
+    """A run is slower than its baseline allows, lacks what that measured, or could not be judged."""
 
     exit_code = 10
 

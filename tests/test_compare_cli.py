@@ -121,6 +121,14 @@ class TestBaseline:
     def test_without_a_limit_nothing_fails(self, tfbench: Call, pair) -> None:
         assert self.check(tfbench, pair[1], pair[0]).code == 0
 
+    def test_single_trials_cannot_be_judged_and_do_not_pass(
+        self, tfbench: Call, pair, tmp_path: Path
+    ) -> None:
+        once = written(tmp_path / "once", trials=1)
+        said = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
+        assert said.code == 10
+        assert "Nothing could be judged" in said.err
+
     def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
         run: Run = builders.gpu_run(trials=3)
         both = write_run(tmp_path / "both", run).path

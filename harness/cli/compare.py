@@ -48,7 +48,7 @@ def compare(
 
     Ratios are over --baseline, else over the first of up to 20 runs, else over the median of all. With
     --fail-if-slower the exit code is 10 when anything is slower by that much beyond doubt, all comparisons
-    taken together, or was measured in the baseline only.
+    taken together, was measured in the baseline only, or when nothing could be judged at all.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415
     from harness.analysis.versus import TARGET, narrowed, versus  # noqa: PLC0415
@@ -115,4 +115,9 @@ def _raise_for(checked: Gate, made: Versus) -> None:
         raise SlowerError(
             f"Measured in the baseline only: {', '.join(checked.missing)}.",
             hint="See why it was not measured, or leave it out with --workload and --device.",
+        )
+    if not any(one.ratio.joint for one in checked.checks):
+        raise SlowerError(
+            "Nothing could be judged: no comparison has an interval, since a side has a single trial.",
+            hint="Run both again with --trials 3 or more; the smoke profile has one trial only.",
         )
