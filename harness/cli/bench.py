@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from harness.bench import Options, resolve
 from harness.cli import options as given
 from harness.cli.app import Json, Price, Quiet, app, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
-from harness.cli.options import pairs, split
+from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
 from harness.session import Prepared, prepare, resume
 
 
 @app.command()
 def bench(
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--workload",
-            "-w",
-            help="A workload by name, or `all`; again for more. Default: the default suite.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = None,
+    workload: given.Workloads = None,
     workload_file: given.WorkloadFile = None,
     profile: given.Profile = "quick",
-    legs: Annotated[
-        str,
-        typer.Option(
-            help="Comma-separated: as-written, input-only, model-only, tuned. Default: all.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = "",
-    analysis: Annotated[
-        bool,
-        typer.Option(
-            "--analysis/--no-analysis",
-            help="Measure what holds each workload back, or its speed alone.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = True,
+    legs: given.Legs = "",
+    analysis: given.Analysis = True,
     param: given.Param = None,
     data: given.DataMode = "auto",
     weights: given.Weights = None,
@@ -80,7 +55,7 @@ def bench(
             device=device,
             gpus=gpus,
             workloads=split(workload),
-            files=tuple(path.absolute() for path in workload_file or ()),
+            files=absolute(workload_file),
             images=pairs(image, "--image"),
             base=base,
             legs=legs,
@@ -90,10 +65,10 @@ def bench(
             out=runs,
             data=data,
             weights=None if weights is None else weights.absolute(),
-            interval_s=1 / rate if rate else 0.0,
+            interval_s=seconds_between(rate),
             cpus=cpus,
             cpu_quota=cpu_quota,
-            memory_bytes=None if memory is None else int(memory * 2**30),
+            memory_bytes=bytes_of(memory),
             stall_s=stall,
             seed=seed,
             price=price,

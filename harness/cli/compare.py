@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli import options as given
 from harness.cli.app import Price, Quiet, app, err, out, places
 from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
@@ -32,15 +33,9 @@ def compare(
     formats: Annotated[
         str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
     ] = "html",
-    folder: Annotated[
-        str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
-    ] = ".",
-    workload: Annotated[
-        list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
-    ] = None,
-    device: Annotated[
-        list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
-    ] = None,
+    folder: given.Target = ".",
+    workload: given.OnlyWorkloads = None,
+    device: given.OnlyDevices = None,
     price: Price = "",
     quiet: Quiet = False,
 ) -> None:

@@ -22,7 +22,7 @@ from harness.cli.console import Terminal
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
 from harness.cli.measuring import stoppable
-from harness.cli.options import pairs, split
+from harness.cli.options import absolute, pairs, seconds_between, split
 from harness.errors import FleetError, Interrupted
 from harness.extracts import Cache
 from harness.fleet.choice import ALL
@@ -70,32 +70,11 @@ def fleet(
         float,
         typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_FLEET, min=1),
     ] = WAIT_S,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--workload",
-            "-w",
-            help="A workload by name, or `all`; again for more. Default: the default suite.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = None,
+    workload: given.Workloads = None,
     workload_file: given.WorkloadFile = None,
     profile: given.Profile = "quick",
-    legs: Annotated[
-        str,
-        typer.Option(
-            help="Comma-separated: as-written, input-only, model-only, tuned. Default: all.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = "",
-    analysis: Annotated[
-        bool,
-        typer.Option(
-            "--analysis/--no-analysis",
-            help="Measure what holds each workload back, or its speed alone.",
-            rich_help_panel=given.RUN,
-        ),
-    ] = True,
+    legs: given.Legs = "",
+    analysis: given.Analysis = True,
     param: given.Param = None,
     data: given.DataMode = "auto",
     device: given.Device = "auto",
@@ -132,7 +111,7 @@ def fleet(
         device=device,
         gpus=gpus,
         workloads=split(workload),
-        files=tuple(path.absolute() for path in workload_file or ()),
+        files=absolute(workload_file),
         images=pairs(image, "--image"),
         base=base,
         legs=legs,
@@ -141,7 +120,7 @@ def fleet(
         trials=trials,
         out=runs,
         data=data,
-        interval_s=1 / rate if rate else 0.0,
+        interval_s=seconds_between(rate),
         stall_s=stall,
         seed=seed,
         price=price,

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from harness import __version__
+from harness.cli import options as given
 from harness.cli.app import Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.gather import Named, gather, runs_under
@@ -31,15 +32,9 @@ def history(
     formats: Annotated[
         str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
     ] = "html",
-    target: Annotated[
-        str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
-    ] = ".",
-    workload: Annotated[
-        list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
-    ] = None,
-    device: Annotated[
-        list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
-    ] = None,
+    target: given.Target = ".",
+    workload: given.OnlyWorkloads = None,
+    device: given.OnlyDevices = None,
     quiet: Quiet = False,
 ) -> None:
     """Show every workload's speed through time, by machine and image, and where it changed.

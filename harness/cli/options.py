@@ -1,4 +1,4 @@
-"""The options that `bench` and `sweep` share: what each means is said once."""
+"""The options that several commands share: what each means, and what is made of it, is said once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,30 @@ HOW = "How to measure"
 
 RUNS = Path("runs")
 
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        "-w",
+        help="A workload by name, or `all`; again for more. Default: the default suite.",
+        rich_help_panel=RUN,
+    ),
+]
+Legs = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated: as-written, input-only, model-only, tuned. Default: all.",
+        rich_help_panel=RUN,
+    ),
+]
+Analysis = Annotated[
+    bool,
+    typer.Option(
+        "--analysis/--no-analysis",
+        help="Measure what holds each workload back, or its speed alone.",
+        rich_help_panel=RUN,
+    ),
+]
 WorkloadFile = Annotated[
     list[Path] | None,
     typer.Option(help="A workload file of your own; see examples/my_workload.py.", rich_help_panel=RUN),
@@ -103,6 +127,33 @@ Resume = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+
+
+# Of the commands that look at many runs.
+OnlyWorkloads = Annotated[
+    list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
+]
+OnlyDevices = Annotated[
+    list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
+]
+Target = Annotated[
+    str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
+]
+
+
+def absolute(files: Sequence[Path] | None) -> tuple[Path, ...]:
+    """Return paths that mean the same from any folder."""
+    return tuple(path.absolute() for path in files or ())
+
+
+def seconds_between(rate: float) -> float:
+    """Return the sampler's period, seconds, 0 for no sampling, of samples a second."""
+    return 1 / rate if rate else 0.0
+
+
+def bytes_of(memory_gib: float | None) -> int | None:
+    """Return GiB in bytes."""
+    return None if memory_gib is None else int(memory_gib * 2**30)
 
 
 def split(values: Sequence[str] | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from harness.cli.app import Json, Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
+from harness.cli.options import absolute
 from harness.cli.rendering import newest
 from harness.model import Run
 from harness.recording import open_run
@@ -54,7 +55,7 @@ def rerun(
     progress = Terminal(err(), quiet=quiet)
     with stoppable():
         then = open_run(newest(run))
-        files = tuple(path.absolute() for path in workload_file or ())
+        files = absolute(workload_file)
         told = differing(then, outlook(then, places(), files))
         _show_plan(progress, then)
         _show(progress, "Differs here", told)

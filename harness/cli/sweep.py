@@ -13,7 +13,7 @@ from harness.cli import options as given
 from harness.cli.app import Json, Price, Quiet, app, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
-from harness.cli.options import pairs
+from harness.cli.options import absolute, bytes_of, pairs, seconds_between
 from harness.errors import UsageError
 from harness.session import Prepared, prepare, resume
 
@@ -88,7 +88,7 @@ def sweep(
             device=device,
             gpus=gpus,
             workloads=workloads,
-            files=tuple(path.absolute() for path in workload_file or ()),
+            files=absolute(workload_file),
             images=pairs(image, "--image"),
             base=base,
             legs=legs,
@@ -96,10 +96,10 @@ def sweep(
             trials=trials,
             out=runs,
             data=data,
-            interval_s=1 / rate if rate else 0.0,
+            interval_s=seconds_between(rate),
             cpus=cpus,
             cpu_quota=cpu_quota,
-            memory_bytes=None if memory is None else int(memory * 2**30),
+            memory_bytes=bytes_of(memory),
             stall_s=stall,
             seed=seed,
             price=price,
