@@ -11,6 +11,7 @@ import tensorflow as tf
 from workloads import placement, text
 from workloads.author import Split, Stage
 from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.text import COLAB_CPU, COLAB_GPU, STAGES
 
 workload = Workload(
     name="imdb-lstm",
@@ -40,7 +41,7 @@ workload = Workload(
             "nearly the same time; it also changes how the model learns",
         ),
     ),
-    stages=("read", "vectorise", "pad", "cache", "batch", "prefetch"),
+    stages=STAGES,
     ladder=(
         Rung(
             name="generic-kernel",
@@ -63,22 +64,8 @@ workload = Workload(
         ),
     ),
     published=(
-        Published(
-            source="Training article, 2020",
-            system="Colab, its processor",
-            device="cpu",
-            value=198.2,
-            unit="s",
-            note="text classification; layers and data are not printed, so compare the ratio, not the time",
-        ),
-        Published(
-            source="Training article, 2020",
-            system="Colab, its GPU",
-            device="gpu",
-            value=14.4,
-            unit="s",
-            note="text classification; layers and data are not printed, so compare the ratio, not the time",
-        ),
+        COLAB_CPU,
+        COLAB_GPU,
         Published(
             source="Training article, 2020",
             system="Colab, GPU over CPU",

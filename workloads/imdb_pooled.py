@@ -10,6 +10,7 @@ import tensorflow as tf
 from workloads import text
 from workloads.author import Split, Stage
 from workloads.protocol import Data, Published, Rung, Workload
+from workloads.text import COLAB_CPU, COLAB_GPU, STAGES
 
 workload = Workload(
     name="imdb-pooled",
@@ -30,7 +31,7 @@ workload = Workload(
         "cpu:steps_per_execution": 50,
         "gpu:steps_per_execution": 200,
     },
-    stages=("read", "vectorise", "pad", "cache", "batch", "prefetch"),
+    stages=STAGES,
     ladder=(
         Rung(
             name="steps-per-execution",
@@ -45,22 +46,8 @@ workload = Workload(
         ),
     ),
     published=(
-        Published(
-            source="Training article, 2020",
-            system="Colab, its processor",
-            device="cpu",
-            value=198.2,
-            unit="s",
-            note="text classification; layers and data are not printed, so compare the ratio, not the time",
-        ),
-        Published(
-            source="Training article, 2020",
-            system="Colab, its GPU",
-            device="gpu",
-            value=14.4,
-            unit="s",
-            note="text classification; layers and data are not printed, so compare the ratio, not the time",
-        ),
+        COLAB_CPU,
+        COLAB_GPU,
         Published(
             source="Training article, 2020",
             system="Colab, GPU over CPU",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import Remark
+from workloads.protocol import Data, Remark, Rung
 
 SIDE = 96  # the smallest side for which ImageNet weights are published
 CLASSES = 10
@@ -18,6 +18,28 @@ CLASSES = 10
 DROPOUT, LEARNING_RATE = 0.2, 1e-3
 _NOISE_SEED, _NOISE_IMAGES, _NOISE_CELLS = 7, 32, 8
 
+DATA = Data(name="cifar10", shape=(32, 32, 3), classes=10, train=10_000, test=1_000)
+TUNED = {
+    "feed": "resident",
+    "gpu:jit_compile": True,
+    "gpu:precision": "fp16",
+    "cpu:steps_per_execution": 5,
+    "gpu:steps_per_execution": 50,
+}
+LADDER = (
+    Rung(
+        name="xla",
+        params={"jit_compile": True},
+        device="gpu",
+        why="XLA fuses normalisation and activation into the convolutions' neighbours",
+    ),
+    Rung(
+        name="fp16",
+        params={"precision": "fp16"},
+        device="gpu",
+        why="half-width numbers use the tensor cores and halve the memory traffic",
+    ),
+)
 REMARKS = (
     Remark(
         source="RTX 3070 and Ryzen 5900X article",
