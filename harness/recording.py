@@ -28,7 +28,6 @@ from harness.store import converter, read_run, reason
 from harness.thinning import readings, thinned
 
 FORMAT = "tfbench-run"
-ELEMENT_ID = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
 MOST_BYTES = 1 << 30
 _MOST_VALUES = 450_000  # of telemetry and single steps, in a page

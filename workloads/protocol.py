@@ -31,7 +31,7 @@ STAGE_PREFIX = "stage:"
 
 # How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
 # random instants; everything at once.
-SINGLE_STREAM, SERVER, OFFLINE = SCENARIOS = ("SingleStream", "Server", "Offline")
+SINGLE_STREAM, SERVER = "SingleStream", "Server"
 # Legs that only serve the verdict. Not all apply to every workload and device: the driver leaves out those.
 CUSTOM_LOOP = "custom-loop"  # as-written with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds

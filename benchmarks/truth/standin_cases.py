@@ -15,7 +15,6 @@ from benchmarks.truth.case import Case, Kind
 
 RECORDING = "h200-compute-bound"
 FULL_MHZ = 1980.0
-SLOW, HOT, COUNTED_HOT = "throttle_sw_power_cap", "throttle_sw_thermal", "thermal_capped_s"
 
 
 def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -> Case:
