@@ -42,6 +42,8 @@ from harness.model import (
 from harness.telemetry.csvfile import read_series
 from workloads.protocol import Spec, Workload
 
+_ROOM = "Free some space, or choose another disk with --out; finished trials are kept."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
@@ -105,7 +107,7 @@ class RunFolder:
         self, manifest: Manifest, workloads: tuple[Workload, ...], planned: tuple[PlannedTrial, ...]
     ) -> None:
         """Make the folder and write what is known before the first trial."""
-        with _disk(self.path):
+        with on_disk(self.path):
             self.path.mkdir(parents=True, exist_ok=False)
             _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **asdict(manifest)})
             plan = {"workloads": [asdict(w) for w in workloads], "planned": [asdict(p) for p in planned]}
@@ -118,7 +120,7 @@ class RunFolder:
     def open_trial(self, planned: PlannedTrial, spec: Spec) -> TrialFolder:
         """Make a trial's folders afresh and leave the container its spec."""
         folder = self.trial(planned.id)
-        with _disk(self.path):
+        with on_disk(self.path):
             shutil.rmtree(folder.path, ignore_errors=True)
             folder.out.mkdir(parents=True)
             folder.telemetry.mkdir()
@@ -128,13 +130,13 @@ class RunFolder:
     def close_trial(self, record: TrialRecord, log: str) -> None:
         """Write how a trial ended; from now on it survives whatever comes."""
         folder = self.trial(record.id)
-        with _disk(self.path):
+        with on_disk(self.path):
             folder.log.write_text(log, encoding="utf-8", errors="replace")
             _write_json(folder.record, asdict(record))
 
     def close(self, stops: tuple[Stop, ...]) -> None:
         """Write why each workload was repeated no further."""
-        with _disk(self.path):
+        with on_disk(self.path):
             _write_json(self.path / "stops.json", {"stops": [asdict(stop) for stop in stops]})
 
     def write_text(self, name: str, text: str) -> Path:
@@ -160,7 +162,7 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     Raises:
         StoreError: it cannot be written.
     """
-    with _disk(path):
+    with on_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return _write(path, content)
 
@@ -287,12 +289,12 @@ def _write(path: Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
+def on_disk(path: Path, hint: str = _ROOM) -> Iterator[None]:
+    """Turn what the disk refuses below `path` into StoreError, `hint` saying what to do when it is full."""
     try:
         yield
     except FileExistsError as error:
         raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
     except OSError as error:
         what = "The disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
-        hint = "Free some space, or choose another disk with --out; finished trials are kept."
         raise StoreError(f"Cannot write {error.filename or path}: {what}.", hint=hint) from error

@@ -9,24 +9,22 @@ compare.html      derived; made again by `tfbench compare`
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import cattrs
-from cattrs.strategies import configure_union_passthrough
 
 from harness.errors import StoreError
 from harness.fleet.model import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
 from harness.fleet.packing import pack_run_so_far, unpack
-from harness.model import PlannedTrial, Scalar
-from harness.store import RunFolder
+from harness.model import PlannedTrial
+from harness.store import RunFolder, converter, on_disk
 
+_ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
 PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"
 # States from which a resumed fleet takes a task up again.
 UNFINISHED = (State.WAITING, State.STARTING, State.RUNNING, State.FAILED, State.MISSING)
@@ -40,13 +38,13 @@ class FleetFolder:
 
     def create(self, plan: FleetPlan) -> None:
         """Make the folder and write the plan."""
-        with _disk(self.path):
+        with on_disk(self.path, _ROOM):
             self.path.mkdir(parents=True, exist_ok=False)
         self.rewrite(plan)
 
     def rewrite(self, plan: FleetPlan) -> None:
         """Write the plan: again when the nodes of a resumed fleet are others."""
-        with _disk(self.path):
+        with on_disk(self.path, _ROOM):
             partial = self.path / (PLAN + ".partial")
             partial.write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
             partial.replace(self.path / PLAN)
@@ -60,7 +58,7 @@ class FleetFolder:
         hint = "Name a folder that `tfbench fleet` made, runs/fleet-<id>."
         try:
             raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
-            return _converter().structure(raw, FleetPlan)
+            return converter().structure(raw, FleetPlan)
         except OSError as error:
             raise StoreError(f"{self.path} is not a fleet: {error.strerror}.", hint=hint) from error
         except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
@@ -68,7 +66,7 @@ class FleetFolder:
 
     def note(self, entry: Entry) -> None:
         """Add a line to the journal; it is on the disk when this returns."""
-        with _disk(self.path), (self.path / JOURNAL).open("a", encoding="utf-8") as file:
+        with on_disk(self.path, _ROOM), (self.path / JOURNAL).open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -76,11 +74,11 @@ class FleetFolder:
     def journal(self) -> Mapping[str, Entry]:
         """Return the last entry of each task, by its folder; a torn last line is left out."""
         last: dict[str, Entry] = {}
-        converter = _converter()
+        reader = converter()
         path = self.path / JOURNAL
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
             if line.endswith("\n"):
-                entry = converter.structure(json.loads(line), Entry)
+                entry = reader.structure(json.loads(line), Entry)
                 last[entry.task.folder] = entry
         return last
 
@@ -130,7 +128,7 @@ class FleetFolder:
         if not path.exists():
             return ()
         planned = json.loads(path.read_text(encoding="utf-8"))["planned"]
-        return _converter().structure(planned, tuple[PlannedTrial, ...])
+        return converter().structure(planned, tuple[PlannedTrial, ...])
 
     def run(self, task: Task) -> RunFolder:
         """Return the run folder of a task."""
@@ -144,23 +142,3 @@ class FleetFolder:
     def write_text(self, name: str, text: str) -> Path:
         """Write a derived file, whole or not at all."""
         return RunFolder(self.path).write_text(name, text)
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    configure_union_passthrough(Scalar | None, converter)
-    return converter
-
-
-@contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError as error:
-        raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
-    except OSError as error:
-        what = "The disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
-        raise StoreError(
-            f"Cannot write {error.filename or path}: {what}.",
-            hint="Free some space on the driver's disk and go on with `tfbench fleet --resume`.",
-        ) from error
