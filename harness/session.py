@@ -45,7 +45,7 @@ from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
 from harness.host.inventory import host_facts, system_description, system_name
 from harness.images.environment import library_variables
-from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, WeightsInfo
+from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, Scalar, WeightsInfo
 from harness.plan import spec_for
 from harness.prices import prices_for, spelt_out
 from harness.progress import Progress
@@ -89,15 +89,14 @@ def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
+    cloud = cloud_facts() if resolved.options.cloud_metadata else {}
     prices = None
     if resolved.options.price:
         # Before anything is built: a machine that the price file does not know ends the command.
-        prices = prices_for(
-            resolved.options.price, _machine(resolved.options), [gpu.name for gpu in resolved.gpus]
-        )
+        prices = prices_for(resolved.options.price, _machine(cloud), [gpu.name for gpu in resolved.gpus])
         resolved = replace(resolved, options=replace(resolved.options, price=spelt_out(prices)))
     stage = _set_stage(resolved, places, progress)
-    manifest = _manifest(resolved, stage, places, prices)
+    manifest = _manifest(resolved, stage, places, prices, cloud)
     folder = RunFolder(resolved.options.out / manifest.run_id)
     return _prepared(resolved, stage, folder, manifest, places)
 
@@ -207,7 +206,9 @@ def _sources() -> Sequence[Source]:
     return default_sources()
 
 
-def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices | None) -> Manifest:
+def _manifest(
+    resolved: Resolved, stage: _Stage, places: Places, prices: Prices | None, cloud: Mapping[str, Scalar]
+) -> Manifest:
     options = resolved.options
     kinds = sorted({one.kind for one in stage.access.values()})
     engine = replace(stage.info, gpu_access=",".join(kinds))
@@ -224,7 +225,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
         data=tuple(info for _, info in stage.data.values()),
         gpus=resolved.gpus,
         system=system_description(resolved.gpus, engine, software),
-        host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
+        host_facts={**host_facts(), **cloud},
         parameters={
             "options": options_document(options),
             "profile": resolved.profile.name,
@@ -239,9 +240,8 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, prices: Prices 
     )
 
 
-def _machine(options: Options) -> str:
+def _machine(cloud: Mapping[str, Scalar]) -> str:
     """Return what a price file may know this machine by: its name, and the cloud's name of its type last."""
-    cloud = cloud_facts() if options.cloud_metadata else {}
     return f"{system_name()} {cloud.get('cloud_instance_type', '')}".strip()
 
 
