@@ -177,3 +177,12 @@ def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step
 )
 def test_settled_looks_at_the_last_three_blocks(blocks, expected):
     assert settled(blocks) is expected
+
+
+def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
+    readings = iter([2.5, 1.5, None])
+    machine = Machine(host_ns=100 * MS, device_ns=0)
+    spec = Spec(steps=2, warmup_s=0.1)
+    _, meter, _ = measure(tmp_path / "e", machine, spec=spec, windows=2, loss=lambda: next(readings))
+    assert meter.last_loss == 1.5
+    assert next(readings, "all read") == "all read"

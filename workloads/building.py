@@ -93,16 +93,25 @@ def _make_on_every_worker(model: Any, x: Any, y: Any) -> None:
     tf.function(lambda: among.run(model.test_step, ((x, y),)), autograph=False)()
 
 
-def running_loss(model: Any) -> float:
-    """Return the mean loss since Keras last reset its metrics (each epoch, in fit)."""
-    for metric in model.metrics:
-        if metric.name == "loss":
-            return float(metric.result())
-    return 0.0
+def running_loss(model: Any) -> float | None:
+    """Return the mean loss since Keras last reset its metrics (each epoch, in fit); None right after that."""
+    metric = loss_metric(model)
+    if metric is None:
+        return None
+    # Keras calls the mean of nothing 0, which no loss of a model under training is.
+    count = getattr(metric, "count", None)
+    if count is not None and float(tf.convert_to_tensor(count)) == 0:
+        return None
+    return float(metric.result())
 
 
-def take_loss(model: Any) -> float:
-    """Return the mean loss since the last call; for loops that Keras does not drive."""
+def loss_metric(model: Any) -> Any:
+    """Return the metric in which Keras keeps the mean loss; None for a model that has none."""
+    return next((metric for metric in model.metrics if metric.name == "loss"), None)
+
+
+def take_loss(model: Any) -> float | None:
+    """Return the mean loss since the last call, None without a step; for loops that Keras does not drive."""
     loss = running_loss(model)
     model.reset_metrics()
     return loss

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from workloads import building
+
 # (tensors on the device, what this step takes of them) -> (x, y)
 Pick = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -82,11 +84,17 @@ def _replica_step(model: Any, pick: Pick, *, jit: bool) -> Callable[[Any, Any], 
             scaled = _scaled(model.optimizer, loss)
         return loss, tape.gradient(scaled, model.trainable_variables)
 
+    tracker = building.loss_metric(model)
+
     def step(tensors: Any, chosen: Any) -> Any:
         loss, grads = gradients(*pick(tensors, mine(chosen)))
         model.optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
         # Keras has divided the loss by the number of replicas, so that gradients can be summed.
-        return loss * tf.distribute.get_strategy().num_replicas_in_sync
+        loss = loss * tf.distribute.get_strategy().num_replicas_in_sync
+        if tracker is not None:
+            # As Keras' own train_step does, which this stands in for: the loss is read from there.
+            tracker.update_state(loss)
+        return loss
 
     return step
 

@@ -60,8 +60,9 @@ class Meter:
 
     Attributes:
         steps, samples: how many were dispatched since `begin`.
-        loss: set by legs that learn: returns the mean loss of the last steps, and waits for them.
-        last_loss: what it returned last.
+        loss: set by legs that learn: returns the mean loss of the last steps, and waits for them; None at the
+            border of two epochs, where there is none.
+        last_loss: the last that it returned.
         full: whether the whole training is wanted.
         gate: what the input's own threads pass; closed while other legs run.
     """
@@ -81,7 +82,7 @@ class Meter:
     ) -> None:
         self.steps = 0
         self.samples = 0
-        self.loss: Callable[[], float] | None = None
+        self.loss: Callable[[], float | None] | None = None
         self.last_loss: float | None = None
         self._leg = leg
         self._spec = spec
@@ -253,7 +254,10 @@ class Meter:
         if self.loss is None or self._checked == self.steps:
             return
         self._checked = self.steps
-        self.last_loss = self.loss()
+        loss = self.loss()
+        if loss is None:
+            return
+        self.last_loss = loss
         if not math.isfinite(self.last_loss):
             raise LossError(
                 f"The loss is {self.last_loss} after {self.steps} steps of leg {self._leg}; "
