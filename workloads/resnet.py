@@ -66,12 +66,43 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
         return shape
 
 
+class SlicedMaxPooling(tf.keras.layers.Layer):
+    """Maximum over 3x3 windows, stride 2, padding "same", as the maximum of shifted views.
+
+    XLA compiles the gradient of the pooling operation to a scatter, which is slow on GPUs; that of maximum and
+    slice are element-wise, and are fused with their neighbours.
+    """
+
+    def call(self, inputs: Any) -> Any:
+        """Pool the rows, then the columns."""
+        for axis in (1, 2):
+            inputs = _largest_of_three(inputs, axis)
+        return inputs
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        """Return (batch, height, width, channels), height and width halved."""
+        batch, height, width, channels = shape
+        return (batch, (height + 1) // 2, (width + 1) // 2, channels)
+
+
+def _largest_of_three(inputs: Any, axis: int) -> Any:
+    size = inputs.shape[axis]
+    pooled = (size + 1) // 2
+    missing = 2 * pooled + 1 - size
+    padding = [[0, 0]] * 4
+    padding[axis] = [missing // 2, missing - missing // 2]
+    padded = tf.pad(inputs, padding, constant_values=inputs.dtype.min)
+    before = (slice(None),) * axis
+    views = [padded[(*before, slice(first, first + 2 * pooled - 1, 2))] for first in range(3)]
+    return tf.maximum(tf.maximum(views[0], views[1]), views[2])
+
+
 def keras_normalization() -> tf.keras.layers.Layer:
     """Return Keras' own layer with the published momentum and epsilon."""
     return tf.keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=EPSILON)
 
 
-def resnet50(*, fused_batch_norm: bool) -> tf.keras.Model:
+def resnet50(*, fused_batch_norm: bool, sliced_pooling: bool = False) -> tf.keras.Model:
     """Return ResNet-50 v1.5, float32 images [n, 224, 224, 3] -> float32 probabilities [n, 1000]."""
     normalization = FusedBatchNormalization if fused_batch_norm else keras_normalization
     layers = tf.keras.layers
@@ -79,7 +110,7 @@ def resnet50(*, fused_batch_norm: bool) -> tf.keras.Model:
     x = layers.ZeroPadding2D(3)(inputs)
     x = layers.Conv2D(64, 7, 2, use_bias=False)(x)
     x = layers.ReLU()(normalization()(x))
-    x = layers.MaxPooling2D(3, 2, padding="same")(x)
+    x = (SlicedMaxPooling() if sliced_pooling else layers.MaxPooling2D(3, 2, padding="same"))(x)
     for filters, blocks, stride in GROUPS:
         for block in range(blocks):
             x = _bottleneck(x, filters, stride if block == 0 else 1, project=block == 0, norm=normalization)

@@ -20,7 +20,7 @@ workload = Workload(
     epochs=1,
     optimizer="SGD, momentum 0.9",
     loss="sparse categorical cross-entropy",
-    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False},
+    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False, "sliced_pooling": False},
     tuned={
         "feed": "resident",
         "gpu:precision": "fp16",
@@ -88,6 +88,31 @@ workload = Workload(
             after="tuned",
             device="gpu",
             why="bfloat16 instead of float16, at the tuned leg's batch",
+        ),
+        Rung(
+            name="xla-fused-batch-norm",
+            params={
+                "feed": "resident",
+                "gpu:precision": "fp16",
+                "jit_compile": True,
+                "gpu:batch_size": 512,
+                "fused_batch_norm": True,
+            },
+            after="tuned",
+            why="XLA expands the fused operation itself: mean and variance in one pass over the activations",
+        ),
+        Rung(
+            name="xla-sliced-pooling",
+            params={
+                "feed": "resident",
+                "gpu:precision": "fp16",
+                "jit_compile": True,
+                "gpu:batch_size": 512,
+                "fused_batch_norm": True,
+                "sliced_pooling": True,
+            },
+            after="rung:xla-fused-batch-norm",
+            why="the gradient of max pooling becomes element-wise, where XLA has a scatter for it",
         ),
         Rung(
             name="batch-64",
@@ -177,7 +202,9 @@ workload = Workload(
 
 def model(params: Mapping[str, Any]) -> tf.keras.Model:
     """Return the compiled model."""
-    built = resnet.resnet50(fused_batch_norm=params["fused_batch_norm"])
+    built = resnet.resnet50(
+        fused_batch_norm=params["fused_batch_norm"], sliced_pooling=params["sliced_pooling"]
+    )
     optimizer = tf.keras.optimizers.SGD(0.05, momentum=0.9)
     built.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
     return built
