@@ -19,9 +19,9 @@ from harness.exclusive import default_path, measuring
 from harness.gpus import discover
 from harness.images.builder import ImageBuilder
 from harness.model import EngineInfo, Gpu
+from harness.places import Places
 from harness.progress import Progress, Silent
 from harness.proof import prove_gpu
-from harness.session import Places
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
 

@@ -16,8 +16,9 @@ from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
 from harness.model import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status
+from harness.places import Places
 from harness.plan import Profile, target_for
-from harness.session import Places, Prepared
+from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import platformdirs
 import psutil
 
 import workloads
@@ -46,6 +45,7 @@ from harness.exclusive import default_path, measuring
 from harness.host.inventory import host_facts, system_description, system_name
 from harness.images.environment import library_variables
 from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, Scalar, WeightsInfo
+from harness.places import Places
 from harness.plan import spec_for
 from harness.prices import prices_for, spelt_out
 from harness.progress import Progress
@@ -56,20 +56,6 @@ from harness.telemetry import Source
 from harness.telemetry.sources import default_sources
 
 MEMORY_SHARE = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where things lie on this host: the checkout that holds images/, and the cache that survives."""
-
-    checkout: Path
-    cache: Path
-
-
-def places_here(environment: Mapping[str, str]) -> Places:
-    """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
-    cache = environment.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
-    return Places(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,12 +100,11 @@ def _cut(lengths: list[tuple[int, int]], most: int) -> int:
 
 
 def _thinned_trial(trial: Trial, points: int) -> Trial:
+    shares = {leg: points / max(_steps_of(trial, leg), 1) for leg in _legs(trial)}
     return replace(
         trial,
         telemetry=tuple(_thinned_series(series, points) for series in trial.telemetry),
-        steps=tuple(
-            _thinned_steps(each, points / max(_steps_of(trial, each.leg), 1)) for each in trial.steps
-        ),
+        steps=tuple(_thinned_steps(each, shares[each.leg]) for each in trial.steps),
     )
 
 

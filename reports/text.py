@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
 from markupsafe import Markup, escape
 
-_KEPT = frozenset("\n\t")
+# Unicode's control characters (category Cc) but line feed and tab, and those that turn the direction.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str) -> str:
@@ -16,7 +17,7 @@ def harmless(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join("\ufffd" if _controls(character) else character for character in text)
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def coded(text: str) -> Markup:
@@ -33,12 +34,3 @@ def coded(text: str) -> Markup:
 def breakable(name: str) -> Markup:
     """Let a long name of words joined by underscores break between them."""
     return escape(harmless(name)).replace("_", Markup("_<wbr>"))
-
-
-def _controls(character: str) -> bool:
-    if character in _KEPT:
-        return False
-    return unicodedata.category(character) == "Cc" or character in _DIRECTIONS
-
-
-_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

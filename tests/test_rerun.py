@@ -15,10 +15,10 @@ from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
 from harness.model import Run, Status, Stop
+from harness.places import Places
 from harness.plan import profile_named
 from harness.recording import carried
 from harness.rerun import again, outlook
-from harness.session import Places
 from reports.render import render_html
 from tests import builders
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.align import SECOND_NS, Floats, find, gpu_names, increase
+from harness.analysis.align import SECOND_NS, Floats, edges, find, gpu_names, grown
 from harness.model import Series, Trial, Window
 
 GPU_COUNTER = "GPU energy counter"
@@ -36,16 +37,29 @@ def energy_per_sample(trial: Trial, leg: str) -> tuple[float, str] | None:
 
     None where some card has neither a counter nor power readings around any of the windows.
     """
-    windows = [window for window in trial.windows if window.leg == leg and window.samples > 0]
-    if not windows:
-        return None
+    return energies_per_sample(trial, (leg,)).get(leg)
+
+
+def energies_per_sample(trial: Trial, legs: Iterable[str]) -> Mapping[str, tuple[float, str]]:
+    """Return leg -> what `energy_per_sample` says of it, for no more work than one leg takes.
+
+    A leg without energy is absent.
+    """
+    of_leg = {
+        leg: windows
+        for leg in legs
+        if (windows := [one for one in trial.windows if one.leg == leg and one.samples > 0])
+    }
+    found: dict[str, tuple[float, str]] = {}
     cards = gpu_names(trial.device)
-    found = _of_cards(trial, cards) if cards else _of_packages(trial)
-    for series, label in found:
-        joules = _per_sample(series, windows)
-        if joules is not None:
-            return joules, label
-    return None
+    sources = _of_cards(trial, cards) if cards else _of_packages(trial)
+    while of_leg.keys() > found.keys() and (source := next(sources, None)):
+        series, label = source
+        for leg in of_leg.keys() - found.keys():
+            joules = _per_sample(series, of_leg[leg])
+            if joules is not None:
+                found[leg] = (joules, label)
+    return found
 
 
 def counter_over_power(trial: Trial) -> Mapping[str, float]:
@@ -65,23 +79,28 @@ def counter_over_power(trial: Trial) -> Mapping[str, float]:
 
 
 def _of_cards(trial: Trial, cards: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
-    """Yield one counter of joules for each card, from the most to the least trusted source."""
+    """Yield one counter of joules for each card, from the most to the least trusted source.
+
+    A source costs to make ready: the next is not looked at before it is asked for.
+    """
+
+    @cache
+    def powers(source: str, metric: str) -> list[Series]:
+        return _every(_power(trial, card, source, metric) for card in cards)
+
     counters = _every(_counter(trial, card) for card in cards)
-    powers = [
-        (_every(_power(trial, card, source, metric) for card in cards), words)
-        for source, metric, words in (*_PROMPT, _LAGGING)
-    ]
     if counters:
-        for parts, words in powers[: len(_PROMPT)]:
+        for source, metric, words in _PROMPT:
+            parts = powers(source, metric)
             shared = _every(
                 _shared_out(counter, part) for counter, part in zip(counters, parts, strict=False)
             )
             if shared:
                 yield shared, f"{GPU_COUNTER}, shared out over time by {words}"
         yield counters, GPU_COUNTER
-    for parts, words in powers:
-        if parts:
-            yield parts, f"integrated {words}"
+    for source, metric, words in (*_PROMPT, _LAGGING):
+        if powers(source, metric):
+            yield powers(source, metric), f"integrated {words}"
 
 
 def _of_packages(trial: Trial) -> Iterator[tuple[Sequence[Series], str]]:
@@ -125,8 +144,9 @@ def _readings(series: Series, metric: str) -> Series:
 
 
 def _per_sample(series: Sequence[Series], windows: Sequence[Window]) -> float | None:
-    joules = np.sum([increase(one.t_ns, one.columns["energy_j"], windows) for one in series], axis=0)
-    missed = np.sum([increase(one.t_ns, one.columns[_MISSED], windows) for one in series], axis=0)
+    ends = edges(windows)
+    joules = np.sum([grown(one.t_ns, one.columns["energy_j"], *ends) for one in series], axis=0)
+    missed = np.sum([grown(one.t_ns, one.columns[_MISSED], *ends) for one in series], axis=0)
     samples = np.array([window.samples for window in windows], dtype=np.float64)
     good = np.isfinite(joules) & (missed == 0)
     return float(joules[good].sum() / samples[good].sum()) if good.any() else None
@@ -139,11 +159,11 @@ def _integrated(readings: Series, metric: str, windows: Sequence[Window]) -> Ser
     reading, as a line drawn across the edge would give part of one leg's power to the other.
     """
     t_ns, power = readings.t_ns, readings.columns[metric]
-    edges = np.unique(np.array([(one.start_ns, one.end_ns) for one in windows], dtype=np.int64))
-    edges = edges[(edges > t_ns[0]) & (edges < t_ns[-1])]
-    after = np.searchsorted(t_ns, edges)
-    sides = np.repeat((0, 1, 2), (len(edges), len(edges), len(t_ns)))
-    times = np.concatenate((edges, edges, t_ns))
+    turns = np.unique(np.concatenate(edges(windows)))
+    turns = turns[(turns > t_ns[0]) & (turns < t_ns[-1])]
+    after = np.searchsorted(t_ns, turns)
+    sides = np.repeat((0, 1, 2), (len(turns), len(turns), len(t_ns)))
+    times = np.concatenate((turns, turns, t_ns))
     order = np.lexsort((sides, times))
     times = times[order]
     power = np.concatenate((power[after - 1], power[after], power))[order]

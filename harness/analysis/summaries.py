@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.analysis.align import steady_means
-from harness.analysis.energy import energy_per_sample
+from harness.analysis.energy import energies_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
@@ -27,8 +27,19 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
     declared = {workload.name: workload for workload in run.workloads}
     trials = {one.trial.id: one.trial for group in found.values() for one in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
+    joules = {
+        trial_id: energies_per_sample(trial, dict.fromkeys(window.leg for window in trial.windows))
+        for trial_id, trial in trials.items()
+    }
     return tuple(
-        _summary(run, key, group, declared.get(key.workload), [means[one.trial.id] for one in group])
+        _summary(
+            run,
+            key,
+            group,
+            declared.get(key.workload),
+            [means[one.trial.id].get(one.leg, {}) for one in group],
+            [each for one in group if (each := joules[one.trial.id].get(one.leg)) is not None],
+        )
         for key, group in found.items()
     )
 
@@ -38,14 +49,15 @@ def _summary(
     key: Key,
     group: Sequence[Measure],
     workload: Workload | None,
-    means: Sequence[Mapping[str, Mapping[str, float]]],
+    means: Sequence[Mapping[str, float]],
+    joules: Sequence[tuple[float, str]],
 ) -> Summary:
     throughput = estimate([one.throughput for one in group], "samples/s")
     step_time = estimate([one.step_s for one in group], "s")
     assert throughput is not None and step_time is not None  # a group has at least one measure
     waits = [one.wait_share for one in group if one.wait_share is not None]
     training, projected = _training(key.leg, group, workload)
-    energy, energy_source = _energy(group)
+    energy, energy_source = _energy(joules)
     accuracy = _median(_metric_values(group, ACCURACY))
     return Summary(
         workload=key.workload,
@@ -59,7 +71,7 @@ def _summary(
         training_s=training,
         training_projected=projected,
         cold_start=_cold_start(group),
-        telemetry=_medians([by_leg.get(key.leg, {}) for by_leg in means]),
+        telemetry=_medians(means),
         energy_j_per_sample=energy,
         energy_source=energy_source,
         accuracy=accuracy,
@@ -130,9 +142,8 @@ def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
     return tuple((name, float(np.median(values))) for name, values in seconds.items())
 
 
-def _energy(group: Sequence[Measure]) -> tuple[Estimate | None, str]:
+def _energy(found: Sequence[tuple[float, str]]) -> tuple[Estimate | None, str]:
     """Summarise the energy of the trials that have the source most of them have: sources are not mixed."""
-    found = [value for one in group if (value := energy_per_sample(one.trial, one.leg)) is not None]
     if not found:
         return None, ""
     source = Counter(source for _, source in found).most_common(1)[0][0]

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from harness import __version__
-from harness.session import Places, places_here
+from harness.places import Places, places_here
 
 app = typer.Typer(
     name="tfbench",

@@ -15,9 +15,10 @@ from harness.exclusive import default_path, measuring
 from harness.fleet.model import Begun, Order
 from harness.fleet.packing import pack
 from harness.fleet.worker import prepared_for
+from harness.places import places_here
 from harness.progress import Silent
 from harness.runner import Runner
-from harness.session import Prepared, places_here
+from harness.session import Prepared
 from harness.store import RunFolder, TrialRecord
 from harness.telemetry import Source
 from harness.telemetry.network import NetworkSource

@@ -56,7 +56,7 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
     from harness.gpus import discover  # noqa: PLC0415
     from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
     from harness.model import EngineInfo  # noqa: PLC0415
-    from harness.session import places_here  # noqa: PLC0415
+    from harness.places import places_here  # noqa: PLC0415
 
     places = places_here(os.environ)
     gpus, _ = discover()

@@ -22,8 +22,9 @@ from harness.errors import TfbenchError
 from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
+from harness.places import Places, places_here
 from harness.progress import Progress, Task
-from harness.session import Places, Prepared, execute, places_here, prepare, resume
+from harness.session import Prepared, execute, prepare, resume
 from harness.store import TrialRecord, read_run
 
 _END = None

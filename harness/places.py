@@ -1,0 +1,23 @@
+"""Where things lie on this host; apart from what uses them, so that asking costs a command no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where things lie on this host: the checkout that holds images/, and the cache that survives."""
+
+    checkout: Path
+    cache: Path
+
+
+def places_here(environment: Mapping[str, str]) -> Places:
+    """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
+    cache = environment.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
+    return Places(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
