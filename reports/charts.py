@@ -85,8 +85,16 @@ def sized(spec: Spec, width_px: int) -> dict[str, Any]:
 
 def still(figure: Figure) -> str:
     """Draw a figure as SVG for paper and for readers without scripts."""
-    spec = sized(figure.still_spec or figure.spec, PRINT_WIDTH_PX - figure.reserve_px)
-    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return tidied(figure, vl_convert.vegalite_to_svg(still_spec(figure), allowed_base_urls=[]))
+
+
+def still_spec(figure: Figure) -> dict[str, Any]:
+    """Give what to draw of a figure where there is no interaction, as wide as paper."""
+    return sized(figure.still_spec or figure.spec, PRINT_WIDTH_PX - figure.reserve_px)
+
+
+def tidied(figure: Figure, svg: str) -> str:
+    """Make an SVG of a figure fit to stand in a page beside others."""
     svg = harmless(svg)
     numbers: dict[str, int] = {}
     svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{numbers.setdefault(clip[2], len(numbers))}", svg)

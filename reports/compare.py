@@ -14,7 +14,7 @@ from reports.bundle import bundle_text
 from reports.charts import Figure
 from reports.compare_charts import figures_of
 from reports.compare_page import ComparePage, banners, digest, mark, titles_of
-from reports.frame import framed, stills
+from reports.frame import Drawing, framed, here, stills
 from reports.render import html_environment, markdown_environment
 from reports.table import cell
 
@@ -32,6 +32,7 @@ def render_html(
     gate: Gate | None = None,
     version: str = "",
     bundle: Callable[[], str] = bundle_text,
+    draw: Drawing = here,
 ) -> str:
     """Write the comparison as one HTML page without any external reference.
 
@@ -41,12 +42,13 @@ def render_html(
         gate: checks against a baseline, where one was asked for.
         version: of this program.
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
+        draw: begins to draw a figure for paper; asked early for the same reason.
     """
     page = _page(versus, gate, version)
     figures = figures_of(versus, page.titles, page.over(), page.scored_over())
     environment = html_environment()
     environment.filters |= {"mark": mark, "digest": digest}
-    whole = _page(versus, gate, version, figures, stills(figures))
+    whole = _page(versus, gate, version, figures, stills(figures, draw))
     return framed(
         environment,
         "compare.html",

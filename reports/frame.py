@@ -6,8 +6,9 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -16,6 +17,8 @@ from markupsafe import Markup
 
 from reports.charts import Figure, still
 
+# Begins to draw a figure; what it gives waits for the SVG.
+Drawing = Callable[[Figure], Callable[[], str]]
 STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
 
 
@@ -55,18 +58,19 @@ def framed(
         figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
         for figure in figures.values()
     }
-    code = bundle() if figures else ""
     style, script = _text("report.css"), _text("report.js")
+    rest = {"specs": packed(specs), "data": packed(document)}
+    made = sections(environment, page, folder)
+    code = bundle() if figures else ""
     return environment.get_template(template).render(
         page=page,
-        sections=sections(environment, page, folder),
+        sections=made,
         policy=policy(scripts=(script, code), styles=(style,)),
         style=Markup(style),  # noqa: S704 - our own
         script=Markup(script),  # noqa: S704 - our own
         bundle=packed_text(code) if code else "",
-        specs=packed(specs),
-        data=packed(document),
         record=record,
+        **rest,
     )
 
 
@@ -97,8 +101,11 @@ def _hash(text: str) -> str:
 def sections(environment: Environment, page: Any, folder: str) -> tuple[Section, ...]:
     """Render the sections of a folder that have something to say; their names begin with their order."""
     found = []
-    for name in sorted(one for one in environment.list_templates() if one.startswith(f"{folder}/")):
-        module: Any = environment.get_template(name).make_module({"page": page})
+    names = sorted(one for one in environment.list_templates() if one.startswith(f"{folder}/"))
+    # All are compiled before the first is filled in: stills may still be being drawn meanwhile.
+    templates = [environment.get_template(name) for name in (*names, "macros.html")]
+    for name, template in zip(names, templates, strict=False):
+        module: Any = template.make_module({"page": page})
         body = str(module).strip()
         if body:
             id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
@@ -106,10 +113,39 @@ def sections(environment: Environment, page: Any, folder: str) -> tuple[Section,
     return tuple(found)
 
 
-def stills(figures: Mapping[str, Figure]) -> Mapping[str, Markup]:
-    """Draw the figures of the lowest rank for paper and for readers without scripts."""
+def here(figure: Figure) -> Callable[[], str]:
+    """Draw a figure when it is asked for."""
+    return partial(still, figure)
+
+
+def stills(figures: Mapping[str, Figure], draw: Drawing = here) -> Mapping[str, Markup]:
+    """Draw the figures of the lowest rank for paper and for readers without scripts.
+
+    Args:
+        figures: by id.
+        draw: begins to draw a figure, and gives what waits for its SVG.
+    """
     first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
-    return {figure.id: Markup(still(figure)) for figure in first}  # noqa: S704 - made by Vega, text escaped
+    return _Stills({figure.id: draw(figure) for figure in first})
+
+
+class _Stills(Mapping[str, Markup]):
+    """Drawings that are waited for when they are first looked at."""
+
+    def __init__(self, coming: Mapping[str, Callable[[], str]]) -> None:
+        self._coming = coming
+        self._drawn: dict[str, Markup] = {}
+
+    def __getitem__(self, id_: str) -> Markup:
+        if id_ not in self._drawn:
+            self._drawn[id_] = Markup(self._coming[id_]())  # noqa: S704 - made by Vega, text escaped
+        return self._drawn[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._coming)
+
+    def __len__(self) -> int:
+        return len(self._coming)
 
 
 def packed(document: Any) -> str:

@@ -14,7 +14,7 @@ from harness.history_model import ChangePoint, History, Trend
 from reports import numbers
 from reports.bundle import bundle_text
 from reports.charts import Figure
-from reports.frame import framed, stills
+from reports.frame import Drawing, framed, here, stills
 from reports.history_chart import figures_of, trend_name
 from reports.page import SENTENCE_END, Banner
 from reports.render import html_environment, markdown_environment
@@ -83,6 +83,7 @@ def render_html(
     *,
     version: str = "",
     bundle: Callable[[], str] = bundle_text,
+    draw: Drawing = here,
 ) -> str:
     """Write the history as one HTML page without any external reference.
 
@@ -91,9 +92,10 @@ def render_html(
         document: the same as plain values, for the page to carry.
         version: of this program.
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
+        draw: begins to draw a figure for paper; asked early for the same reason.
     """
     figures = figures_of(history)
-    page = _page(history, version, figures, stills(figures))
+    page = _page(history, version, figures, stills(figures, draw))
     return framed(
         html_environment(), "history.html", page,
         folder="history", figures=figures, document=document, bundle=bundle,

@@ -13,22 +13,29 @@ from reports.charts import Figure
 from reports.data import plain
 from reports.figures import figures_of
 from reports.filters import FILTERS
-from reports.frame import framed, stills
+from reports.frame import Drawing, framed, here, stills
 from reports.markdown import escape_markdown
 from reports.page import page_of
 from reports.text import harmless
 
 
-def render_html(analysis: Analysis, *, record: str = "", bundle: Callable[[], str] = bundle_text) -> str:
+def render_html(
+    analysis: Analysis,
+    *,
+    record: str = "",
+    bundle: Callable[[], str] = bundle_text,
+    draw: Drawing = here,
+) -> str:
     """Write the report as one HTML page without any external reference.
 
     Args:
         analysis: what to report.
         record: the run for the page to carry, as harness.recording packs it.
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
+        draw: begins to draw a figure for paper; asked early for the same reason.
     """
     figures = figures_of(analysis)
-    page = page_of(analysis, figures, stills(figures))
+    page = page_of(analysis, figures, stills(figures, draw))
     return framed(
         html_environment(),
         "page.html",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,6 +35,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 def places() -> Places:
     """Return where things lie: the checkout, and $TFBENCH_CACHE or the user's cache folder."""
     return places_here(os.environ)
+
+
+def charts_kept() -> Path:
+    """Return the folder in which the charts' code is kept between pages."""
+    return places().cache / "charts"
 
 
 def err() -> Console:

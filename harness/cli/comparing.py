@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from harness import __version__
+from harness.cli.app import charts_kept
 from harness.cli.gather import Named, gather
 from harness.cli.pages import write
 from harness.comparison_model import Gate, Versus
@@ -56,13 +57,18 @@ def texts_of(made: Versus, checked: Gate | None, formats: Sequence[str]) -> dict
     from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
 
     texts: dict[str, str] = {}
-    with Bundling() if "html" in formats else nullcontext() as bundling:
+    with Bundling(charts_kept()) if "html" in formats else nullcontext() as bundling:
         document = comparison_document(made, checked)
         for one in formats:
             if one == "html":
                 assert bundling is not None
                 texts[one] = render_html(
-                    made, document, gate=checked, version=__version__, bundle=bundling.text
+                    made,
+                    document,
+                    gate=checked,
+                    version=__version__,
+                    bundle=bundling.text,
+                    draw=bundling.still,
                 )
             elif one == "md":
                 texts[one] = render_markdown(made, gate=checked, version=__version__)

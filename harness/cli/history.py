@@ -12,7 +12,7 @@ import typer
 
 from harness import __version__
 from harness.cli import options as given
-from harness.cli.app import Quiet, app, err, out, places
+from harness.cli.app import Quiet, app, charts_kept, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.gather import Named, gather, runs_under
 from harness.cli.pages import deliver, formats_of, show, split
@@ -75,12 +75,14 @@ def _texts(made: History, wanted: Sequence[str]) -> dict[str, str]:
     from reports.history import render_csv, render_html, render_markdown  # noqa: PLC0415
 
     texts: dict[str, str] = {}
-    with Bundling() if "html" in wanted else nullcontext() as bundling:
+    with Bundling(charts_kept()) if "html" in wanted else nullcontext() as bundling:
         document = history_document(made)
         for one in wanted:
             if one == "html":
                 assert bundling is not None
-                texts[one] = render_html(made, document, version=__version__, bundle=bundling.text)
+                texts[one] = render_html(
+                    made, document, version=__version__, bundle=bundling.text, draw=bundling.still
+                )
             elif one == "md":
                 texts[one] = render_markdown(made, version=__version__)
             elif one == "csv":

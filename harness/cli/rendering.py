@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from harness.cli.app import charts_kept
 from harness.errors import UsageError
 from harness.model import Analysis
 from harness.prices import priced as with_prices
 from harness.recording import carried, open_recording
 from harness.store import write_whole
+
+if TYPE_CHECKING:
+    from reports.bundle import Bundling
 
 # Format -> its file's name in a run folder, and its suffix beside a report file.
 FILES: Mapping[str, tuple[str, str]] = {
@@ -107,13 +112,13 @@ def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", pap
     """
     from reports.bundle import Bundling  # noqa: PLC0415 - as below: what each format needs takes a while
 
-    with Bundling() if "html" in places else nullcontext() as bundling:
+    with Bundling(charts_kept()) if "html" in places else nullcontext() as bundling:
         found = read_analysis(run, price)
         for name, path in places.items():
             match name:
                 case "html":
                     assert bundling is not None
-                    content: str | bytes = _html(found, bundling.text)
+                    content: str | bytes = _html(found, bundling)
                 case "pdf":
                     from reports.pdf import render_pdf  # noqa: PLC0415
 
@@ -134,8 +139,8 @@ def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", pap
     return found.analysis
 
 
-def _html(found: Found, bundle: Callable[[], str]) -> str:
+def _html(found: Found, bundling: Bundling) -> str:
     from reports.render import render_html  # noqa: PLC0415
 
     inside = carried(found.analysis, whole=found.whole)
-    return render_html(inside.analysis, record=inside.text, bundle=bundle)
+    return render_html(inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still)
