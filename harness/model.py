@@ -515,6 +515,8 @@ class Remedy:
         measured_leg: the leg that showed the measured gain, "" without one.
         miss: by which share the measured gain misses the prediction, where that is more than is allowed;
             negative when it is less than was predicted.
+        not_judged: why the prediction cannot be held against the measured gain; "" where it can be, and where
+            one of them is missing.
     """
 
     text: str
@@ -524,6 +526,7 @@ class Remedy:
     at_least: bool = False
     measured_leg: str = ""
     miss: float | None = None
+    not_judged: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

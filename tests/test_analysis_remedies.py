@@ -1,13 +1,48 @@
-"""Code to paste: what the tuned leg did, in words that Python and Keras understand."""
+"""Code to paste: what the tuned leg did, in words that Python and Keras understand; predictions judged."""
 
 from __future__ import annotations
 
 import ast
+import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from harness.analysis.remedies import PIPELINE, code_for
-from workloads.protocol import Change
+from harness.analysis import analyse, remedies
+from harness.analysis.case import cases
+from harness.analysis.measures import measures
+from harness.analysis.remedy_code import (
+    PIPELINE,
+    Program,
+    code_for,
+    copy_code,
+    device_code,
+    launch_code,
+    overlap_code,
+    pipeline_code,
+)
+from harness.analysis.summaries import summaries
+from harness.catalog import Entry, built_in
+from harness.model import Estimate, LegInfo, Remedy, Run, Verdict
+from tests.builders import LegSpeed, run
+from workloads.protocol import (
+    AS_WRITTEN,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    RUNG_PREFIX,
+    TUNED,
+    TUNED_INPUT,
+    Change,
+    Spec,
+)
+from workloads.tuning import applies, leg_changes, leg_params
+
+GPU, CPU = Program(on_gpu=True), Program(on_gpu=False)
+ANSWERS = {
+    name: getattr(remedies, name) for name in ("LAUNCH", "COPYING", "OVERLAP", "DISK", "INPUT", "DEVICE")
+}
+FALLBACKS = (launch_code, overlap_code, copy_code, pipeline_code, device_code)
 
 
 def changes(**after: str) -> dict[str, Change]:
@@ -19,37 +54,192 @@ def changes(**after: str) -> dict[str, Change]:
     [
         ({"steps_per_execution": "50"}, "model.compile(optimizer, loss, steps_per_execution=50)"),
         ({"jit_compile": "on"}, "model.compile(optimizer, loss, jit_compile=True)"),
-        ({"jit_compile": "off"}, ""),
+        ({"jit_compile": "off"}, "model.compile(optimizer, loss, jit_compile=False)"),
         ({"batch_size": "512"}, "model.fit(x, y, batch_size=512)"),
         ({"precision": "fp16"}, 'tf.keras.mixed_precision.set_global_policy("mixed_float16")'),
-        ({"precision": "fp32"}, ""),
-        ({"unheard_of": "1"}, ""),
+        ({"precision": "fp32"}, "tf.config.experimental.enable_tensor_float_32_execution(False)"),
+        ({"prefetch": "4"}, "dataset = dataset.prefetch(4)  # at the pipeline's end"),
+        ({"workers": "4"}, "# workers = 4, a parameter of this workload's own"),
     ],
 )
 def test_each_change_has_its_line(after: dict[str, str], code: str) -> None:
-    assert code_for(changes(**after), on_gpu=True) == code
+    assert code_for(changes(**after), GPU) == code
 
 
-def test_resident_data_brings_its_own_loop_which_counts_the_steps() -> None:
-    code = code_for(changes(feed="resident", steps_per_execution="200", jit_compile="on"), on_gpu=True)
+def test_resident_data_brings_its_own_loop_which_runs_as_the_leg_did() -> None:
+    code = code_for(changes(feed="resident", steps_per_execution="200", jit_compile="on"), GPU)
     assert "int32[200, batch]" in code and "jit_compile=True" in code and "/GPU:0" in code
     assert "model.compile" not in code
-    assert "/CPU:0" in code_for(changes(feed="resident"), on_gpu=False)
+    assert "/CPU:0" in code_for(changes(feed="resident"), CPU)
+    leg = replace(GPU, params={"jit_compile": True, "steps_per_execution": 50})
+    alone = code_for(changes(feed="resident"), leg)
+    assert "int32[50, batch]" in alone and "jit_compile=True" in alone
 
 
-@pytest.mark.parametrize("on_gpu", [True, False])
-def test_all_of_it_is_python(on_gpu: bool) -> None:
+def test_requests_are_not_trained() -> None:
+    asked = replace(GPU, task="infer")
+    code = code_for(changes(feed="resident", jit_compile="on", batch_size="256"), asked)
+    assert "training=False" in code and "train_step" not in code and "jit_compile=True" in code
+    assert code_for(changes(batch_size="8"), asked) == "model.predict(x, batch_size=8)"
+    assert "optimizer" not in launch_code(asked)
+
+
+def test_trees_get_no_keras() -> None:
+    trees = replace(GPU, image="trees")
+    assert [fallback(trees) for fallback in FALLBACKS] == [""] * len(FALLBACKS)
+    code = code_for(changes(matrix="quantile", evaluate="off", max_bin="64"), trees)
+    assert "xgboost.QuantileDMatrix(x, y, max_bin=64)" in code and "evals" in code
+
+
+def test_arrays_are_made_a_dataset_before_they_are_prefetched() -> None:
+    assert overlap_code(GPU).startswith("dataset = dataset.prefetch")
+    assert "from_tensor_slices" in overlap_code(replace(GPU, pipeline=False))
+    assert "GPU" not in copy_code(CPU) and "/GPU:0" in copy_code(GPU)
+
+
+@pytest.mark.parametrize("program", [GPU, CPU, replace(GPU, task="infer"), replace(GPU, pipeline=False)])
+def test_all_of_it_is_python(program: Program) -> None:
     everything = {
         "precision": "bf16", "steps_per_execution": "50", "jit_compile": "on", "batch_size": "512",
-        "prefetch_to_device": "on",
+        "prefetch_to_device": "on", "loader": "tfdata", "preprocess": "device", "cache": "on",
+        "parallel_maps": "on", "prefetch_batches": "on", "storage": "ram",
     }  # fmt: skip
-    ast.parse(code_for(changes(**everything), on_gpu))
-    ast.parse(code_for(changes(**everything, feed="resident"), on_gpu))
+    ast.parse(code_for(changes(**everything), program))
+    ast.parse(code_for(changes(**everything, feed="resident"), program))
     ast.parse(PIPELINE)
+    for fallback in FALLBACKS:
+        ast.parse(fallback(program))
 
 
-def test_hostile_values_do_not_reach_the_code() -> None:
-    hostile = dict.fromkeys(
-        ("steps_per_execution", "batch_size", "precision", "jit_compile"), "1); import os"
+@pytest.mark.parametrize("program", [GPU, replace(GPU, image="trees")])
+def test_hostile_values_do_not_reach_the_code(program: Program) -> None:
+    names = (
+        "steps_per_execution", "batch_size", "precision", "jit_compile", "prefetch", "workers", "max_bin",
+        "x\nimport os",
+    )  # fmt: skip
+    assert code_for(changes(**dict.fromkeys(names, "1); import os")), program) == ""
+    assert code_for(changes(**{"x\nimport os": "1"}), program) == ""
+
+
+def declared_legs(entry: Entry) -> list[str]:
+    return [TUNED, TUNED_INPUT, *(f"{RUNG_PREFIX}{rung.name}" for rung in entry.workload.ladder)]
+
+
+def shown(code: str) -> dict[str, Any]:
+    """Return what code to paste sets, by the parameters' names."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and node.arg:
+            found[node.arg] = node.value.value
+    for name, pattern in {
+        "steps_per_execution": r"int32\[(\d+), batch\]",
+        "batch_size": r"^batch_size = (\d+)",
+        "max_bin": r'params\["max_bin"\] = (\d+)',
+    }.items():
+        if match := re.search(pattern, code, re.MULTILINE):
+            found[name] = int(match[1])
+    for name, value in re.findall(r"^# (\w+) = (\S+),", code, re.MULTILINE):
+        found[name] = value
+    return found
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("entry", built_in(), ids=lambda entry: entry.workload.name)
+def test_the_code_of_every_remedy_sets_what_the_declared_leg_does(
+    entry: Entry, device: str, answers: str
+) -> None:
+    workload, spec = entry.workload, Spec(workload=entry.module, device=device, gpus=int(device == "gpu"))
+    pipeline = bool(workload.stages) or workload.data.kind == "jpeg"
+    for leg in declared_legs(entry):
+        if not applies(workload, spec, leg, pipeline=pipeline):
+            continue
+        params = leg_params(workload, spec, leg, pipeline=pipeline)
+        changed = leg_changes(workload, spec, leg, pipeline=pipeline)
+        applied = {one.what: one for one in changed if one.what in ANSWERS[answers]}
+        program = Program(
+            on_gpu=device == "gpu", task=workload.task, image=workload.image, pipeline=pipeline, params=params
+        )
+        code = code_for(applied, program)
+        assert bool(code) == bool(applied), (leg, applied)
+        for name, value in shown(code).items():
+            if name in params:
+                assert str(value) in (str(params[name]), {True: "on", False: "off"}.get(params[name])), leg
+        if params.get("feed") == "resident" and "feed" in applied:
+            assert f"jit_compile={bool(params['jit_compile'])}" in code
+        assert ("/GPU:0" in code) <= (device == "gpu")
+
+
+STEPS = {
+    AS_WRITTEN: LegSpeed(step_s=0.015, batch=32, wait_share=1 / 3),
+    INPUT_ONLY: LegSpeed(step_s=0.005, batch=32),
+    MODEL_ONLY: LegSpeed(step_s=0.010, batch=32),
+}
+
+
+def played(trials: int = 3, profile: str = "quick", **legs: tuple[float, tuple[str, ...]]) -> Run:
+    """Play legs by (seconds a step, what each changes) beside a pipeline that is not overlapped."""
+    names = {name.replace("__", ":").replace("_", "-"): value for name, value in legs.items()}
+    speeds = {**STEPS, **{name: LegSpeed(step_s=step_s, batch=32) for name, (step_s, _) in names.items()}}
+    made = run({"cpu": speeds}, trials=trials, accuracy=0.3)
+    told = {name: tuple(changes(**dict.fromkeys(what, "on")).values()) for name, (_, what) in names.items()}
+    manifest = replace(made.manifest, parameters={**made.manifest.parameters, "profile": profile})
+    trial = tuple(
+        replace(
+            each,
+            legs=tuple(
+                LegInfo(leg=one.leg, params=one.params, changes=told.get(one.leg, ())) for one in each.legs
+            ),
+        )
+        for each in made.trials
     )
-    assert code_for(changes(**hostile), on_gpu=True) == ""
+    return replace(made, trials=trial, manifest=manifest)
+
+
+def overlap(made: Run) -> Remedy:
+    found: Verdict = next(one for one in analyse(made).verdicts if one.rule == "no-overlap")
+    assert found.remedy is not None
+    return found.remedy
+
+
+def test_a_gain_comes_from_the_leg_that_changes_what_the_remedy_changes() -> None:
+    resident = overlap(played(tuned=(0.001, ("feed", "jit_compile"))))
+    assert (
+        resident.measured_gain is None and resident.measured_leg == "" and "tf.constant" not in resident.code
+    )
+    both = overlap(
+        played(tuned=(0.001, ("feed", "prefetch_batches")), rung__prefetch=(0.0101, ("prefetch_batches",)))
+    )
+    assert both.measured_leg == "rung:prefetch"
+    assert both.measured_gain is not None and both.measured_gain.median == pytest.approx(1.5, rel=0.05)
+    assert both.miss is None and both.not_judged == ""
+
+
+def test_a_gain_measured_together_with_other_changes_judges_no_prediction() -> None:
+    found = overlap(played(tuned=(0.001, ("prefetch_batches", "jit_compile"))))
+    assert "measured together with jit_compile, which tuned changes as well" in found.text
+    assert found.miss is None and found.not_judged == "measured together with jit_compile"
+
+
+@pytest.mark.parametrize(
+    ("profile", "trials", "why"), [("smoke", 3, "smoke profile"), ("quick", 1, "one trial")]
+)
+def test_too_few_data_judge_no_prediction(profile: str, trials: int, why: str) -> None:
+    found = overlap(played(trials, profile=profile, tuned=(0.001, ("prefetch_batches",))))
+    assert found.miss is None and why in found.not_judged
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "at_least", "judged"),
+    [(1.4, 1.6, False, True), (0.9, 1.0, False, True), (2.0, 2.4, False, True), (2.0, 2.4, True, True),
+     (1.0, 1.6, False, False), (0.9, 2.4, False, False), (1.4, 9.0, True, True), (1.4, 9.0, False, False)],
+)  # fmt: skip
+def test_an_interval_that_holds_hits_and_misses_judges_no_prediction(
+    low: float, high: float, at_least: bool, judged: bool
+) -> None:
+    made = played()
+    (case,) = cases(made, summaries(made, measures(made)), ())
+    gain = Estimate(median=(low + high) / 2, low=low, high=high, n=3, unit="ratio")
+    why = remedies.not_judged(case, 1.5, gain, [], at_least=at_least)
+    assert (why == "") is judged
+    assert judged or "too wide" in why

@@ -310,13 +310,69 @@ def test_a_prediction_misses_beyond_a_quarter(
     assert missed(predicted, None, at_least=at_least) is None
 
 
-def test_launch_bound_card_predicts_at_least_what_larger_batches_reached() -> None:
+def test_launch_bound_card_predicts_at_least_that_the_gaps_are_closed_and_names_a_larger_batch() -> None:
     card = {**LAUNCH_BOUND, "batch:4": replace(LAUNCH_BOUND[MODEL_ONLY], step_s=0.0054, batch=128)}
+    card |= {"calls:10": replace(LAUNCH_BOUND[MODEL_ONLY], step_s=0.0040)}
     found = verdict(gpu_run(speeds=card), "launch-bound", "gpu0")
     assert found.finding is Finding.FOUND
-    assert found.cost == pytest.approx(0.95, abs=0.03)
+    assert found.cost == pytest.approx(0.93, abs=0.03)
     assert found.remedy is not None and found.remedy.at_least
-    assert found.remedy.predicted_gain is not None and found.remedy.predicted_gain >= 4
+    assert found.remedy.predicted_gain == pytest.approx(1 / (1 - found.cost))  # type: ignore[operator]
+    assert "A batch 4 times as large" in found.remedy.text
+
+
+def unseen(made: Run) -> Run:
+    """Take away what tells how busy the processors were."""
+    trials = tuple(
+        replace(
+            trial, telemetry=tuple(one for one in trial.telemetry if one.source not in ("cgroup", "process"))
+        )
+        for trial in made.trials
+    )
+    return replace(made, trials=trials)
+
+
+@pytest.mark.parametrize(
+    ("batch_4_ms", "calls_ms", "finding", "cost"),
+    [
+        (14.7, 10.5, Finding.INCONCLUSIVE, None),
+        (14.7, 6.0, Finding.FOUND, 0.4),
+        (39.0, 9.9, Finding.CLEAR, 0.03),
+    ],
+)
+def test_launch_bound_without_activity_is_what_many_steps_in_a_call_prove(
+    batch_4_ms: float, calls_ms: float, finding: Finding, cost: float | None
+) -> None:
+    """What is the same for any batch may be an optimiser's pass: beyond what was saved nothing tells."""
+    speeds = legs(
+        as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__4=batch_4_ms, calls__10=calls_ms
+    )
+    made = unseen(played(waiting(speeds, 0.0)))
+    found = verdict(made, "launch-bound")
+    assert found.finding is finding
+    assert found.cost == (None if cost is None else pytest.approx(cost, abs=0.03))
+    if finding is Finding.INCONCLUSIVE:
+        assert "optimiser's pass" in found.sentence and "many steps in one call save 0 %" in found.sentence
+        assert verdict(made, "compute-bound").finding is Finding.INCONCLUSIVE
+
+
+def test_launch_bound_cannot_be_told_where_two_ways_contradict_each_other() -> None:
+    """Many steps in a call cannot save more than a step costs whatever its batch."""
+    speeds = legs(
+        as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=19.5, batch__4=39, calls__10=6
+    )
+    found = verdict(played(waiting(speeds, 0.0), cpus=0.5), "launch-bound")
+    assert found.finding is Finding.INCONCLUSIVE
+    assert "contradict each other" in found.sentence and "40 %" in found.sentence
+    near = {**speeds, **legs(calls__10=9.7)}
+    assert verdict(played(waiting(near, 0.0), cpus=0.5), "launch-bound").finding is Finding.CLEAR
+
+
+def test_launch_bound_says_noise_that_made_many_steps_slower() -> None:
+    speeds = {**ACCELERATOR, **legs(calls__10=10.5)}
+    evidence = verdict(played(waiting(speeds, 0.0), cpus=0.3), "launch-bound").evidence
+    (saved,) = (one.observed for one in evidence if one.metric.startswith("saved by many steps"))
+    assert saved.startswith("-")
 
 
 def test_compute_bound_processor_names_what_a_larger_batch_would_give() -> None:

@@ -131,6 +131,12 @@ class TestReplay:
         ] == replayed["stops"]
         assert lengths(replayed) == lengths(live)
 
+    def test_no_remedy_promises_more_than_its_cause_costs(self, name: str, folder: Folders) -> None:
+        for verdict in replay(folder(name)).verdicts:
+            if verdict.remedy and verdict.remedy.predicted_gain and verdict.cost is not None:
+                assert verdict.remedy.predicted_gain <= 1 / (1 - verdict.cost) + 1e-9
+                assert verdict.cost > 0
+
     def test_the_card_was_seen_from_within(self, name: str, folder: Folders) -> None:
         for trial in on_gpu(read_run(folder(name))):
             gpm = series(trial, "gpm")
@@ -225,6 +231,12 @@ class TestVerdicts:
         )
         assert 0 < as_written.telemetry["nvml.gpu0.gpu_util_pct"] < 10
         assert tuned.throughput.median > 100 * as_written.throughput.median
+        remedy = found.remedy
+        assert remedy is not None
+        # As the leg ran: cats-dogs declares XLA and 50 steps a call on a card.
+        assert "jit_compile=True" in remedy.code and "int32[50, batch]" in remedy.code
+        assert remedy.miss is None and remedy.not_judged == "one trial, which has no interval"
+        assert "together with jit_compile and steps_per_execution" in remedy.text
 
 
 class TestSeveralCards:

@@ -286,6 +286,13 @@ class TestRecorded:
         # docs/truth.md names those that are further off: small losses, and runs that others disturbed.
         assert sum(error > scoring.CLOSE for error in errors) <= 0.2 * len(errors)
 
+    def test_no_remedy_promises_more_than_its_cause_costs(self, tmp_path: Path) -> None:
+        for suite in KEPT:
+            for folder in sorted(unpack(suite, tmp_path / suite).iterdir()):
+                for verdict in analyse(read_run(folder)).verdicts:
+                    if verdict.remedy and verdict.remedy.predicted_gain and verdict.cost is not None:
+                        assert verdict.remedy.predicted_gain <= 1 / (1 - verdict.cost) + 1e-9, folder.name
+
     def test_the_tables_in_the_documents_are_these(self, replayed: list[Judged]) -> None:
         said = (Path(__file__).parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
         for line in scoring.confusion(replayed):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analysis.case import FREE, Case, activity, host_idle
+from harness.model import Summary
 from workloads.protocol import (
     AS_WRITTEN,
     BATCH_PREFIX,
@@ -19,6 +20,11 @@ from workloads.protocol import (
 
 # A declared stage of this name stands for the copy to the device, as the driver's own does.
 COPY = "copy"
+# xprof (step time breakdown): kernel launch and unattributed time from 15 % of the step is "high", from 3 %
+# "moderate".
+LAUNCH_HIGH = 0.15
+# Two ways of telling the same differ by noise up to what xprof begins to call a loss: 5 % of the time.
+NOISE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +153,20 @@ def step_cost(case: Case) -> StepCost | None:
 
 
 def per_call_s(case: Case) -> float | None:
-    """Return the seconds that calling each step by itself costs over many in a call; None if not measured."""
-    model = case.legs.get(MODEL_ONLY)
-    calls = [one for leg, one in case.legs.items() if leg.startswith(CALLS_PREFIX)]
-    if model is None or not calls:
+    """Return the seconds that calling each step by itself costs over many in a call; None if not measured.
+
+    Below zero where noise made the many the slower ones.
+    """
+    model, calls = case.legs.get(MODEL_ONLY), _calls(case)
+    if model is None or calls is None:
         return None
-    return max(0.0, model.step_time.median - min(one.step_time.median for one in calls))
+    return model.step_time.median - calls.step_time.median
+
+
+def _calls(case: Case) -> Summary | None:
+    """Return the quickest leg with many steps in one call."""
+    calls = [one for leg, one in case.legs.items() if leg.startswith(CALLS_PREFIX)]
+    return min(calls, key=lambda one: one.step_time.median, default=None)
 
 
 def fit_overhead_s(case: Case) -> float:
@@ -163,24 +177,79 @@ def fit_overhead_s(case: Case) -> float:
     return max(0.0, 1.0 / written.throughput.median - 1.0 / loop.throughput.median) * written.batch_size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launching:
+    """What the legs tell of starting steps, as shares of as-written's time.
+
+    Attributes:
+        fixed: what a step costs whatever its batch: starting it, or work such as an optimiser's pass over the
+            weights. Starting costs no more.
+        saved: what many steps in one call save, below zero by noise; None if not measured. Starting costs no
+            less.
+        idle: as `idle_share`, None where no telemetry tells: what is fixed is then not told from work.
+        noise: by how much `saved` may pass `fixed` without contradicting it.
+    """
+
+    fixed: float
+    saved: float | None
+    idle: float | None
+    noise: float
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether many steps in a call save more than a step costs whatever its batch: both cannot be."""
+        return (self.saved or 0.0) > self.fixed + self.noise
+
+    @property
+    def least(self) -> float:
+        """What starting steps costs at least."""
+        shown = min(max(self.saved or 0.0, 0.0), self.fixed)
+        return shown if self.idle is None else max(shown, min(self.fixed, self.idle))
+
+    @property
+    def most(self) -> float:
+        """What it costs at most; the same as `least` where activity is known and nothing contradicts it."""
+        if self.contradictory:
+            return min(1.0, self.saved or 0.0)
+        return self.fixed if self.idle is None else self.least
+
+    @property
+    def share(self) -> float | None:
+        """What it costs, None where it may be high or not: what is shown if high, else what may be."""
+        if self.least < LAUNCH_HIGH <= self.most:
+            return None
+        return self.least if self.least >= LAUNCH_HIGH else self.most
+
+
+def launching(case: Case) -> Launching | None:
+    """Return what the legs tell of starting steps; None without larger batches to tell it from."""
+    written, cost = case.legs.get(AS_WRITTEN), step_cost(case)
+    if written is None or cost is None:
+        return None
+    step_s, saved = written.step_time.median, per_call_s(case)
+    widths = [
+        (one.step_time.high - one.step_time.low) / 2
+        for one in (case.legs.get(MODEL_ONLY), _calls(case))
+        if one is not None and one.step_time.n > 1
+    ]
+    return Launching(
+        fixed=min(1.0, cost.fixed_s / step_s),
+        saved=None if saved is None else saved / step_s,
+        # The larger batches have told what a step costs: others matter only where they left no processor
+        # free.
+        idle=idle_share(case, crowded_below=FREE),
+        noise=max(NOISE, sum(widths) / step_s),
+    )
+
+
 def launch_share(case: Case) -> float | None:
     """Return the share of as-written's time in which the device waits to be told what to do next.
 
     What does not grow with the batch, as far as the device was idle; and no less than what many steps in one
-    call save. None where no leg tells, and activity does not either.
+    call save. None without those legs, and where they leave open whether it is much.
     """
-    written = case.legs.get(AS_WRITTEN)
-    cost = step_cost(case)
-    if written is None or cost is None:
-        return None
-    step_s = written.step_time.median
-    fixed = min(1.0, cost.fixed_s / step_s)
-    # The larger batches have told what a step costs: others matter only where they left no processor free.
-    idle = idle_share(case, crowded_below=FREE)
-    waits = fixed if idle is None else min(fixed, idle)
-    saved = per_call_s(case)
-    # What many steps in one call save is overhead, but never more than what a step costs whatever its batch.
-    return max(waits, min(fixed, (saved or 0.0) / step_s))
+    told = launching(case)
+    return told.share if told is not None else None
 
 
 def idle_share(case: Case, *, crowded_below: float = 1.0) -> float | None:

@@ -1,77 +1,85 @@
-"""Remedies as code to paste, with the gain that the tuned leg measured where it applied them."""
+"""Remedies with the gain that a leg measured which applied them, and whether that is what was predicted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from harness.analysis.case import Case
 from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
-from harness.analysis.words import listed
+from harness.analysis.remedy_code import Program, code_for
+from harness.analysis.words import listed, significant
 from harness.model import Estimate, Remedy
-from workloads.protocol import TUNED, TUNED_INPUT, Change
+from workloads.protocol import (
+    CACHED_EPOCH,
+    FIRST_EPOCH,
+    RUNG_PREFIX,
+    TENSORFLOW,
+    THREADS_PREFIX,
+    TUNED,
+    TUNED_INPUT,
+    Change,
+)
 
 # Which of a leg's changes answer which cause.
 LAUNCH = frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"})
 COPYING = frozenset({"feed", "prefetch_to_device"})
-OVERLAP = COPYING | {"prefetch", "prefetch_batches"}
-INPUT = OVERLAP | {
-    "cache", "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps", "loader",
-    "queue_size", "decode_ratio", "storage", "preprocess",
+# Data that stays on the device is not prefetched: it is not prepared at all any more.
+OVERLAP = frozenset({"prefetch", "prefetch_batches", "prefetch_to_device"})
+DISK = frozenset({"storage", "cache"})
+INPUT = COPYING | OVERLAP | DISK | {
+    "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps", "loader", "queue_size",
+    "decode_ratio", "preprocess",
 }  # fmt: skip
-DEVICE = frozenset({"precision", "jit_compile", "batch_size"})
+DEVICE = frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin", "evaluate"})
 
-# How the driver and a workload's own declaration say yes.
-_ON = ("on", "True")
-_POLICIES = {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
-_FEED = """\
-with tf.device("{device}"):  # the data stays on the device
-    x, y = tf.constant(x_train), tf.constant(y_train)
-
-@tf.function(jit_compile={jit})
-def train(indices):  # int32[{steps}, batch], shuffled: so many steps a call
-    for chosen in indices:
-        model.train_step((tf.gather(x, chosen), tf.gather(y, chosen)))
-"""
-PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at the pipeline's end"
-TO_DEVICE = 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 2))  # the last stage'
 # A prediction that the measured gain misses by more is said to have missed.
 MISSED = 0.25
-PIPELINE = """\
-dataset = (
-    dataset.cache()  # after the stages that give the same result each time
-    .shuffle(10_000)
-    .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-    .batch(batch_size)
-    .prefetch(tf.data.AUTOTUNE)
-)
-"""
+SMOKE = "smoke"
+
+
+def without(cost: float) -> float:
+    """Return the gain if a cause went away that costs this share of the time, 0 to 1: no remedy gives more.
+
+    No more than a hundred times: what is left of the time is known no better.
+    """
+    return 1.0 / max(1.0 - cost, 0.01)
 
 
 def remedy(
     case: Case,
     answers: frozenset[str],
     text: str,
-    fallback: str,
+    fallback: Callable[[Program], str],
     predicted_gain: float | None,
     *,
     at_least: bool = False,
 ) -> Remedy:
-    """Return a remedy: that of the leg which changed some of `answers` and least else, else `fallback`.
+    """Return a remedy: that of the leg which changed some of `answers` and least else, else `fallback`'s.
 
-    A leg applies all its changes at once, so that the measured gain is theirs together; the text says so.
+    A leg applies all its changes at once, so that the measured gain is theirs together: the text says so, and
+    the prediction, which is of `answers` alone, is not judged by it.
+
+    Args:
+        answers: names of the changes that answer the cause.
+        fallback: gives code where no leg applied any of them.
+        predicted_gain: a ratio of throughputs, None where none can be told.
+        at_least: it is a lower bound.
     """
     leg, applied, others = _measured(case, answers)
     gain = _gain_of(case, leg)
     if gain is not None and others:
-        text = f"{text} The measured gain is that of the {leg} leg, which also changes {listed(others)}."
+        text = f"{text} The gain was measured together with {listed(others)}, which {leg} changes as well."
+    program = _program(case, leg)
+    why = not_judged(case, predicted_gain, gain, others, at_least=at_least)
     return Remedy(
         text=text,
-        code=code_for(applied, case.on_gpu) or fallback,
+        code=code_for(applied, program) or fallback(program),
         predicted_gain=predicted_gain,
         measured_gain=gain,
         at_least=at_least,
         measured_leg=leg if gain is not None else "",
-        miss=missed(predicted_gain, gain, at_least=at_least),
+        miss=None if why else missed(predicted_gain, gain, at_least=at_least),
+        not_judged=why,
     )
 
 
@@ -88,46 +96,71 @@ def missed(predicted: float | None, measured: Estimate | None, *, at_least: bool
     return miss
 
 
+def not_judged(
+    case: Case, predicted: float | None, measured: Estimate | None, others: list[str], *, at_least: bool
+) -> str:
+    """Say why a prediction cannot be held against the measured gain; "" where it can, or one is missing."""
+    if predicted is None or measured is None:
+        return ""
+    if case.run.manifest.parameters.get("profile") == SMOKE:
+        return "smoke profile, whose figures mean nothing"
+    if measured.n < 2:
+        return "one trial, which has no interval"
+    if others:
+        return f"measured together with {listed(others)}"
+    least, most = predicted * (1 - MISSED), float("inf") if at_least else predicted * (1 + MISSED)
+    within = least <= measured.low and measured.high <= most
+    beyond = measured.high < least or measured.low > most
+    if within or beyond:
+        return ""
+    span = f"{significant(measured.low)} to {significant(measured.high)}"
+    return f"the measured gain's 95 % interval, {span}, is too wide to tell a hit from a miss"
+
+
 def _measured(case: Case, answers: frozenset[str]) -> tuple[str, dict[str, Change], list[str]]:
     """Return the leg that shows a remedy best, its changes that answer the cause, and names of its others."""
     found = []
-    for leg in (TUNED_INPUT, TUNED):
-        changes = case.legs[leg].changes if leg in case.legs else ()
+    for leg in _remedied(case):
+        changes = case.legs[leg].changes
         applied = {change.what: change for change in changes if change.what in answers}
         others = [one.what for one in changes if one.what not in answers and one.what != "global batch"]
         if applied:
             found.append((leg, applied, others))
-    return min(found, key=lambda one: len(one[2]), default=("", {}, []))
+    return min(found, key=lambda one: (len(one[2]), -len(one[1])), default=("", {}, []))
+
+
+def _remedied(case: Case) -> Iterator[str]:
+    yield from (leg for leg in (TUNED_INPUT, TUNED) if leg in case.legs)
+    yield from (leg for leg in case.legs if leg.startswith(RUNG_PREFIX))
 
 
 def _gain_of(case: Case, leg: str) -> Estimate | None:
     return case.tuned_gain if leg == TUNED else case.ratio(RUNG_OVER_AS_WRITTEN, leg) if leg else None
 
 
-def code_for(changes: Mapping[str, Change], on_gpu: bool) -> str:
-    """Return Python that applies `changes` to a Keras program; "" when none of them is known."""
-    return "\n".join(_lines(changes, on_gpu)).rstrip("\n")
+def _program(case: Case, leg: str) -> Program:
+    params: Mapping[str, object] = next(
+        (
+            info.params
+            for trial in case.run.trials
+            if (trial.workload, trial.device) == (case.name, case.device)
+            for info in trial.legs
+            if info.leg == leg
+        ),
+        {},
+    )
+    declared = case.workload
+    return Program(
+        on_gpu=case.on_gpu,
+        task=declared.task if declared else "train",
+        image=declared.image if declared else TENSORFLOW,
+        pipeline=_has_pipeline(case),
+        params=params,
+    )
 
 
-def _lines(changes: Mapping[str, Change], on_gpu: bool) -> Iterable[str]:
-    after = {what: change.after for what, change in changes.items()}
-    said = after.get("steps_per_execution", "")
-    steps = said if said.isdecimal() else "1"
-    jit = after.get("jit_compile") in _ON
-    if after.get("precision") in _POLICIES:
-        yield f'tf.keras.mixed_precision.set_global_policy("{_POLICIES[after["precision"]]}")'
-    if after.get("feed") == "resident":
-        yield _FEED.format(device="/GPU:0" if on_gpu else "/CPU:0", jit=jit, steps=steps)
-        return
-    compiled = [f"steps_per_execution={steps}"] if steps != "1" else []
-    compiled += ["jit_compile=True"] if jit else []
-    if compiled:
-        yield f"model.compile(optimizer, loss, {', '.join(compiled)})"
-    if after.get("batch_size", "").isdecimal():
-        yield f"model.fit(x, y, batch_size={after['batch_size']})"
-    if after.get("parallel_maps") in _ON:
-        yield "dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)  # each map and interleave"
-    if after.get("prefetch_batches") in _ON:
-        yield PREFETCH
-    if after.get("prefetch_to_device") in _ON:
-        yield 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 2))'
+def _has_pipeline(case: Case) -> bool:
+    """Tell whether a workload feeds itself: it says so, or the driver ran legs that only such have."""
+    legs = (TUNED_INPUT, FIRST_EPOCH, CACHED_EPOCH)
+    declared = case.workload is not None and (bool(case.workload.stages) or case.workload.data.kind == "jpeg")
+    return declared or any(leg in legs or leg.startswith(THREADS_PREFIX) for leg in case.legs)

@@ -219,6 +219,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "code": remedy.code,
             "predicted_gain": remedy.predicted_gain,
             "measured_gain": _estimate(remedy.measured_gain),
+            "at_least": remedy.at_least,
+            "measured_leg": remedy.measured_leg,
+            "missed_by": remedy.miss,
+            "not_judged": remedy.not_judged,
         },
     }
 

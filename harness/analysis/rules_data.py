@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from harness.analysis.breakdown import copy_share, input_share
 from harness.analysis.case import Case
-from harness.analysis.remedies import COPYING, TO_DEVICE, remedy
+from harness.analysis.remedies import COPYING, DISK, remedy, without
+from harness.analysis.remedy_code import DISK_CACHE, copy_code
 from harness.analysis.rules_input import HIGHLY, MODERATELY
 from harness.analysis.words import percent, significant
-from harness.model import Evidence, Finding, Remedy, Verdict
+from harness.model import Evidence, Finding, Verdict
 from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY
 
 # A disk is the reason for waiting when tasks were stalled on I/O for half of it at least.
@@ -49,7 +50,6 @@ def copy_bound(case: Case) -> Verdict | None:
     if share < MODERATELY:
         sentence = f"Copying batches to the device costs {percent(share)} of the time."
         return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=share)
-    whole = case.speed(AS_WRITTEN)
     return case.verdict(
         rule,
         Finding.FOUND,
@@ -63,8 +63,8 @@ def copy_bound(case: Case) -> Verdict | None:
             COPYING,
             "Copy the next batch while this one is computed, keep data that fits on the device, and send "
             "small types: bytes instead of floats, converted on the device.",
-            TO_DEVICE,
-            1.0 / max(1.0 - share, 0.01) if whole else None,
+            copy_code,
+            without(share) if case.speed(AS_WRITTEN) else None,
         ),
     )
 
@@ -115,12 +115,13 @@ def disk_bound(case: Case) -> Verdict | None:
         cause="the disk that the data lies on",
         evidence=evidence,
         cost=found.share,
-        remedy=Remedy(
-            text="Put the data on a faster disk or into memory, read large files one after the other instead "
+        remedy=remedy(
+            case,
+            DISK,
+            "Put the data on a faster disk or into memory, read large files one after the other instead "
             "of many small ones, or keep it in memory from the first epoch on.",
-            code='dataset = dataset.cache()  # in memory; or cache("/fast/disk/file")',
-            predicted_gain=1.0 / max(1.0 - found.share, 0.01),
-            measured_gain=None,
+            lambda program: DISK_CACHE if program.keras else "",
+            without(found.share),
         ),
     )
 

@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.breakdown import (
+    LAUNCH_HIGH,
+    Launching,
     device_share,
     fit_overhead_s,
     idle_share,
     input_share,
-    launch_share,
+    launching,
     per_call_s,
     step_cost,
 )
 from harness.analysis.case import Case, activity
-from harness.analysis.remedies import DEVICE, LAUNCH, remedy
+from harness.analysis.remedies import DEVICE, LAUNCH, remedy, without
+from harness.analysis.remedy_code import device_code, launch_code
 from harness.analysis.words import percent, significant, times
 from harness.model import Evidence, Finding, Verdict
 from harness.telemetry.metrics import METRICS
 from workloads.protocol import (
     AS_WRITTEN,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
     CUSTOM_LOOP,
     INPUT_ONLY,
     MODEL_ONLY,
+    TREES,
     TUNED,
 )
 
-# xprof (step time breakdown): kernel launch and unattributed time from 15 % of the step is "high", from 3 %
-# "moderate".
-LAUNCH_HIGH = 0.15
 # Threads on a processor always wait for each other; below half, as DCGM says of SMs, it is used badly.
 CPU_IDLE = 0.5
 # DCGM user guide, DCGM_FI_PROF_SM_ACTIVE: 0.8 or greater is necessary for effective use of the GPU, less than
@@ -44,22 +43,24 @@ HALF = 0.5
 NVLINK_WORTH_SAYING = 1e9
 # A larger batch is worth naming where it makes a sample cheaper by a fifth.
 ROOM = 0.8
-_LAUNCH_CODE = "model.compile(optimizer, loss, steps_per_execution=50, jit_compile=True)"
-_DEVICE_CODE = 'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")'
 
 
 def launch_bound(case: Case) -> Verdict:
     """Tell whether the device waits for the program to start its next piece of work.
 
     What a step costs whatever its batch, as far as the device was idle, and what many steps in one call save;
-    from xprof's 15 % on. Without the legs that tell, the device's idle time in as-written less what waiting
-    for input explains, from 15 % on a card and from half on the processor.
+    from xprof's 15 % on. Where these contradict each other, or leave open which side of it they are on, it
+    cannot be told. Without the legs that tell, the device's idle time in as-written less what waiting for
+    input explains, from 15 % on a card and from half on the processor.
     """
     rule = "launch-bound"
-    probed = launch_share(case)
+    told = launching(case)
+    probed = told.share if told is not None else None
     busy = activity(case, AS_WRITTEN)
     feed = input_share(case)
     evidence = (*_probes(case), *_batches(case))
+    if told is not None and probed is None:
+        return case.verdict(rule, Finding.INCONCLUSIVE, _open(case, told), evidence=evidence)
     if probed is None and busy is None:
         sentence = f"Whether {_device(case)} waits for the program cannot be told: {_unknown(case)}."
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
@@ -89,7 +90,7 @@ def launch_bound(case: Case) -> Verdict:
             f"model-only legs."
         )
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
-    ceiling, at_least = _launch_ceiling(case, waiting)
+    ceiling = _launch_ceiling(case, waiting)
     return case.verdict(
         rule,
         Finding.FOUND,
@@ -104,10 +105,12 @@ def launch_bound(case: Case) -> Verdict:
             LAUNCH,
             "Give the device more work each time the program calls it: several steps in one call, operations "
             "fused by the compiler (XLA), data that is already on the device, or a larger batch. Closing the "
-            f"gaps alone would make it {times(ceiling)} as fast; fusing small kernels into few comes on top.",
-            _LAUNCH_CODE,
+            f"gaps alone would make it {times(ceiling)} as fast; fusing small kernels into few comes on top."
+            f"{_larger_batch(case)}",
+            launch_code,
             ceiling,
-            at_least=at_least,
+            # On a card fusing kernels removes work besides: how much no leg tells without doing it.
+            at_least=case.on_gpu or told is not None,
         ),
     )
 
@@ -126,25 +129,39 @@ def _launch_sentence(case: Case, waiting: float) -> str:
     )
 
 
-def _launch_ceiling(case: Case, waiting: float) -> tuple[float, bool]:
-    """Return the gain if that waiting vanished, and whether it is a lower bound.
+def _open(case: Case, told: Launching) -> str:
+    """Say why the legs leave open whether starting steps costs much."""
+    begin = "Whether starting steps costs much time cannot be told: "
+    saved = percent(max(told.saved or 0.0, 0.0))
+    if told.contradictory:
+        return (
+            f"{begin}many steps in one call save {saved} of it, yet only {percent(told.fixed)} is the same "
+            f"for any batch. The two contradict each other by more than noise; more and longer trials would "
+            f"tell."
+        )
+    proved = f"of which many steps in one call save {saved}; " if told.saved is not None else ""
+    return (
+        f"{begin}{percent(told.fixed)} of it is the same for any batch, {proved}the rest may be starting "
+        f"steps or work such as an optimiser's pass over the weights, and {_unknown(case)}."
+    )
 
-    The legs that took more work at a time have shown how much faster the device can be at least: a larger
-    batch hides launches behind arithmetic, many steps in a call those of the program. None of it goes beyond
-    what the input pipeline can feed.
-    """
+
+def _launch_ceiling(case: Case, waiting: float) -> float:
+    """Return the gain if that waiting vanished, as far as the input pipeline could feed it."""
     whole, feed = case.speed(AS_WRITTEN), case.speed(INPUT_ONLY)
-    gain = 1.0 / max(1.0 - waiting, 0.01)
-    shown = [
-        one.throughput.median
-        for leg, one in case.legs.items()
-        if leg.startswith((BATCH_PREFIX, CALLS_PREFIX))
-    ]
-    if whole and shown:
-        gain = max(gain, max(shown) / whole)
-    gain = max(1.0, min(gain, feed / whole)) if whole and feed else gain
-    # On a card fusing kernels removes work besides: how much no leg tells without doing it.
-    return gain, case.on_gpu or bool(shown)
+    gain = without(waiting)
+    return max(1.0, min(gain, feed / whole)) if whole and feed else gain
+
+
+def _larger_batch(case: Case) -> str:
+    """Say what a larger batch gives: it spreads over more samples whatever is the same for any batch."""
+    cost = step_cost(case)
+    if cost is None or cost.growth >= ROOM * cost.times:
+        return ""
+    return (
+        f" A batch {cost.times:.0f} times as large takes only {times(cost.growth)} as long a step, which "
+        f"is {times(cost.times / cost.growth)} the speed; it also changes how the model learns."
+    )
 
 
 def _unknown(case: Case) -> str:
@@ -156,19 +173,31 @@ def _unknown(case: Case) -> str:
 
 
 def _probes(case: Case) -> Iterator[Evidence]:
-    cost = step_cost(case)
+    cost, told = step_cost(case), launching(case)
     if cost is not None:
         yield Evidence(
             metric=f"a step of the model alone, with a batch {cost.times:.0f} times as large",
             observed=f"{times(cost.growth)} as long",
             threshold=f"{cost.times:.0f} times if computing is the limit, 1 if starting it is",
         )
-    saved, model = per_call_s(case), case.legs.get(MODEL_ONLY)
-    if saved is not None and model is not None:
+    if told is not None:
         yield Evidence(
-            metric="saved by many steps in one call",
-            observed=percent(saved / model.step_time.median),
-            threshold="",
+            metric="the same for any batch, of as-written's step",
+            observed=percent(told.fixed),
+            threshold="starting steps costs no more",
+        )
+        if told.idle is not None:
+            yield Evidence(
+                metric="the device idle, and not waiting for input",
+                observed=percent(told.idle),
+                threshold="what is the same for any batch counts as far as this, else it is work",
+            )
+    saved = told.saved if told is not None else _saved(case)
+    if saved is not None:
+        yield Evidence(
+            metric="saved by many steps in one call, of as-written's step",
+            observed=percent(saved),
+            threshold="starting steps costs no less",
         )
     if CUSTOM_LOOP in case.legs:
         written = case.legs[AS_WRITTEN].step_time.median if AS_WRITTEN in case.legs else 0.0
@@ -178,6 +207,11 @@ def _probes(case: Case) -> Iterator[Evidence]:
                 observed=percent(fit_overhead_s(case) / written),
                 threshold="",
             )
+
+
+def _saved(case: Case) -> float | None:
+    saved, written = per_call_s(case), case.legs.get(AS_WRITTEN)
+    return saved / written.step_time.median if saved is not None and written is not None else None
 
 
 def _model_alone(case: Case) -> Iterator[Evidence]:
@@ -234,7 +268,6 @@ def compute_bound(case: Case) -> Verdict:
             f"{_device(case, start=True)} is the limit, by its memory bandwidth and not its arithmetic."
         )
         return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence)
-    text, code = _faster(case)
     return case.verdict(
         rule,
         Finding.FOUND,
@@ -243,29 +276,23 @@ def compute_bound(case: Case) -> Verdict:
         evidence=evidence,
         # Being the limit is no loss: what a device computes with is not time that could be saved.
         cost=None,
-        remedy=remedy(case, DEVICE if case.on_gpu else DEVICE | LAUNCH, text, code, None),
+        remedy=remedy(case, DEVICE if case.on_gpu else DEVICE | LAUNCH, _faster(case), device_code, None),
     )
 
 
-def _faster(case: Case) -> tuple[str, str]:
-    """Return what makes a busy device faster, and code for it."""
+def _faster(case: Case) -> str:
+    """Say what makes a busy device faster."""
+    if case.workload is not None and case.workload.image == TREES:
+        return "Less to do in every round, as far as tuned shows; beyond that only a faster device helps."
     if case.on_gpu:
         return (
             "Half-width arithmetic uses the tensor cores and halves the memory traffic; XLA fuses operations "
-            "that pass their results through memory. Beyond that only a faster device helps.",
-            _DEVICE_CODE,
+            "that pass their results through memory. Beyond that only a faster device helps."
         )
-    text = (
+    return (
         "XLA and several steps in one call get more out of a processor, as far as the tuned leg shows; "
-        "beyond that a faster one, or a GPU."
+        f"beyond that a faster one, or a GPU.{_larger_batch(case)}"
     )
-    cost = step_cost(case)
-    if cost is not None and cost.growth < ROOM * cost.times:
-        text += (
-            f" A batch {cost.times:.0f} times as large takes only {times(cost.growth)} as long a step, which "
-            f"is {times(cost.times / cost.growth)} the speed; it also changes how the model learns."
-        )
-    return text, _LAUNCH_CODE
 
 
 def _compute_sentence(case: Case, share: float, *, by_leg: bool) -> str:
@@ -307,7 +334,7 @@ def memory_bound(case: Case) -> Verdict | None:
             DEVICE,
             "Half-width numbers halve the memory traffic; XLA fuses operations that pass their results "
             "through memory. Beyond that only a card with faster memory helps.",
-            _DEVICE_CODE,
+            device_code,
             None,
         ),
     )

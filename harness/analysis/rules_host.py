@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from harness.analysis.align import gpu_names
 from harness.analysis.case import FREE, Case, host_busy, host_idle
+from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
 from harness.model import Evidence, Finding, Remedy, Verdict
 from workloads.protocol import AS_WRITTEN
@@ -50,7 +51,7 @@ def cpu_quota(case: Case) -> Verdict:
         remedy=Remedy(
             text="Lift the container's CPU quota, or give it whole processors instead.",
             code="docker update --cpus 0 CONTAINER  # or pin it: --cpuset-cpus 0-7",
-            predicted_gain=1.0 / max(1.0 - _withheld(case, share), 0.01),
+            predicted_gain=without(_withheld(case, share)),
             measured_gain=None,
         ),
     )
@@ -123,7 +124,7 @@ def contended_host(case: Case) -> Verdict:
             if stolen
             else "Stop the other programs; run again.",
             code="" if stolen else "top -o %CPU",
-            predicted_gain=1.0 / max(1.0 - lost, 0.01),
+            predicted_gain=without(lost),
             measured_gain=None,
         ),
     )

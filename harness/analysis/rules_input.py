@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from harness.analysis.breakdown import dearest_stage, input_share, stage_seconds, waits_for_copy
 from harness.analysis.case import Case
 from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_speed
-from harness.analysis.remedies import INPUT, OVERLAP, PIPELINE, PREFETCH, remedy
+from harness.analysis.remedies import INPUT, OVERLAP, remedy, without
+from harness.analysis.remedy_code import overlap_code, pipeline_code
 from harness.analysis.words import percent, significant, times
 from harness.model import Evidence, Finding, Verdict
 from workloads.protocol import (
@@ -91,7 +92,7 @@ def _found(case: Case, rule: str, share: float, evidence: tuple[Evidence, ...]) 
             runs.remedy
             or "Make the pipeline itself faster: prepare samples in parallel, cache what stays the "
             "same, move costly stages behind the batch; overlapping alone cannot hide it.",
-            PIPELINE.rstrip("\n"),
+            pipeline_code,
             _gain(case, parallel_speed(case), share),
         ),
     )
@@ -141,7 +142,7 @@ def no_overlap(case: Case) -> Verdict:
             case,
             OVERLAP,
             "Prepare the next batches while this one is computed.",
-            PREFETCH,
+            overlap_code,
             _gain(case, overlapped_speed(case), found.share),
         ),
     )
@@ -160,12 +161,10 @@ def _slower(case: Case) -> str:
     return f", at {significant(feed)} samples/s where the model could take {significant(model)}"
 
 
-def _gain(case: Case, speed: float | None, share: float) -> float | None:
-    """Return the gain if as-written ran at `speed`; if that is not known, if it did not wait at all."""
-    whole = case.speed(AS_WRITTEN)
-    if whole and speed:
-        return max(1.0, speed / whole)
-    return 1.0 / max(1.0 - share, 0.01)
+def _gain(case: Case, speed: float | None, share: float) -> float:
+    """Return the gain if as-written ran at `speed`, yet no more than not waiting at all would give."""
+    whole, most = case.speed(AS_WRITTEN), without(share)
+    return min(max(1.0, speed / whole), most) if whole and speed else most
 
 
 def _epochs(case: Case) -> str:
