@@ -113,6 +113,33 @@ def test_others_cost_nothing_while_processors_are_free() -> None:
     assert "free ones left" in found.sentence
 
 
+def shares(found: Verdict) -> dict[str, float]:
+    return {
+        one.metric.removeprefix("processor time "): float(one.observed.removesuffix("%"))
+        for one in found.evidence
+    }
+
+
+def test_what_others_used_and_what_was_free_are_shares_of_the_same_processors() -> None:
+    """Under a quota of half a processor of sixteen, of which others use eight."""
+    made = played(waiting(ACCELERATOR, 0.0), cpus=0.5)
+    made = retold(made, "cpu", "host", cpu_util_pct=100 * 8.5 / CPUS, cpu_steal_pct=2.0)
+    made = retold(made, "cpu", "cgroup", cpu_limit_cpus=0.5)
+    found = verdict(made, "contended-host")
+    assert found.finding is Finding.CLEAR
+    told = shares(found)
+    assert told == pytest.approx(
+        {
+            "taken by the hypervisor (steal)": 2.0, "used by other programs": 48.0,
+            "used by this workload": 3.1, "free": 47.0,
+        },
+        abs=0.6,
+    )  # fmt: skip
+    assert sum(told.values()) == pytest.approx(100, abs=1)
+    # 15 % of half a processor, of sixteen.
+    assert found.evidence[-1].threshold == "below 0.47 %, 15 % of what its limit lets it use"
+
+
 def test_pinned_processors_are_looked_at_alone() -> None:
     made = played(waiting(ACCELERATOR, 0.0), cpus=0.5)
     cores = next(one for one in made.trials[0].telemetry if one.device == "cores")

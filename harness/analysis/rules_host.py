@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from harness.analysis.align import gpu_names
 from harness.analysis.case import FREE, Case, host_busy, host_idle
@@ -78,7 +78,7 @@ def contended_host(case: Case) -> Verdict:
     """
     rule = "contended-host"
     steal = case.host(AS_WRITTEN, "host", "cpu_steal_pct")
-    others = _others(case)
+    others = _others(case, steal or 0.0)
     if steal is None and others is None:
         return case.verdict(
             rule,
@@ -96,10 +96,7 @@ def contended_host(case: Case) -> Verdict:
     ]
     worst, share = max(shares.items(), key=lambda item: item[1])
     stolen = worst.endswith("(steal)")
-    if free is not None:
-        evidence.append(
-            Evidence(metric="processor time free", observed=percent(free), threshold=f"below {percent(FREE)}")
-        )
+    evidence += _rest(case)
     if share < MODERATE or (not stolen and free is not None and free >= FREE):
         return case.verdict(
             rule,
@@ -130,10 +127,38 @@ def contended_host(case: Case) -> Verdict:
     )
 
 
-def _others(case: Case) -> float | None:
-    """Return how busy others kept the processors: those that the container is pinned to, or all."""
+def _others(case: Case, steal_pct: float) -> float | None:
+    """Return how busy other programs kept the processors: those that the container is pinned to, or all.
+
+    Time that the hypervisor took counts as busy, and is no program's of this machine.
+    """
     busy, cpus, used = host_busy(case, AS_WRITTEN), _cpus(case), _used(case)
-    return max(0.0, busy - used / cpus) if busy is not None and used is not None and cpus else None
+    return (
+        max(0.0, busy - used / cpus - steal_pct / 100)
+        if busy is not None and used is not None and cpus
+        else None
+    )
+
+
+def _rest(case: Case) -> Iterator[Evidence]:
+    """Say who had the rest of the same processors: this workload, and nobody.
+
+    What is free counts against what the container may use, by a quota less than all: below FREE of that.
+    """
+    busy, cpus, used, may = host_busy(case, AS_WRITTEN), _cpus(case), _used(case), case.cpus
+    if used is not None and cpus:
+        yield Evidence(
+            metric="processor time used by this workload", observed=percent(used / cpus), threshold=""
+        )
+    if busy is None or not cpus or not may:
+        return
+    part = 1.0 if case.pinned else may / cpus
+    whose = f", {percent(FREE)} of what its limit lets it use" if part < 1 else ""
+    yield Evidence(
+        metric="processor time free",
+        observed=percent(1.0 - busy),
+        threshold=f"below {percent(FREE * part)}{whose}",
+    )
 
 
 def _taken(case: Case, share: float) -> float:
