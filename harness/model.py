@@ -583,6 +583,26 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Where the time of a trial passes: medians over the trials of a workload on a device, in seconds.
+
+    Attributes:
+        benchmark_s: legs of the benchmark itself: as-written, tuned, and rungs that were asked for.
+        verdict_s: all other legs, which --no-analysis leaves out.
+        rest_s: starting the container, importing, data, and waiting between windows.
+        ratio: the second over the first, trial by trial; None where the first were not run.
+    """
+
+    workload: str
+    device: str
+    benchmark_s: float
+    verdict_s: float
+    rest_s: float
+    ratio: float | None
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """Something a reader must know before trusting a figure: `severity` is "note" or "warning"."""
 
@@ -714,3 +734,4 @@ class Analysis:
     cost_claim: Published | None = None
     sweeps: tuple[Sweep, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
+    spent: tuple[Spent, ...] = ()

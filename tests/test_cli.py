@@ -194,6 +194,9 @@ class TestReport:
         assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
         assert "Steady-state speed" in said.out
         assert "as-written" in said.out
+        lines = [one for one in said.out.splitlines() if one.startswith("cifar100-mlp on ") and ":" in one]
+        assert [one.partition(":")[0] for one in lines] == ["cifar100-mlp on cpu", "cifar100-mlp on gpu0"]
+        assert "(launch-bound)" in lines[1]
 
     def test_its_summary_fits_a_terminal_of_80_columns(
         self, tfbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

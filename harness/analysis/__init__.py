@@ -13,6 +13,7 @@ from harness.analysis.published import published_comparisons
 from harness.analysis.quality import quality
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.rules import verdicts
+from harness.analysis.spent import spent
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import headline as sweep_headline
 from harness.analysis.sweeps import sweeps
@@ -44,6 +45,7 @@ def analyse(run: Run) -> Analysis:
         latencies=latencies(run),
         capacities=capacities(run),
         pipelines=pipelines(run, summed, ratios),
+        spent=spent(run),
     )
     return priced(found_out, run)
 

@@ -69,6 +69,7 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
         "quality": [asdict(quality) for quality in analysis.quality],
         "latencies": [_latency(one) for one in analysis.latencies],
         "capacities": [_capacity(one) for one in analysis.capacities],
+        "time_spent": [asdict(one) for one in analysis.spent],
         "sweeps": [_sweep(sweep) for sweep in analysis.sweeps],
         "prices": asdict(manifest.prices) if manifest.prices else None,
         "costs": [_cost(cost) for cost in analysis.costs],

@@ -115,7 +115,7 @@ def show_error(console: Console, error: TfbenchError) -> None:
 
 
 def show_summary(console: Console, analysis: Analysis) -> None:
-    """Print the headline and a table of every workload's speed on every device."""
+    """Print tables of speeds, the headline, notes, and last a line on what holds each workload back."""
     if analysis.summaries:
         console.print(_speeds(analysis.summaries))
     for sweep in analysis.sweeps:
@@ -129,6 +129,16 @@ def show_summary(console: Console, analysis: Analysis) -> None:
             notes.setdefault(f"{one.fact} {one.remedy}", []).append(one.subject)
     for note, subjects in notes.items():
         console.print(Text.assemble((f"Note on {', '.join(subjects)}: ", "yellow"), note))
+    if not analysis.sweeps:
+        _outcomes(console, analysis)
+
+
+def _outcomes(console: Console, analysis: Analysis) -> None:
+    """Print a line for each workload and device: its speed, and what holds it back."""
+    from harness.analysis.outcomes import outcomes  # noqa: PLC0415 - kept off the way to the first training step
+
+    for line in outcomes(analysis):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _speeds(summaries: Sequence[Summary]) -> Group:

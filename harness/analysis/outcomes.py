@@ -1,0 +1,50 @@
+"""A line for each workload and device: how fast it is, and what holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis.rules import LEFT_OUT, NOT_MEASURED, primary
+from harness.analysis.words import interval, percent, rounded
+from harness.model import Analysis, Finding, Summary, Verdict
+from workloads.protocol import AS_WRITTEN
+
+
+def outcomes(analysis: Analysis) -> tuple[str, ...]:
+    """Return one line for each workload and device that was measured, in the summaries' order.
+
+    The speed is that of as-written, or of the first leg where that was not run. What holds it back is what
+    the report puts first.
+    """
+    legs: dict[tuple[str, str], list[Summary]] = {}
+    for one in analysis.summaries:
+        legs.setdefault((one.workload, one.device), []).append(one)
+    return tuple(
+        f"{workload} on {device}: {_speed(measured)}; {'; '.join(_held_back(analysis, workload, device))}"
+        for (workload, device), measured in legs.items()
+    )
+
+
+def _speed(measured: list[Summary]) -> str:
+    one = next((each for each in measured if each.leg == AS_WRITTEN), measured[0])
+    return f"{one.leg} {rounded(one.throughput)} samples/s{interval(one.throughput)}"
+
+
+def _held_back(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
+    first = primary(analysis.verdicts, workload, device)
+    if first is not None:
+        cost = f", about {percent(first.cost)} of the time" if first.cost is not None else ""
+        yield f"held back by: {first.cause}{cost} ({first.rule})"
+        return
+    yield _nothing([one for one in analysis.verdicts if (one.workload, one.device) == (workload, device)])
+
+
+def _nothing(verdicts: list[Verdict]) -> str:
+    sentences = {one.sentence for one in verdicts}
+    if LEFT_OUT in sentences:
+        return "what holds it back was not looked into (--no-analysis)"
+    if NOT_MEASURED in sentences:
+        return f"what holds it back was not looked into ({AS_WRITTEN} was not run)"
+    if not verdicts or any(one.finding is Finding.INCONCLUSIVE for one in verdicts):
+        return "what holds it back could not be told from what was recorded"
+    return "no single cause holds it back"

@@ -1,0 +1,58 @@
+"""One line for each workload and device: its speed and what holds it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.analysis import analyse
+from harness.analysis.outcomes import outcomes
+from harness.model import Run
+from tests.builders import INPUT_BOUND, bare_run, cpu_run, empty_run, gpu_run
+from tests.builders_telemetry import retold, seconds_of
+from workloads.protocol import TUNED
+
+
+def under_quota(made: Run) -> Run:
+    """Let a quota withhold half of the processor time in every period."""
+    trials = []
+    for trial in made.trials:
+        series = next(one for one in trial.telemetry if one.source == "cgroup")
+        seconds = seconds_of(series)
+        changed = retold(
+            replace(made, trials=(trial,)), trial.device, "cgroup", cpu_periods=seconds * 10,
+            cpu_throttled_periods=seconds * 10, cpu_usage_s=seconds, cpu_throttled_s=seconds,
+        )  # fmt: skip
+        trials += changed.trials
+    return replace(made, trials=tuple(trials))
+
+
+def smoke(made: Run) -> Run:
+    return replace(made, manifest=replace(made.manifest, parameters={"profile": "smoke"}))
+
+
+def test_a_quota_is_named_also_by_a_run_that_only_tries_out() -> None:
+    for made in (under_quota(cpu_run()), smoke(under_quota(cpu_run(trials=1)))):
+        (line,) = outcomes(analyse(made))
+        assert line.startswith("cifar100-mlp on cpu: as-written 1")
+        assert line.endswith("held back by: the container's CPU quota, about 50 % of the time (cpu-quota)")
+        assert "\n" not in line
+
+
+def test_every_workload_and_device_has_a_line() -> None:
+    cpu, gpu = outcomes(analyse(gpu_run(speeds=INPUT_BOUND)))
+    assert cpu.startswith("cifar100-mlp on cpu: ")
+    assert "samples/s (95 % interval" in gpu and "the input pipeline, about 88 % of the time" in gpu
+    assert outcomes(analyse(empty_run())) == ()
+
+
+def test_what_was_not_looked_into_or_cannot_be_told_is_said_so() -> None:
+    assert "could not be told" in outcomes(analyse(bare_run()))[0]
+    made = cpu_run()
+    left = {**made.manifest.parameters, "options": {"analysis": False}}
+    bare = replace(bare_run(), manifest=replace(bare_run().manifest, parameters=left))
+    assert "--no-analysis" in outcomes(analyse(bare))[0]
+    tuned = tuple(
+        replace(each, windows=tuple(one for one in each.windows if one.leg == TUNED)) for each in made.trials
+    )
+    (line,) = outcomes(analyse(replace(made, trials=tuned)))
+    assert ": tuned " in line and "as-written was not run" in line
