@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model import Estimate
+from harness.scaling_model import Scaling
 
 EXTRACT_VERSION = 1
 
@@ -205,6 +206,7 @@ class Versus:
         tests: how many comparisons hold together.
         same: how many fields are the same in all runs.
         target: the slowdown, as a share, that `trials_needed` is about.
+        scaling: what the runs are numbers of workers of; None where each is a machine by itself.
     """
 
     runs: tuple[Extract, ...]
@@ -220,6 +222,7 @@ class Versus:
     target: float
     headline: str = ""
     notes: tuple[str, ...] = ()
+    scaling: Scaling | None = None
 
 
 class Word(StrEnum):

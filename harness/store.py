@@ -205,6 +205,18 @@ def read_run(path: Path) -> Run:
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
 
 
+def read_trial(path: Path, planned: PlannedTrial) -> Trial:
+    """Read a trial's folder, wherever it lies.
+
+    Raises:
+        StoreError: it is not whole.
+    """
+    try:
+        return _read_trial(TrialFolder(path=path), planned, converter())
+    except (OSError, cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} is not a whole trial: {reason(error)}.", hint="Run it again.") from error
+
+
 def read_outcome(folder: TrialFolder) -> EventLog:
     """Return what a trial's container said."""
     return read_log(folder.events)

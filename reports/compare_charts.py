@@ -12,6 +12,7 @@ from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Key, Table, chart
 from reports.compare_page import COLUMNS, cells
 from reports.many_charts import heat_figure, spreads_figure
+from reports.together_charts import together_figures
 
 _BARS = 60  # runs with a bar each
 _KINDS = 8  # colours that there are
@@ -23,6 +24,7 @@ def figures_of(
     """Build every figure that there is something for, by id."""
     many = len(versus.runs) > COLUMNS
     built = [
+        *together_figures(versus.scaling, titles),
         _ranking(versus, scored_over),
         *((spreads_figure(versus, over), heat_figure(versus, over)) if many else (_speeds(versus, titles),)),
     ]

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.comparison_model import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
+from harness.model import Estimate
+from harness.scaling_model import Placement, Point
 from reports import numbers
 from reports.charts import Figure
 from reports.names import device_name, leg_name
 from reports.page import SENTENCE_END, Banner
+from reports.together_charts import rate, share_interval
 
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
@@ -72,6 +75,9 @@ class ComparePage:
 
     def title(self) -> str:
         """Name the comparison."""
+        if self.versus.scaling is not None:
+            counts = [str(workers) for workers in self.versus.scaling.placements]
+            return f"Training over {' and '.join(filter(None, (', '.join(counts[:-1]), counts[-1])))} workers"
         kinds = len({run.machine for run in self.runs})
         if len(self.runs) == 2:
             return f"{self.runs[1].label} against {self.runs[0].label}"
@@ -154,6 +160,29 @@ class ComparePage:
         if best.cost_per_million is None:
             return "–"
         return f"{numbers.number(best.cost_per_million)} {self.runs[best.run].currency}".strip()
+
+    def longer(self, point: Point) -> str:
+        """Write what a step takes longer than with one worker."""
+        if point.added_s is None or point.workers == 1:
+            return "–"
+        sign = "" if point.added_s >= 0 else "−"
+        return f"{sign}{numbers.duration(abs(point.added_s))}"
+
+    def share_interval(self, value: Estimate) -> str:
+        """Write the interval of a share in percent."""
+        return share_interval(value)
+
+    def rate(self, bytes_per_s: float | None) -> str:
+        """Write bytes a second."""
+        return rate(bytes_per_s)
+
+    def divided(self, placement: Placement) -> str:
+        """Say whose the processors of workers are."""
+        if placement.oversubscribed:
+            return "used by all workers of a machine alike"
+        if len(set(placement.machines)) < len(placement.machines):
+            return "divided among a machine's workers"
+        return "each worker's own"
 
     def weakest(self) -> tuple[Ratio, ...]:
         """Give for each workload, device and leg the comparison that finds least."""
@@ -265,6 +294,8 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
         Banner(severity="warning", text=f"Unlike things are compared: {one.sentence}")
         for one in versus.unlikes
     ]
+    caveats = versus.scaling.caveats if versus.scaling is not None else ()
+    found += [Banner(severity="note", text=one) for one in caveats]
     found += [Banner(severity="note", text=note) for note in versus.notes[:COLUMNS]]
     if len(versus.notes) > COLUMNS:
         more = len(versus.notes) - COLUMNS

@@ -14,6 +14,7 @@ from harness.analysis.comparison_document import comparison_document, history_do
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.history import history
+from harness.analysis.scaling import scaled
 from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
 from harness.comparison_model import Extract, Versus
@@ -21,6 +22,7 @@ from harness.history_model import History, Skipped
 from reports.compare import render_html
 from reports.history import render_html as render_history
 from tests import builders
+from tests.builders_workers import teams
 from tests.report_pages import javascript
 
 # Speed over the first kind's, as buyers meet it: a machine without a card among them.
@@ -84,7 +86,8 @@ def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] =
 
 @cache
 def comparison(name: str) -> Versus:
-    return versus(COMPARISONS[name], reference=None)
+    made = versus(COMPARISONS[name], reference=None)
+    return replace(made, scaling=scaled(teams())) if name == "together" else made
 
 
 @cache
@@ -106,6 +109,7 @@ COMPARISONS = {
     "eight": tuple(again(whole(number % 4), number, label=f"vm-{number}") for number in range(8)),
     "fleet": fleet(200, slow=(17, 64)),
     "hostile": _hostile(),
+    "together": tuple(again(whole(3), count, label=f"workers-{count}") for count in (1, 2, 4)),
     "nothing": (replace(whole(), speeds=(), label="a"), replace(whole(3), label="b")),
 }
 

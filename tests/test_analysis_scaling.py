@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from harness.analysis.scaling import Point, scaling
-from harness.model import Metric, Run, Series, Window
-from tests.builders import cpu_run
+from harness.analysis.scaling import scaled, scaling
+from harness.scaling_model import Point
+from tests.builders_workers import run_of, teams
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, TUNED
-
-SECOND = 1_000_000_000
-
-
-def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -> Run:
-    """Make a run of trials that each trained one second at a speed, sending so many bytes meanwhile."""
-    whole = cpu_run(trials=len(speeds))
-    t_ns = np.arange(0, 5 * SECOND, SECOND // 10, dtype=np.int64)
-    trials = tuple(
-        replace(
-            trial,
-            windows=(
-                Window(leg=AS_WRITTEN, index=0, start_ns=SECOND, end_ns=2 * SECOND,
-                       steps=round(speed / batch), samples=round(speed), wait_ns=-1),
-                Window(leg=INPUT_ONLY, index=0, start_ns=2 * SECOND, end_ns=3 * SECOND, steps=1, samples=9,
-                       wait_ns=-1),
-            ),
-            metrics=(Metric(leg="", name="collective_s", value=exchange_s, unit="s"),
-                     Metric(leg="", name="gradient_bytes", value=4e6, unit="B")),
-            telemetry=tuple(
-                Series(source="network", device=name, t_ns=t_ns,
-                       columns={"net_sent_bytes": share * sent * t_ns / SECOND})
-                for name, share in (("lo", 0.25), ("eth0", 0.75))
-            ),
-        )
-        for trial, speed in zip(whole.trials, speeds, strict=True)
-    )  # fmt: skip
-    return replace(whole, trials=trials)
 
 
 def points() -> dict[tuple[str, int], Point]:
@@ -74,3 +45,54 @@ def test_without_one_worker_there_is_no_efficiency() -> None:
     (point,) = scaling({2: run_of([1600.0], batch=200, sent=0.0, exchange_s=0.02)})
     assert point.efficiency is None
     assert point.added_s is None
+
+
+def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
+    made = scaled(teams())
+    four = next(one for one in made.points if one.workers == 4)
+    assert [one.nodes for one in four.traffic] == [("a",), ("b", "c", "d")]
+    assert [one.sent_bytes_per_s for one in four.traffic] == pytest.approx([50e6, 25e6 / 3], rel=0.01)
+    assert [one.received_bytes_per_s for one in four.traffic] == [None, None]
+    assert four.exchange_share == pytest.approx(0.02 / 0.2)
+
+
+def test_through_time_machines_with_clocks_of_their_own_lie_above_each_other() -> None:
+    (flow,) = scaled(teams()).flows
+    assert (flow.workers, flow.trial_id) == (4, "cifar100-mlp-cpu-0")
+    assert [(leg, begin, end) for leg, begin, end in flow.spans] == [(AS_WRITTEN, 0, 1), (INPUT_ONLY, 1, 2)]
+    first, second = flow.lines
+    assert len(flow.t_s) == len(first.sent_bytes_per_s)
+    assert first.sent_bytes_per_s == pytest.approx([50e6] * len(flow.t_s), rel=0.01)
+    assert second.sent_bytes_per_s == pytest.approx([25e6] * len(flow.t_s), rel=0.01)
+
+
+def test_without_counters_there_is_no_traffic() -> None:
+    silent = {
+        workers: replace(
+            team,
+            run=replace(
+                team.run, trials=tuple(replace(trial, telemetry=()) for trial in team.run.trials)
+            ),
+            others={},
+        )
+        for workers, team in teams().items()
+    }  # fmt: skip
+    made = scaled(silent)
+    assert made.flows == ()
+    assert {one.traffic for one in made.points} == {()}
+
+
+def test_words_say_efficiency_and_what_it_does_not_show() -> None:
+    made = scaled(teams())
+    assert made.sentences == (
+        "As written, 4 workers on the processor train cifar100-mlp 2.00 times as fast as one "
+        "(95 % interval 2.00 to 2.00): 50 % efficiency.",
+    )
+    first, second = made.caveats
+    assert first.startswith("4 workers ran on 2 machines (a, b, c, d): ")
+    assert "3 workers used the same 2 processors" in second
+    assert "at 33 % or less" in second
+
+
+def test_workers_on_machines_of_their_own_need_no_caveat() -> None:
+    assert scaled({count: team for count, team in teams().items() if count < 3}).caveats == ()

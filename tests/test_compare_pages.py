@@ -58,6 +58,15 @@ def test_a_page_of_two_shows_the_check_and_what_could_be_found() -> None:
     assert "6 of 6 comparisons are slower than the baseline allows" in text
 
 
+def test_training_together_has_a_section_of_its_own() -> None:
+    text = document("together").text
+    assert "Training over 1, 2 and 4 workers" in text
+    for said in ("50 %", "20.0 ms", "3.81 MiB", "47.7 MiB/s a", "7.95 MiB/s b, c, d", "oversubscribed"):
+        assert said in text.replace("\u202f", " "), said
+    assert "used by all workers of a machine alike" in text
+    assert "Training together" not in document("eight").text
+
+
 def test_a_page_of_many_counts_instead_of_a_column_each() -> None:
     made = document("fleet")
     assert "node-017" in made.text

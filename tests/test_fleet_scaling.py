@@ -12,14 +12,15 @@ import pytest
 
 from harness.errors import UsageError
 from harness.fleet.member import Result, shares, tf_config
-from harness.fleet.model import Begun, FleetPlan, Node, TrialDone
-from harness.fleet.scaling import counts_in, measure, runs_of, team_nodes
+from harness.fleet.model import Begun, FleetPlan, Node, State, TrialDone
+from harness.fleet.scaling import counts_in, measure, placement, runs_of, team_nodes, teams_of
 from harness.fleet.store import FleetFolder
 from harness.model import Status
+from harness.scaling_model import Placement
 from harness.store import TrialRecord
 from harness.telemetry import Target
 from harness.telemetry.network import NetworkSource
-from tests.fleets import begun, done_trial, node
+from tests.fleets import RecordingBoard, begun, done_trial, node
 
 
 def test_workers_of_one_machine_never_share_a_processor() -> None:
@@ -86,20 +87,27 @@ def _record(done: TrialDone) -> TrialRecord:
     )  # fmt: skip
 
 
-def folder_in(tmp_path: Path) -> FleetFolder:
+def folder_in(tmp_path: Path, nodes: tuple[Node, ...] = ()) -> FleetFolder:
     folder = FleetFolder(tmp_path / "fleet-x")
     folder.create(
         FleetPlan(fleet_id="fleet-x", created="", tfbench_version="", commit="", command="", options={},
-                  nodes=(), chosen=(), problems=())
+                  nodes=nodes, chosen=(), problems=())
     )  # fmt: skip
     return folder
 
 
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
     folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
-    measure(folder, team, (1, 2), lambda text: None)
+    board = RecordingBoard()
+    measure(folder, team, (1, 2), board)
     first, second = (one.id for one in team.plan.planned[:2])
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
+    one, two = "workers-1", "workers-2"
+    assert board.states == [
+        (one, State.WAITING), (two, State.WAITING),
+        (one, State.RUNNING), (one, State.WAITING), (two, State.RUNNING), (two, State.WAITING),
+        (one, State.RUNNING), (one, State.DONE), (two, State.RUNNING), (two, State.DONE),
+    ]  # fmt: skip
     runs = runs_of(folder)
     assert sorted(runs) == [1, 2]
     assert runs[2].manifest.parameters["worker_nodes"] == ["a", "b"]
@@ -110,11 +118,12 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     first, second = (one.id for one in begun(trials=3)[0].planned[:2])
-    said: list[str] = []
-    measure(folder, FakeTeam(tmp_path / "1", fails=second), (1, 2), said.append)
-    assert any("failed. It failed." in line for line in said)
+    board = RecordingBoard()
+    measure(folder, FakeTeam(tmp_path / "1", fails=second), (1, 2), board)
+    assert any("failed. It failed." in line for line in board.notes)
+    assert board.states[-1] == ("workers-2", State.FAILED)
     again = FakeTeam(tmp_path / "2")
-    measure(folder, again, (1, 2), said.append)
+    measure(folder, again, (1, 2), RecordingBoard())
     assert again.ran == [(second, 1), (second, 2)]
     assert first not in dict(again.ran)
 
@@ -138,3 +147,23 @@ def test_this_machine_s_interfaces() -> None:
     source = NetworkSource()
     found = source.start(Target(pid=None, gpus={}), lambda *gap: None)
     assert {sample.device for sample in source.read()} == set(found)
+
+
+def test_where_workers_ran_and_what_the_others_recorded(tmp_path: Path) -> None:
+    nodes = (node("a", machine="vm"), node("b", machine="vm"))
+    folder = folder_in(tmp_path, nodes)
+    team = FakeTeam(tmp_path)
+    measure(folder, team, (1, 2), RecordingBoard())
+    one, two = teams_of(folder)[1], teams_of(folder)[2]
+    assert one.placement == Placement(nodes=("a",), machines=(0,), processors=2)
+    assert two.placement == Placement(nodes=("a", "b"), machines=(0, 0), processors=2)
+    assert not one.others["cifar100-mlp-cpu-0"]
+    assert [trial.id for trial in two.others["cifar100-mlp-cpu-0"].values()] == ["cifar100-mlp-cpu-0"]
+
+
+def test_more_workers_than_processors_use_the_same_ones() -> None:
+    team = [node(name, machine="vm") for name in "abcdefgh"]
+    made = placement([one.key for one in team[:2]], team)
+    assert (made.machines, made.processors, made.oversubscribed) == ((0, 0), 4, True)
+    spread = placement(["a", "b"], [node("a"), node("b")])
+    assert (spread.machines, spread.processors, spread.oversubscribed) == ((0, 1), 4, False)

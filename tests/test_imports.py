@@ -61,7 +61,8 @@ RULES: Mapping[str, Rule] = {
     "harness.thinning": Rule(ours=("harness.model",), others=("numpy",)),
     "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
     "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
-    "harness.comparison_model": Rule(ours=("harness.model",)),
+    "harness.scaling_model": Rule(ours=("harness.model",)),
+    "harness.comparison_model": Rule(ours=("harness.model", "harness.scaling_model")),
     "harness.history_model": Rule(ours=("harness.comparison_model", "harness.model")),
     "harness.analysis": Rule(
         ours=(
@@ -70,6 +71,7 @@ RULES: Mapping[str, Rule] = {
             "harness.history_model",
             "harness.model",
             "harness.rounding",
+            "harness.scaling_model",
             "harness.telemetry.metrics",
             "workloads.protocol",
         ),
@@ -129,6 +131,7 @@ RULES: Mapping[str, Rule] = {
             "harness.history_model",
             "harness.model",
             "harness.rounding",
+            "harness.scaling_model",
             "harness.telemetry.metrics",
             "harness.thinning",
             "workloads.protocol",

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.align import SECOND_NS
 from harness.analysis.measures import Key, Measure, by_index, measures
+from harness.analysis.scaling_words import caveats, sentences
 from harness.analysis.stats import estimate, ratio
-from harness.model import Estimate, Run, Trial
+from harness.model import Run, Status, Trial
+from harness.scaling_model import Flow, Line, Placement, Point, Recorded, Scaling, Traffic
 from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED
 
 # Legs in which gradients are exchanged.
 TRAINING = (AS_WRITTEN, MODEL_ONLY, TUNED)
-NETWORK, SENT = "network", "net_sent_bytes"
+NETWORK, SENT, RECEIVED = "network", "net_sent_bytes", "net_recv_bytes"
+# Stretches of a flow: as many as a figure can show.
+STRETCHES = 160
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One leg of one workload over so many workers.
+def scaled(teams: Mapping[int, Recorded]) -> Scaling:
+    """Return all that is said of several numbers of workers.
 
-    Attributes:
-        throughput: samples/s of all workers together.
-        efficiency: throughput over `workers` times that of one worker, 1 when nothing is lost; None without
-            a run of one worker.
-        step_time: seconds a step.
-        exchange_s: one exchange of all gradients by itself: the most it can add to a step.
-        added_s: what a step takes longer than with one worker: what exchanging, and waiting for the slowest,
-            do add.
-        gradient_bytes: what one worker has to exchange a step.
-        sent_bytes_per_s: through all interfaces of the first worker's machine while it trained.
+    Args:
+        teams: number of workers -> what they recorded.
     """
-
-    workload: str
-    device: str
-    leg: str
-    workers: int
-    throughput: Estimate
-    efficiency: Estimate | None
-    step_time: Estimate
-    exchange_s: float | None
-    added_s: float | None
-    gradient_bytes: float | None
-    sent_bytes_per_s: float | None
+    placements = {workers: team.placement for workers, team in sorted(teams.items())}
+    points = tuple(
+        replace(point, traffic=tuple(_traffic(teams[point.workers], point)))
+        for point in scaling({workers: team.run for workers, team in teams.items()})
+    )
+    return Scaling(
+        points=points,
+        placements=placements,
+        flows=tuple(_flows(teams, points)),
+        sentences=tuple(sentences(points)),
+        caveats=tuple(caveats(placements)),
+    )
 
 
 def scaling(runs: Mapping[int, Run]) -> tuple[Point, ...]:
@@ -78,6 +73,7 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
         efficiency = ratio(each, by_index(alone))
         added = step.median - statistics.median(one.step_s for one in alone)
     trials = [one.trial for one in these]
+    exchange_s = _metric(trials, "collective_s")
     return Point(
         workload=key.workload,
         device=key.device,
@@ -86,7 +82,8 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
         throughput=throughput,
         efficiency=efficiency,
         step_time=step,
-        exchange_s=_metric(trials, "collective_s"),
+        exchange_s=exchange_s,
+        exchange_share=None if exchange_s is None else exchange_s / step.median,
         added_s=added,
         gradient_bytes=_metric(trials, "gradient_bytes"),
         sent_bytes_per_s=_median([rate for one in trials for rate in _sent(one, key.leg)]),
@@ -97,28 +94,115 @@ def _metric(trials: list[Trial], name: str) -> float | None:
     return _median([one.value for trial in trials for one in trial.metrics if one.name == name])
 
 
-def _sent(trial: Trial, leg: str) -> Iterator[float]:
-    """Yield, for each window of the leg, the bytes a second that left through all interfaces together."""
+def _sent(trial: Trial, leg: str, column: str = SENT) -> Iterator[float]:
+    """Yield, for each window of the leg, the bytes a second through all interfaces together."""
     for window in trial.windows:
-        if window.leg != leg:
-            continue
-        rates = [
-            rate
-            for series in trial.telemetry
-            if series.source == NETWORK and SENT in series.columns
-            and (rate := _rate(series.t_ns, series.columns[SENT], window.start_ns, window.end_ns)) is not None
-        ]  # fmt: skip
-        if rates:
-            yield sum(rates)
+        if window.leg == leg:
+            rates = _differences(trial, column, np.array([window.start_ns, window.end_ns], np.int64))
+            if rates is not None:
+                yield float(rates[0])
 
 
-def _rate(t_ns: NDArray[np.int64], values: NDArray[np.float64], start_ns: int, end_ns: int) -> float | None:
-    """Return a counter's difference a second between two instants; None where it was not read."""
+def _differences(trial: Trial, column: str, edges_ns: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """Return the growth a second of all interfaces' counters between edges; None where none was read."""
+    found = [
+        rates
+        for series in trial.telemetry
+        if series.source == NETWORK and column in series.columns
+        and (rates := _rates(series.t_ns, series.columns[column], edges_ns)) is not None
+    ]  # fmt: skip
+    return np.sum(found, axis=0) if found else None
+
+
+def _rates(
+    t_ns: NDArray[np.int64], values: NDArray[np.float64], edges_ns: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """Return a counter's growth a second between edges; None where it was not read at all of them."""
     known = np.isfinite(values)
-    if known.sum() < 2 or t_ns[known][0] > start_ns or t_ns[known][-1] < end_ns or end_ns <= start_ns:
+    if known.sum() < 2 or t_ns[known][0] > edges_ns[0] or t_ns[known][-1] < edges_ns[-1]:
         return None
-    first, last = np.interp([start_ns, end_ns], t_ns[known].astype(np.float64), values[known])
-    return float((last - first) * SECOND_NS / (end_ns - start_ns))
+    lengths = np.diff(edges_ns)
+    if not (lengths > 0).all():
+        return None
+    at_edges = np.interp(edges_ns.astype(np.float64), t_ns[known].astype(np.float64), values[known])
+    return np.diff(at_edges) * SECOND_NS / lengths
+
+
+def _by_machine(placement: Placement) -> Mapping[int, tuple[int, ...]]:
+    """Return machine -> the numbers of its workers."""
+    found: dict[int, tuple[int, ...]] = {}
+    for worker, machine in enumerate(placement.machines):
+        found[machine] = (*found.get(machine, ()), worker)
+    return found
+
+
+def _recorded(team: Recorded, trial: Trial, worker: int) -> Trial | None:
+    """Return a trial as one worker recorded it."""
+    return trial if worker == 0 else team.others.get(trial.id, {}).get(worker)
+
+
+def _traffic(team: Recorded, point: Point) -> Iterator[Traffic]:
+    trials = [
+        one
+        for one in team.run.trials
+        if (one.workload, one.device, one.status) == (point.workload, point.device, Status.OK)
+    ]
+    for workers in _by_machine(team.placement).values():
+        seen = [one for trial in trials if (one := _recorded(team, trial, workers[0])) is not None]
+        sent, received = (
+            _median([rate / len(workers) for one in seen for rate in _sent(one, point.leg, column)])
+            for column in (SENT, RECEIVED)
+        )
+        if sent is not None or received is not None:
+            yield Traffic(
+                nodes=tuple(team.placement.nodes[worker] for worker in workers),
+                sent_bytes_per_s=sent,
+                received_bytes_per_s=received,
+            )
+
+
+def _flows(teams: Mapping[int, Recorded], points: Sequence[Point]) -> Iterator[Flow]:
+    """Yield, of each workload and device, the first good trial over the most workers."""
+    for workload, device in dict.fromkeys((point.workload, point.device) for point in points):
+        most = max(one.workers for one in points if (one.workload, one.device) == (workload, device))
+        wanted = (workload, device, Status.OK)
+        good = (one for one in teams[most].run.trials if (one.workload, one.device, one.status) == wanted)
+        trial = next((one for one in good if one.windows), None)
+        flow = _flow(teams[most], trial, most) if trial is not None and most > 1 else None
+        if flow is not None:
+            yield flow
+
+
+def _flow(team: Recorded, trial: Trial, workers: int) -> Flow | None:
+    begin, end = _extent(trial)
+    edges = np.linspace(0, end - begin, STRETCHES + 1).astype(np.int64)
+    lines = []
+    for members in _by_machine(team.placement).values():
+        one = _recorded(team, trial, members[0])
+        # Its own clock, which began elsewhere: the same window began for all of them.
+        rates = _differences(one, SENT, edges + _extent(one)[0]) if one is not None and one.windows else None
+        if rates is not None:
+            nodes = tuple(team.placement.nodes[member] for member in members)
+            lines.append(Line(nodes=nodes, sent_bytes_per_s=tuple(float(rate) for rate in rates)))
+    if not lines:
+        return None
+    return Flow(
+        workload=trial.workload,
+        device=trial.device,
+        workers=workers,
+        trial_id=trial.id,
+        t_s=tuple(((edges[1:] + edges[:-1]) / 2 / SECOND_NS).tolist()),
+        lines=tuple(lines),
+        spans=tuple(
+            (one.leg, (one.start_ns - begin) / SECOND_NS, (one.end_ns - begin) / SECOND_NS)
+            for one in trial.windows
+        ),
+    )
+
+
+def _extent(trial: Trial) -> tuple[int, int]:
+    """Return when a trial's first window began and its last one ended, ns."""
+    return min(one.start_ns for one in trial.windows), max(one.end_ns for one in trial.windows)
 
 
 def _median(values: list[float]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
@@ -14,6 +15,7 @@ from harness.cli.pages import write
 from harness.comparison_model import Gate, Versus
 from harness.extracts import Cache
 from harness.progress import Progress
+from harness.scaling_model import Scaling
 
 FORMATS = ("html", "md", "json", "csv")
 NAME = "comparison"
@@ -26,6 +28,7 @@ def compare_pages(
     cache: Cache,
     progress: Progress,
     formats: Sequence[str] = ("html",),
+    scaling: Scaling | None = None,
 ) -> dict[str, Path]:
     """Compare runs and write the pages into a folder; a run that cannot be read is left out with a line.
 
@@ -33,6 +36,7 @@ def compare_pages(
         asked: run folders, report files or extracts, each with what to call it.
         folder: made when it is not there; the files are called comparison.html and so on.
         formats: of FORMATS.
+        scaling: what the runs are numbers of workers of, for a section of its own.
 
     Returns:
         Format -> file; empty when no run could be read.
@@ -47,7 +51,13 @@ def compare_pages(
         if one.extract is None:
             progress.line(f"Left out of the comparison, {one.path}: {one.error}")
     runs = [one.extract for one in found if one.extract is not None]
-    return write(NAME, texts_of(versus(runs), None, formats), folder) if runs else {}
+    if not runs:
+        return {}
+    made = versus(runs)
+    if scaling is not None:
+        # What numbers of workers come to is efficiency, not which run is the fastest.
+        made = replace(made, scaling=scaling, headline=" ".join(scaling.sentences) or made.headline)
+    return write(NAME, texts_of(made, None, formats), folder)
 
 
 def texts_of(made: Versus, checked: Gate | None, formats: Sequence[str]) -> dict[str, str]:

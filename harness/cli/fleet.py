@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.scaling import scaling
+from harness.analysis.scaling import scaled
 from harness.bench import Options, read_options
 from harness.cli import options as given
 from harness.cli.app import Json, Price, Quiet, app, err, out, places
@@ -28,9 +28,10 @@ from harness.extracts import Cache
 from harness.fleet.choice import ALL
 from harness.fleet.crew import connected
 from harness.fleet.model import Entry
-from harness.fleet.scaling import counts_in, runs_of
+from harness.fleet.scaling import counts_in, teams_of
 from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
 from harness.fleet.store import BRIEF, FleetFolder
+from harness.scaling_model import Scaling
 
 _FLEET = "Which nodes"
 
@@ -146,7 +147,7 @@ def fleet(
             together = str(ready.plan.settings.get("workers", ""))
             if together:
                 missing: Sequence[Entry] = ()
-                scale(ready, counts_in(together), view.line)
+                scale(ready, counts_in(together), view, say=view.line)
             else:
                 missing = run(ready, view)
     except Interrupted as error:
@@ -171,7 +172,8 @@ def _announce(view: FleetView, ready: Ready) -> None:
     for problem in ready.plan.problems:
         view.line(f"{problem.message} {problem.hint}")
     kinds = sorted({node.kind for node in ready.usable.values() if node.kind})
-    view.line(f"{len(ready.tasks)} nodes take part, of {len(kinds)} kinds: {'; '.join(kinds)}")
+    counted = "1 kind" if len(kinds) == 1 else f"{len(kinds)} kinds"
+    view.line(f"{len(ready.tasks)} nodes take part, of {counted}: {'; '.join(kinds)}")
     view.line(f"Fleet folder: {ready.folder.path}")
 
 
@@ -191,15 +193,25 @@ def _conclude(folder: FleetFolder, *, as_json: bool, quiet: bool) -> None:
             done = len(folder.finished(entry.task))
             table.add_row(Text(name), Text(entry.task.kind), Text(entry.state.value), str(done))
         out().print(table)
-    together = scaling(runs_of(folder))
-    if together:
-        folder.write_text("scaling.json", json.dumps([asdict(point) for point in together], indent=1) + "\n")
-        if not as_json and not quiet:
-            out().print(scaling_table(together))
-    _compare(runs, folder, quiet=quiet)
+    together = _together(folder)
+    if together is not None and not as_json and not quiet:
+        out().print(scaling_table(together.points))
+        for sentence in together.caveats:
+            out().print(Text(sentence))
+    _compare(runs, folder, together, quiet=quiet)
 
 
-def _compare(runs: Sequence[Path], folder: FleetFolder, *, quiet: bool) -> None:
+def _together(folder: FleetFolder) -> Scaling | None:
+    """Analyse training over several numbers of workers, and write its figures; None where there was none."""
+    made = scaled(teams_of(folder))
+    if not made.points:
+        return None
+    points = [asdict(point) for point in made.points]
+    folder.write_text("scaling.json", json.dumps(points, indent=1) + "\n")
+    return made
+
+
+def _compare(runs: Sequence[Path], folder: FleetFolder, together: Scaling | None, *, quiet: bool) -> None:
     """Write the page over all runs."""
     from harness.cli.comparing import compare_pages  # noqa: PLC0415 - kept off the way to the first trial
 
@@ -208,7 +220,7 @@ def _compare(runs: Sequence[Path], folder: FleetFolder, *, quiet: bool) -> None:
     ]
     progress = Terminal(err(), quiet=quiet)
     cache = Cache(places().cache / "extracts")
-    pages = compare_pages(named, folder.path, cache=cache, progress=progress)
+    pages = compare_pages(named, folder.path, cache=cache, progress=progress, scaling=together)
     for page in pages.values():
         out().print(f"Page: {page.resolve()}", soft_wrap=True)
 

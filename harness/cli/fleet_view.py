@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -13,11 +14,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.scaling import Point
 from harness.fleet.model import Beat, State, Task
+from harness.scaling_model import Point
 
-# More nodes than a screen has lines: the rest is told in numbers.
-MOST_ROWS = 30
+# Of a screen's lines: the heading, the sums, and the one that the cursor is in.
+OTHER_LINES = 3
+# Where a screen says nothing of its height, and the most that anyone reads.
+MOST_ROWS = 40
+_GAP = 2
+_LEAST = 4
+_WORTH = 16  # characters below which a column says nothing
 _STYLE = {
     State.WAITING: "dim",
     State.STARTING: "dim",
@@ -27,6 +33,7 @@ _STYLE = {
     State.LOST: "bold red",
     State.MISSING: "bold red",
 }
+_BAD = (State.FAILED, State.LOST, State.MISSING)
 _FIRST = {state: rank for rank, state in enumerate(
     (State.RUNNING, State.FAILED, State.LOST, State.MISSING, State.STARTING, State.WAITING, State.DONE)
 )}  # fmt: skip
@@ -37,8 +44,8 @@ class _Row:
     kind: str
     state: State
     beat: Beat | None = None
-    began_s: float = 0.0
-    ended_s: float = 0.0
+    began_s: float | None = None
+    spent_s: float = 0.0
 
 
 class FleetView:
@@ -47,9 +54,13 @@ class FleetView:
     Args:
         console: where to.
         quiet: show nothing but sentences that stay.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(
+        self, console: Console, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._console = console
         self._quiet = quiet
         self._rows: dict[str, _Row] = {}
@@ -73,15 +84,16 @@ class FleetView:
         """Show a task's state; `beat` is how far it is, `note` a sentence that stays."""
         before = self._rows.get(task.folder)
         row = before or _Row(kind=task.kind, state=state)
-        now = time.monotonic()
-        if state is State.RUNNING and not row.began_s:
+        now = self._clock()
+        if state is State.RUNNING and row.began_s is None:
             row = replace(row, began_s=now)
-        if state in (State.DONE, State.FAILED, State.LOST, State.MISSING):
-            row = replace(row, ended_s=now)
+        elif state is not State.RUNNING and row.began_s is not None:
+            row = replace(row, spent_s=row.spent_s + now - row.began_s, began_s=None)
         self._rows[task.folder] = replace(row, state=state, beat=beat or row.beat)
+        changed = before is None or before.state is not state
         if note:
-            self._line(Text(note, style=_STYLE[state] if state in (State.LOST, State.MISSING) else ""))
-        elif self._live is None and not self._quiet and (before is None or before.state is not state):
+            self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
+        elif self._live is None and not self._quiet and changed and state is not State.WAITING:
             self._line(Text(f"{task.folder}: {state.value}"))
 
     def line(self, text: str) -> None:
@@ -91,17 +103,33 @@ class FleetView:
 
     def table(self) -> RenderableType:
         """Return how far every node is."""
+        if not self._rows:
+            return Text("")
+        rows = sorted(self._rows.items(), key=lambda item: _natural(item[0]))
+        room = max(1, min(MOST_ROWS, self._console.height - OTHER_LINES))
+        if len(rows) > room:
+            # What must be seen first; otherwise every row keeps its place.
+            rows.sort(key=lambda item: _FIRST[item[1].state])
+        # Nodes of one kind need no column for it: a line that stays has said which.
+        kinds = len({row.kind for row in self._rows.values()}) > 1
+        widths = _widths([name for name, _ in rows[:room]], self._console.width, kinds=kinds)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name in ("node", "kind", "state", "trials", "time", "now"):
-            table.add_column(name, no_wrap=name != "kind", overflow="ellipsis")
-        rows = sorted(self._rows.items(), key=lambda item: (_FIRST[item[1].state], item[0]))
-        for name, row in rows[:MOST_ROWS]:
-            state = Text(row.state.value, style=_STYLE[row.state])
-            now = Text(_now(row), style="dim")
-            table.add_row(Text(name), Text(row.kind, style="dim"), state, _count(row.beat), _time(row), now)
+        for name, width in widths.items():
+            table.add_column(name, no_wrap=True, overflow="ellipsis", width=width)
+        for name, row in rows[:room]:
+            cells = {
+                "": Text(name),
+                "state": Text(row.state.value, style=_STYLE[row.state]),
+                "trials": Text(_count(row.beat)),
+                "time": Text(_time(row, self._clock())),
+                "now": Text(_now(row), style="dim"),
+                "kind": Text(row.kind, style="dim"),
+            }
+            table.add_row(*(cells[column] for column in widths))
         counts = Counter(row.state for row in self._rows.values())
         total = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
-        return Group(table, Text(f"{len(self._rows)} nodes: {total}"))
+        hidden = f" ({len(rows) - room} not shown)" if len(rows) > room else ""
+        return Group(table, Text(f"{total}{hidden}", no_wrap=True, overflow="ellipsis"))
 
     def _line(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
@@ -128,16 +156,36 @@ def scaling_table(points: Sequence[Point]) -> Table:
     return table
 
 
+def _widths(names: Sequence[str], width: int, *, kinds: bool) -> dict[str, int]:
+    """Return column -> characters: what is long gives way, first the kind, then what a node does now."""
+    found = {"": 0, "state": 8, "trials": 9, "time": 7}
+    left = width - sum(found.values()) - _GAP * len(found)
+    found[""] = max(_LEAST, min(max(map(len, names)), left if left < _WORTH else left // 2))
+    left -= found[""]
+    if left >= _WORTH:
+        kind = left // 2 if kinds and left >= 2 * _WORTH else 0
+        found["now"] = left - kind - (2 * _GAP if kind else _GAP)
+        if kind:
+            found["kind"] = kind
+    return found
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts "node-10" after "node-9"."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def _count(beat: Beat | None) -> str:
     if beat is None or beat.label != "Trials" or not beat.total:
         return "-"
-    return f"{beat.done:.1f}/{beat.total:.0f}"
+    return f"{round(beat.done, 1):g}/{beat.total:.0f}"
 
 
-def _time(row: _Row) -> str:
-    if not row.began_s:
+def _time(row: _Row, now_s: float) -> str:
+    if row.began_s is None and not row.spent_s:
         return "-"
-    minutes, seconds = divmod(int((row.ended_s or time.monotonic()) - row.began_s), 60)
+    at_work_s = row.spent_s + (0.0 if row.began_s is None else now_s - row.began_s)
+    minutes, seconds = divmod(int(at_work_s), 60)
     return f"{minutes}:{seconds:02d}"
 
 

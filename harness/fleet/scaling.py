@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from harness.errors import UsageError
-from harness.fleet.member import Result
-from harness.fleet.model import Begun, Node, Task
+from harness.fleet.driver import Board
+from harness.fleet.member import Result, Share, shares
+from harness.fleet.model import Beat, Begun, Node, State, Task
 from harness.fleet.packing import unpack
 from harness.fleet.store import FleetFolder
-from harness.model import PlannedTrial, Run, Status
+from harness.model import PlannedTrial, Run, Status, Trial
 from harness.plan import profile_named
-from harness.store import read_run
+from harness.scaling_model import Placement, Recorded
+from harness.store import read_run, read_trial
 
 PREFIX = "workers-"
 
@@ -75,7 +77,7 @@ def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]
     return tuple(most[: max(counts)])
 
 
-def measure(folder: FleetFolder, team: Team, counts: Sequence[int], say: Callable[[str], None]) -> None:
+def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board) -> None:
     """Run every trial of the profile over each number of workers, interleaved by index.
 
     What has gone well in an earlier attempt is not run again.
@@ -91,16 +93,28 @@ def measure(folder: FleetFolder, team: Team, counts: Sequence[int], say: Callabl
     names = [node.key for node in team.nodes]
     for workers in counts:
         folder.begin(_task(workers), _planned(begun, workers, names[:workers], trials))
+        _show(board, folder, workers, len(trials), State.WAITING)
     for trial in trials:
         for workers in counts:
             if trial.id in folder.finished(_task(workers)):
                 continue
-            say(f"{trial.workload} on {trial.device}, trial {trial.index + 1}: {workers} workers")
+            _show(board, folder, workers, len(trials), State.RUNNING, trial.id)
             results = team.run(trial.id, workers)
             keep(folder, workers, names, results)
             said = next((one.record for one in results if one.record.status is not Status.OK), None)
-            if said is not None:
-                say(f"{trial.id} over {workers} workers: {said.status.value}. {said.message}")
+            note = f"{trial.id}, {workers} workers: {said.status.value}. {said.message}" if said else ""
+            missing = {one.id for one in trials} - folder.finished(_task(workers))
+            ended = State.FAILED if missing else State.DONE
+            state = ended if trial is trials[-1] else State.WAITING
+            _show(board, folder, workers, len(trials), state, note=note)
+
+
+def _show(
+    board: Board, folder: FleetFolder, workers: int, total: int, state: State, now: str = "", note: str = ""
+) -> None:
+    done = len(folder.finished(_task(workers)))
+    beat = Beat(label="Trials", note=now, done=float(done), total=float(total))
+    board.show(_task(workers), state, beat=beat, note=note)
 
 
 def keep(folder: FleetFolder, workers: int, names: Sequence[str], results: Sequence[Result]) -> None:
@@ -117,6 +131,67 @@ def runs_of(folder: FleetFolder) -> dict[int, Run]:
     for path in folder.runs():
         if path.name.startswith(PREFIX):
             found[int(path.name.removeprefix(PREFIX))] = read_run(path)
+    return found
+
+
+def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
+    """Return number of workers -> what all of them recorded, and where they ran.
+
+    Raises:
+        StoreError: a run cannot be read.
+    """
+    runs = runs_of(folder)
+    if not runs:
+        return {}
+    # Processors were divided among the most workers, and stayed so when fewer of them trained.
+    names = max((worker_nodes(run) for run in runs.values()), key=len)
+    nodes = {node.key: node for node in folder.read_plan().nodes}
+    return {
+        workers: Recorded(
+            run=run,
+            placement=placement(worker_nodes(run), [nodes[name] for name in names if name in nodes]),
+            others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
+        )
+        for workers, run in runs.items()
+    }
+
+
+def worker_nodes(run: Run) -> tuple[str, ...]:
+    """Return the nodes of a run's workers, the first one's first."""
+    return tuple(str(name) for name in run.manifest.parameters.get("worker_nodes", ()))
+
+
+def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
+    """Return where workers ran.
+
+    Args:
+        names: their nodes.
+        team: the nodes of the most workers that there were, between which machines were divided.
+    """
+    machine_of = {node.key: node.machine for node in team}
+    machines = [machine_of.get(name, name) for name in names]
+    numbers = {machine: number for number, machine in enumerate(dict.fromkeys(machines))}
+    all_machines = [node.machine for node in team]
+    processors = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
+    share = next(iter(shares(all_machines, processors)), Share())
+    whole = processors.get(all_machines[0], 0) if all_machines else 0
+    each = whole // share.of if share.cpus else whole
+    return Placement(
+        nodes=tuple(names),
+        machines=tuple(numbers[machine] for machine in machines),
+        processors=each or None,
+        oversubscribed=not share.cpus and len(numbers) < len(machines),
+    )
+
+
+def _others(folder: FleetFolder, workers: int, run: Run, trial_id: str) -> dict[int, Trial]:
+    """Return what the others recorded of a trial, by the worker's number."""
+    planned = next(one for one in run.planned if one.id == trial_id)
+    found = {}
+    for path in folder.run(_task(workers)).trial(trial_id).path.glob("workers/*"):
+        rank = path.name.partition("-")[0]
+        if rank.isdecimal():
+            found[int(rank)] = read_trial(path, planned)
     return found
 
 

@@ -167,7 +167,7 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         driver.stop()
 
 
-def scale(ready: Ready, counts: Sequence[int], say: Callable[[str], None]) -> None:
+def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[str], None]) -> None:
     """Train over each number of workers instead of on each node by itself.
 
     Raises:
@@ -179,9 +179,9 @@ def scale(ready: Ready, counts: Sequence[int], say: Callable[[str], None]) -> No
     order = Order(fleet_id=plan.fleet_id, options=plan.options, files=plan.files, commit=plan.commit)
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
-        say("Workers share a machine: its processors are divided among them, and nothing crosses a network.")
+        say("Workers share a machine: this shows that training together works, and measures no network.")
     with crew.RayTeam(nodes, order, float(plan.settings.get("wait_s", WAIT_S))) as team:
-        measure(ready.folder, team, counts, say)
+        measure(ready.folder, team, counts, board)
 
 
 def shipped(options: Options) -> tuple[Path, ...]:

@@ -15,6 +15,13 @@ FIGURES = {
     "two": ("figure-ranking", "figure-speeds"),
     "fleet": ("figure-ranking", "figure-spreads", "figure-heat"),
     "hostile": ("figure-ranking", "figure-speeds"),
+    "together": (
+        "figure-together",
+        "figure-efficiency",
+        "figure-traffic",
+        "figure-ranking",
+        "figure-speeds",
+    ),
     "history": ("figure-trend-1", "figure-trend-2"),
 }
 
@@ -41,14 +48,17 @@ def test_the_map_of_a_fleet_has_a_cell_a_run_and_shows_who_is_slow(open_report):
     assert slow.count() == 10, "two nodes, one on a kind of six speeds and one on a kind of four"
 
 
-@pytest.mark.parametrize(("name", "width"), [("two", 390), ("fleet", 320), ("history", 390), ("eight", 320)])
+@pytest.mark.parametrize(
+    ("name", "width"), [("two", 390), ("fleet", 320), ("history", 390), ("eight", 320), ("together", 390)]
+)
 def test_small_screens_do_not_scroll_sideways(open_report, name, width):
     opened = open_report(name, width=width, height=844, make=PAGES[name])
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme"), [("two", "light"), ("eight", "dark"), ("fleet", "dark"), ("history", "light")]
+    ("name", "scheme"),
+    [("two", "light"), ("eight", "dark"), ("fleet", "dark"), ("history", "light"), ("together", "dark")],
 )
 def test_axe_finds_nothing(open_report, name, scheme):
     opened = open_report(name, scheme=scheme, make=PAGES[name])
@@ -67,7 +77,7 @@ def test_axe_finds_nothing(open_report, name, scheme):
     assert paper < 40 if scheme == "dark" else paper > 240
 
 
-@pytest.mark.parametrize("name", ["two", "history"])
+@pytest.mark.parametrize("name", ["two", "history", "together"])
 def test_without_scripts_the_figures_are_still_there(open_report, name):
     opened = open_report(name, scripts=False, make=PAGES[name])
     assert opened.page.locator(".still svg").first.is_visible()

@@ -155,6 +155,9 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
         assert {one.name: one.value for one in trial.metrics}["workers"] == workers
         # Every step takes a batch of each worker.
         assert all(one.samples == one.steps * 32 * workers for one in trial.windows)
+        losses = {one.leg: one.value for one in trial.metrics if one.name == "final_loss"}
+        assert losses.keys() == {"as-written", "tuned"}
+        assert min(losses.values()) > 0
     (folder,) = (fleet.path / "workers-2/trials/good.cpu.0/workers").iterdir()
     assert folder.name.startswith("1-"), "what the second worker recorded is kept"
     events = (folder / "out/events.jsonl").read_text()
@@ -165,5 +168,9 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
     assert two["sent_bytes_per_s"] > 0
     assert two["efficiency"]["median"] > 0
+    assert [len(one["nodes"]) for one in two["traffic"]] == [2], "both workers share this machine"
     assert "training together" in out
+    page = (fleet.path / "comparison.html").read_text()
+    assert "Training over 1 and 2 workers" in page
+    assert "2 workers ran on 1 machine (b, c)" in page
     assert running(fleet.path) == []

@@ -1,0 +1,131 @@
+"""What is said of workers that trained one model together, by how many they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.model import Estimate, Run, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where so many workers ran.
+
+    Attributes:
+        nodes: each worker's node, the first worker's first.
+        machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
+        processors: how many each worker could use, its own or shared; None where unknown.
+        oversubscribed: whether workers of a machine used the same processors: it had too few to divide.
+    """
+
+    nodes: tuple[str, ...]
+    machines: tuple[int, ...]
+    processors: int | None = None
+    oversubscribed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What so many workers recorded.
+
+    Attributes:
+        run: the first worker's.
+        others: trial id -> the same trial as each other worker recorded it, by the worker's number, from 1.
+    """
+
+    run: Run
+    placement: Placement
+    others: Mapping[str, Mapping[int, Trial]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What left one machine while a leg was measured, and came in: bytes/s, a worker of that machine.
+
+    Attributes:
+        nodes: the workers' nodes on the machine; the counters are the machine's, and divided by their number.
+    """
+
+    nodes: tuple[str, ...]
+    sent_bytes_per_s: float | None
+    received_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One leg of one workload over so many workers.
+
+    Attributes:
+        throughput: samples/s of all workers together.
+        efficiency: throughput over `workers` times that of one worker, 1 when nothing is lost; None without
+            a run of one worker.
+        step_time: seconds a step.
+        exchange_s: one exchange of all gradients by itself: the most it can add to a step.
+        exchange_share: of a step's time, when nothing hides it; None where the exchange was not timed.
+        added_s: what a step takes longer than with one worker: what exchanging, and waiting for the slowest,
+            do add.
+        gradient_bytes: what one worker has to exchange a step.
+        sent_bytes_per_s: through all interfaces of the first worker's machine while it trained.
+        traffic: of each machine, in the order of its first worker; () where nobody counted.
+    """
+
+    workload: str
+    device: str
+    leg: str
+    workers: int
+    throughput: Estimate
+    efficiency: Estimate | None
+    step_time: Estimate
+    exchange_s: float | None
+    exchange_share: float | None
+    added_s: float | None
+    gradient_bytes: float | None
+    sent_bytes_per_s: float | None
+    traffic: tuple[Traffic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Bytes/s that left one machine, one value for each of Flow.t_s, and its workers' nodes."""
+
+    nodes: tuple[str, ...]
+    sent_bytes_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What left each machine through one trial.
+
+    Attributes:
+        t_s: middles of equal stretches, seconds since the first measured window began. Workers' windows
+            begin and end with the same steps, which is what tells several machines' clocks the same time.
+        spans: the first worker's windows as (leg, begin, end), in seconds on the same axis.
+    """
+
+    workload: str
+    device: str
+    workers: int
+    trial_id: str
+    t_s: tuple[float, ...]
+    lines: tuple[Line, ...]
+    spans: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Training over several numbers of workers.
+
+    Attributes:
+        points: by workload, device and leg, the fewest workers first.
+        placements: number of workers -> where they ran.
+        flows: of each workload and device, one trial over the most workers.
+        sentences: what it comes to.
+        caveats: what these figures do not show.
+    """
+
+    points: tuple[Point, ...]
+    placements: Mapping[int, Placement]
+    flows: tuple[Flow, ...] = ()
+    sentences: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()

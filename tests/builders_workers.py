@@ -1,0 +1,97 @@
+"""Runs of workers that trained together, each one second in one leg, with what their machines sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from harness.model import Metric, Run, Series, Window
+from harness.scaling_model import Placement, Recorded
+from tests.builders import cpu_run
+from workloads.protocol import AS_WRITTEN, INPUT_ONLY
+
+SECOND = 1_000_000_000
+
+
+def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -> Run:
+    """Make a run of trials that each trained one second at a speed, sending so many bytes meanwhile."""
+    whole = cpu_run(trials=len(speeds))
+    t_ns = np.arange(0, 5 * SECOND, SECOND // 10, dtype=np.int64)
+    trials = tuple(
+        replace(
+            trial,
+            windows=(
+                Window(leg=AS_WRITTEN, index=0, start_ns=SECOND, end_ns=2 * SECOND,
+                       steps=round(speed / batch), samples=round(speed), wait_ns=-1),
+                Window(leg=INPUT_ONLY, index=0, start_ns=2 * SECOND, end_ns=3 * SECOND, steps=1, samples=9,
+                       wait_ns=-1),
+            ),
+            metrics=(Metric(leg="", name="collective_s", value=exchange_s, unit="s"),
+                     Metric(leg="", name="gradient_bytes", value=4e6, unit="B")),
+            telemetry=tuple(
+                Series(source="network", device=name, t_ns=t_ns,
+                       columns={"net_sent_bytes": share * sent * t_ns / SECOND})
+                for name, share in (("lo", 0.25), ("eth0", 0.75))
+            ),
+        )
+        for trial, speed in zip(whole.trials, speeds, strict=True)
+    )  # fmt: skip
+    return replace(whole, trials=trials)
+
+
+def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float = 0.5) -> Recorded:
+    """Make what all workers recorded: the others' clocks began elsewhere, and their machines sent less."""
+
+    def other(number: int) -> Run:
+        shift = shift_s * number * SECOND
+        return replace(
+            run,
+            trials=tuple(
+                replace(
+                    trial,
+                    windows=tuple(
+                        replace(one, start_ns=one.start_ns + shift, end_ns=one.end_ns + shift)
+                        for one in trial.windows
+                    ),
+                    telemetry=tuple(
+                        replace(
+                            series,
+                            t_ns=series.t_ns + shift,
+                            columns={name: values * share for name, values in series.columns.items()},
+                        )
+                        for series in trial.telemetry
+                    ),
+                )
+                for trial in run.trials
+            ),
+        )
+
+    runs = {number: other(number) for number in range(1, len(placement.nodes))}
+    others = {
+        trial.id: {number: one.trials[position] for number, one in runs.items()}
+        for position, trial in enumerate(run.trials)
+    }
+    return Recorded(run=run, placement=placement, others=others)
+
+
+def teams() -> dict[int, Recorded]:
+    """Make one, two and four workers: four on two machines, of which one has two nodes of one processor."""
+    speeds = {1: 1000.0, 2: 1600.0, 4: 2000.0}
+    nodes = ("a", "b", "c", "d")
+    machines = (0, 1, 1, 1)
+    return {
+        workers: recorded(
+            Placement(
+                nodes=nodes[:workers],
+                machines=machines[:workers],
+                processors=2,
+                oversubscribed=workers > 2,
+            ),
+            run_of(
+                [speed, 2 * speed, speed], batch=100 * workers, sent=0.0 if workers == 1 else 50e6,
+                exchange_s=0.001 if workers == 1 else 0.02,
+            ),
+        )
+        for workers, speed in speeds.items()
+    }  # fmt: skip
