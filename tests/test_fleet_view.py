@@ -1,0 +1,92 @@
+"""The live view of a fleet: fits the screen, keeps rows in their places, counts only time at work."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from harness.cli.fleet_view import FleetView
+from harness.fleet.model import Beat, State, Task
+
+
+def screen(width: int = 80, height: int = 24) -> Console:
+    return Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+
+
+def drawn(view: FleetView, console: Console) -> list[str]:
+    with console.capture() as capture:
+        console.print(view.table())
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def task(name: str, kind: str = "2x AMD EPYC, 24 GiB") -> Task:
+    return Task(folder=name, node=name, kind=kind)
+
+
+def beat(note: str, done: float = 1.0) -> Beat:
+    return Beat(label="Trials", note=note, done=done, total=3.0)
+
+
+def test_nothing_is_drawn_before_there_is_a_node() -> None:
+    console = screen()
+    assert drawn(FleetView(console), console) == [""]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 8), (200, 60)])
+def test_it_fits_the_screen_whatever_nodes_are_called_and_do(width: int, height: int) -> None:
+    console = screen(width, height)
+    view = FleetView(console)
+    for number in range(50):
+        kind = f"8x NVIDIA H200, 192x processor of a long name {number}, 2048 GiB"
+        one = task(f"node-{number}.of-a-very-long-domain-name-in-a-cloud", kind)
+        view.show(one, State.RUNNING, beat=beat("cifar100-mlp.cpu.0: as-written, warming up; " * 3))
+    lines = drawn(view, console)
+    assert len(lines) < height
+    assert max(len(line) for line in lines) <= width
+    assert "50 running" in lines[-1]
+    assert "running" in lines[1]
+
+
+def test_rows_keep_their_places_while_states_change() -> None:
+    console = screen()
+    view = FleetView(console)
+    for name in ("node-10", "node-9", "node-1"):
+        view.show(task(name), State.WAITING)
+    view.show(task("node-9"), State.RUNNING, beat=beat("w.cpu.0"))
+    view.show(task("node-10"), State.DONE)
+    lines = drawn(view, console)
+    assert [line.split()[0] for line in lines[1:-1]] == ["node-1", "node-9", "node-10"]
+    assert lines[-1] == "1 waiting, 1 running, 1 done"
+    assert "EPYC" not in "".join(lines), "all nodes are of one kind"
+
+
+def test_where_not_all_fit_failures_come_before_those_that_wait() -> None:
+    console = screen(height=6)
+    view = FleetView(console)
+    for number in range(9):
+        view.show(task(f"node-{number}"), State.WAITING)
+    view.show(task("node-8"), State.LOST, note="Node node-8 died.")
+    lines = drawn(view, console)
+    assert lines[1].split()[:2] == ["node-8", "lost"]
+    assert lines[-1] == "8 waiting, 1 lost (6 not shown)"
+
+
+def test_time_is_that_at_work() -> None:
+    console = screen()
+    moments = iter([0.0, 10.0, 100.0, 105.0])
+    view = FleetView(console, clock=lambda: next(moments, 165.0))
+    for state in (State.RUNNING, State.WAITING, State.RUNNING, State.DONE):
+        view.show(task("workers-2"), state)
+    assert drawn(view, console)[1].split()[3] == "0:15"
+
+
+def test_a_log_has_a_line_for_each_change_and_none_for_waiting() -> None:
+    file = io.StringIO()
+    with FleetView(Console(file=file, width=80)) as view:
+        view.show(task("a"), State.WAITING)
+        view.show(task("a"), State.RUNNING)
+        view.show(task("a"), State.RUNNING, beat=beat("w.cpu.0"))
+        view.show(task("a"), State.FAILED, note="a: w.cpu.0: failed. The loss is nan.")
+    assert file.getvalue().splitlines() == ["a: running", "a: w.cpu.0: failed. The loss is nan."]
