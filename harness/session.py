@@ -69,13 +69,22 @@ class Prepared:
     jobs: tuple[Job, ...]
 
 
-def prepare(resolved: Resolved, places: Places, progress: Progress) -> Prepared:
+def prepare(
+    resolved: Resolved,
+    places: Places,
+    progress: Progress,
+    *,
+    ask_cloud: Callable[[], Mapping[str, Scalar]] = cloud_facts,
+) -> Prepared:
     """Reach the engine and make sure of images and data.
+
+    Args:
+        ask_cloud: gives what the cloud tells of this machine; not asked where the options forbid it.
 
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
-    cloud = cloud_facts() if resolved.options.cloud_metadata else {}
+    cloud = ask_cloud() if resolved.options.cloud_metadata else {}
     prices = None
     if resolved.options.price:
         # Before anything is built: a machine that the price file does not know ends the command.

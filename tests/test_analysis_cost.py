@@ -52,6 +52,17 @@ def test_money_follows_from_speed_and_price() -> None:
         assert million.n == speed.n
 
 
+def test_each_of_several_workers_has_a_machine_that_is_paid_for() -> None:
+    run = builders.cpu_run()
+    parameters = {**run.manifest.parameters, "workers": 4}
+    four = replace(run, manifest=replace(run.manifest, parameters=parameters))
+    (_, one_cost), (_, four_cost) = (of(at(Prices(machine=0.5), each), "cpu") for each in (run, four))
+    assert (one_cost.per_hour, four_cost.per_hour) == (0.5, 2.0)
+    assert one_cost.per_million_samples is not None
+    assert four_cost.per_million_samples is not None
+    assert four_cost.per_million_samples.median == pytest.approx(4 * one_cost.per_million_samples.median)
+
+
 def test_energy_needs_no_price_and_its_money_does() -> None:
     summary, cost = of(at(None), "gpu0")
     assert summary.energy_j_per_sample is not None

@@ -32,8 +32,12 @@ CLAIM = Published(
 def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
     """Return what each workload takes as written and tuned; all that has a price or an energy reading."""
     declared = {workload.name: workload for workload in run.workloads}
+    # Of workers that trained together each had a machine, which is paid for; see harness.fleet.scaling.
+    machines = int(run.manifest.parameters.get("workers", 1))
     found = (
-        _cost(run.manifest.prices, one, declared.get(one.workload)) for one in summaries if one.leg in LEGS
+        _cost(run.manifest.prices, one, declared.get(one.workload), machines)
+        for one in summaries
+        if one.leg in LEGS
     )
     return tuple(one for one in found if one.per_hour is not None or one.energy_j_per_sample is not None)
 
@@ -54,8 +58,8 @@ def hourly(prices: Prices | None, device: str) -> float | None:
     return prices.machine if prices.card is None else prices.card * len(gpu_names(device))
 
 
-def _cost(prices: Prices | None, summary: Summary, workload: Workload | None) -> Cost:
-    rate = hourly(prices, summary.device)
+def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, machines: int) -> Cost:
+    rate = _product(hourly(prices, summary.device), machines)
     electricity = prices.electricity_per_kwh if prices else None
     currency = prices.currency if prices else ""
     second = None if rate is None else rate / HOUR_S

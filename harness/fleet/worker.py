@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,12 @@ from pathlib import Path
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.bench import read_options, resolve
+from harness.cloud import cloud_facts
 from harness.errors import TfbenchError
 from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
+from harness.model import Prices, Scalar
 from harness.places import Places, places_here
 from harness.progress import Progress, Task
 from harness.session import Prepared, execute, prepare, resume
@@ -83,8 +85,18 @@ def brief_of(run: Path) -> str:
     return json.dumps(to_json(extract(analyse(read_run(run)))))
 
 
-def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress) -> Prepared:
+def prepared_for(
+    order: Order,
+    places: Places,
+    scratch: Path,
+    progress: Progress,
+    *,
+    ask_cloud: Callable[[], Mapping[str, Scalar]] = cloud_facts,
+) -> Prepared:
     """Make the run of an order ready on this node, its folder below `scratch`.
+
+    Args:
+        ask_cloud: as for harness.session.prepare.
 
     Raises:
         TfbenchError: as for harness.session.prepare and resume.
@@ -106,8 +118,17 @@ def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress
     if order.only is not None:
         rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
         resolved = replace(resolved, planned=rest)
-    prepared = prepare(resolved, places, progress)
-    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
+    prepared = prepare(resolved, places, progress, ask_cloud=ask_cloud)
+    prices = _as_written(prepared.manifest.prices, files)
+    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit, prices=prices))
+
+
+def _as_written(prices: Prices | None, files: Mapping[str, Path]) -> Prices | None:
+    """Return prices with their source as the driver calls it, who knows nothing of this node's paths."""
+    if prices is None:
+        return None
+    theirs = next((name for name, path in files.items() if prices.source.startswith(str(path))), "")
+    return replace(prices, source=prices.source.replace(str(files[theirs]), theirs, 1)) if theirs else prices
 
 
 def _own_price(price: str, files: Mapping[str, Path]) -> str:
