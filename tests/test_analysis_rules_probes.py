@@ -210,10 +210,22 @@ def test_no_overlap_is_found_where_the_pipeline_by_itself_is_fast_enough() -> No
     assert found.remedy is not None and "prefetch" in found.remedy.code
     assert found.remedy.predicted_gain == pytest.approx(1.5, rel=0.05)
     assert verdict(made, "input-bound").finding is Finding.CLEAR
-    assert "nothing overlaps" in verdict(made, "input-bound").sentence
+    assert "lack of overlap" in verdict(made, "input-bound").sentence
     hidden = played(waiting(ACCELERATOR, 0.0))
     assert verdict(hidden, "no-overlap").finding is Finding.CLEAR
     assert verdict(played(legs(as_written=15)), "no-overlap").finding is Finding.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("share", "finding"), [(0.055, Finding.INCONCLUSIVE), (0.20, Finding.FOUND), (0.03, Finding.CLEAR)]
+)
+def test_no_overlap_explains_no_more_than_taking_turns_costs(share: float, finding: Finding) -> None:
+    """Input by itself a hundred times as fast as the model: in turns it costs 1 % of the time."""
+    speeds = legs(as_written=13, custom_loop=13, input_only=0.1, model_only=10, batch__2=20, batch__4=40)
+    found = verdict(played(waiting(speeds, share), cpus=0.5), "no-overlap")
+    assert found.finding is finding
+    assert ("no more than noise" in found.sentence) is (finding is Finding.INCONCLUSIVE)
+    assert ("held up while the model computes" in found.sentence) is (finding is Finding.FOUND)
 
 
 STAGES = legs(

@@ -303,7 +303,11 @@ def _compute_sentence(case: Case, share: float, *, by_leg: bool) -> str:
         said += f", yet with only {percent(sm / 100)} of its compute units, so that much of it lay idle"
     elif tensor is not None:
         said += f", its tensor cores {percent(tensor / 100)}"
-    return f"{said}."
+    # No counter of a processor's memory traffic is read, and containers have no right to it.
+    unknown = (
+        "" if case.on_gpu else " Whether by its arithmetic or its memory bandwidth nothing recorded tells."
+    )
+    return f"{said}.{unknown}"
 
 
 def memory_bound(case: Case) -> Verdict | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.breakdown import dearest_stage, input_share, stage_seconds, waits_for_copy
+from harness.analysis.breakdown import NOISE, dearest_stage, input_share, stage_seconds, waits_for_copy
 from harness.analysis.case import Case
 from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_speed
 from harness.analysis.remedies import INPUT, OVERLAP, remedy, without
@@ -60,12 +60,12 @@ def input_bound(case: Case) -> Verdict:
         )
     copies = waits_for_copy(case, MODERATELY)
     if copies or fast_enough(case):
-        why = "the copy to the device" if copies else "that nothing overlaps"
+        other = "the copy to the device (copy-bound)" if copies else "a lack of overlap (no-overlap)"
         return case.verdict(
             rule,
             Finding.CLEAR,
-            f"Preparing the data is not the limit: the pipeline is fast enough, and the reason for waiting "
-            f"is {why}.",
+            f"Preparing the data is not the limit: the pipeline by itself is fast enough. If anything makes "
+            f"training wait, it is {other}.",
             evidence=(share, *evidence),
             cost=0.0,
         )
@@ -102,7 +102,8 @@ def no_overlap(case: Case) -> Verdict:
     """Tell whether training waits for data that could have been prepared while it computed.
 
     The pipeline by itself is as fast as the model, and yet the model waits, from xprof's 5 % of the time:
-    then input and computing take turns, 1 / (1/T input + 1/T model), instead of running side by side.
+    then input and computing take turns, 1 / (1/T input + 1/T model), instead of running side by side. Where
+    turns would cost less than that mark, and the wait that was seen is beyond it by noise, it cannot be told.
     """
     rule = "no-overlap"
     found = input_share(case)
@@ -121,6 +122,11 @@ def no_overlap(case: Case) -> Verdict:
             threshold=f"from {percent(MODERATELY)}",
         ),
         *_ceilings(case),
+        Evidence(
+            metric="time waiting for input if nothing overlapped",
+            observed=percent(model / (feed + model)),
+            threshold=f"more than that by {percent(NOISE)} is no matter of overlap alone",
+        ),
     )
     if found.share < MODERATELY or not fast_enough(case) or waits_for_copy(case, MODERATELY):
         sentence = (
@@ -129,12 +135,26 @@ def no_overlap(case: Case) -> Verdict:
             else "The model would wait for its data even if they were prepared meanwhile."
         )
         return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=0.0)
-    whom = "the GPU" if case.on_gpu else "the model"
+    whom, turns = "the GPU" if case.on_gpu else "the model", model / (feed + model)
+    if turns < MODERATELY and found.share - turns <= NOISE:
+        return case.verdict(
+            rule,
+            Finding.INCONCLUSIVE,
+            f"Whether data is prepared while the model computes cannot be told: {whom} was seen to wait "
+            f"{percent(found.share)} of the time, yet in turns it would wait {percent(turns)} only, and the "
+            f"two differ by no more than noise does.",
+            evidence=evidence,
+        )
+    held_up = (
+        f" In turns alone it would wait {percent(turns)}: the pipeline is held up while the model computes."
+        if found.share > turns + NOISE
+        else ""
+    )
     return case.verdict(
         rule,
         Finding.FOUND,
         f"Preparing data and computing take turns: {percent(found.share)} of the time {whom} waits for data, "
-        f"though the pipeline by itself is {times(feed / model)} as fast as the model.",
+        f"though the pipeline by itself is {times(feed / model)} as fast as the model.{held_up}",
         cause="input and computing do not overlap",
         evidence=evidence,
         cost=found.share,
