@@ -24,8 +24,9 @@ from harness.analysis.remedy_code import (
 )
 from harness.analysis.summaries import summaries
 from harness.catalog import Entry, built_in
-from harness.model import Estimate, LegInfo, Remedy, Run, Verdict
+from harness.model import Estimate, Finding, LegInfo, Remedy, Run, Verdict
 from tests.builders import LegSpeed, run
+from tests.builders_telemetry import GpuLoad
 from workloads.protocol import (
     AS_WRITTEN,
     INPUT_ONLY,
@@ -243,3 +244,65 @@ def test_an_interval_that_holds_hits_and_misses_judges_no_prediction(
     why = remedies.not_judged(case, 1.5, gain, [], at_least=at_least)
     assert (why == "") is judged
     assert judged or "too wide" in why
+
+
+# Steps in seconds that make each rule find what it is about, as far as legs alone do.
+HELD_BACK = {
+    "launch-bound": {
+        AS_WRITTEN: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.0105, "calls:10": 0.003,
+    },
+    "input-bound": {AS_WRITTEN: 0.041, INPUT_ONLY: 0.040, MODEL_ONLY: 0.004},
+    "no-overlap": {AS_WRITTEN: 0.015, INPUT_ONLY: 0.005, MODEL_ONLY: 0.010},
+    "copy-bound": {AS_WRITTEN: 0.015, INPUT_ONLY: 0.001, MODEL_ONLY: 0.010, "host-fed": 0.015},
+    "compute-bound": {AS_WRITTEN: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.040},
+}  # fmt: skip
+
+
+def declared_run(entry: Entry, device: str, steps: dict[str, float]) -> Run:
+    """Play a workload whose tuned leg changes what its declaration says, twice as fast as it was."""
+    spec = Spec(workload=entry.module, device="cpu" if device == "cpu" else "gpu", gpus=int(device != "cpu"))
+    pipeline = bool(entry.workload.stages) or entry.workload.data.kind == "jpeg"
+    load = None if device == "cpu" else GpuLoad(util=98 if steps.get("batch:4") == 0.040 else 5, power_w=200)
+    legs = {**steps, TUNED: steps[AS_WRITTEN] / 2}
+    speeds = {
+        leg: LegSpeed(step_s=step_s, batch=32 * (4 if leg == "batch:4" else 1), load=load)
+        for leg, step_s in legs.items()
+    }
+    made = run({device: speeds}, name=entry.workload.name, trials=1, windows=1)
+    told = LegInfo(
+        leg=TUNED,
+        params=leg_params(entry.workload, spec, TUNED, pipeline=pipeline),
+        changes=tuple(leg_changes(entry.workload, spec, TUNED, pipeline=pipeline)),
+    )
+    trials = tuple(
+        replace(each, legs=tuple(told if one.leg == TUNED else one for one in each.legs))
+        for each in made.trials
+    )
+    return replace(made, trials=trials, workloads=(entry.workload,))
+
+
+@pytest.mark.parametrize("rule", HELD_BACK)
+@pytest.mark.parametrize("device", ["cpu", "gpu0"])
+@pytest.mark.parametrize("entry", built_in(), ids=lambda entry: entry.workload.name)
+def test_every_rule_shows_what_each_workload_declares(entry: Entry, device: str, rule: str) -> None:
+    made = declared_run(entry, device, HELD_BACK[rule])
+    found = [one for one in analyse(made).verdicts if one.finding is Finding.FOUND and one.remedy is not None]
+    if device != "cpu" or rule not in ("copy-bound", "compute-bound", "launch-bound"):
+        assert rule in {one.rule for one in found}
+    (tuned,) = (one for one in made.trials[0].legs if one.leg == TUNED)
+    changed = {one.what for one in tuned.changes}
+    for one in found:
+        remedy = one.remedy
+        assert remedy is not None
+        if one.rule == "not-learning" or entry.workload.image != "tensorflow":
+            assert "model.compile" not in remedy.code
+            continue
+        ast.parse(remedy.code if one.rule != "contended-host" else "")
+        assert ("GPU" in remedy.code) <= (device != "cpu")
+        assert ("train_step" in remedy.code) <= (entry.workload.task == "train")
+        if not remedy.measured_leg:
+            continue
+        for name, value in shown(remedy.code).items():
+            if name in changed or ("x, y = tf.constant" in remedy.code and name in tuned.params):
+                given = tuned.params[name]
+                assert str(value) in (str(given), {True: "on", False: "off", None: "False"}.get(given))
