@@ -243,6 +243,59 @@ class TestReport:
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
         assert (tmp_path / "again" / page.name).read_bytes() == page.read_bytes()
 
+    @pytest.mark.parametrize(
+        ("name", "begins"), [("x.html", b"<!DOCTYPE"), ("x.md", b"## "), ("x.csv", b"run,")]
+    )
+    def test_out_may_name_one_file(self, tfbench: Run, tmp_path: Path, name: str, begins: bytes) -> None:
+        folder = write_run(tmp_path / "run", bare_run()).path
+        said = tfbench("report", folder, "--out", tmp_path / "new" / name)
+        assert (said.code, said.err) == (0, "")
+        assert [one.name for one in (tmp_path / "new").iterdir()] == [name]
+        assert (tmp_path / "new" / name).read_bytes().startswith(begins)
+        assert not (folder / "report.html").exists()
+
+    def test_a_folder_that_is_there_stays_a_folder_whatever_it_is_called(
+        self, tfbench: Run, tmp_path: Path
+    ) -> None:
+        folder = write_run(tmp_path / "run", bare_run()).path
+        (tmp_path / "x.html").mkdir()
+        assert tfbench("report", folder, "--out", tmp_path / "x.html", "-f", "json").code == 0
+        assert (tmp_path / "x.html" / "results.json").exists()
+        assert tfbench("report", folder, "--out", tmp_path / "of.2026", "-f", "json").code == 0
+        assert (tmp_path / "of.2026" / "results.json").exists()
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (("--out", "x.txt"), "ends in .txt"),
+            (("--out", "notes"), "notes is a file"),
+            (("--out", "x.html", "-f", "html,json"), "one file of the format html"),
+            (("--out", "x.html", "-f", "md"), "--format asks for md"),
+        ],
+    )
+    def test_an_out_that_does_not_fit_is_refused(
+        self, tfbench: Run, tmp_path: Path, options: tuple[str, ...], said: str
+    ) -> None:
+        folder = write_run(tmp_path / "run", bare_run()).path
+        (tmp_path / "notes").write_text("mine")
+        done = tfbench("report", folder, *options)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
+        assert "Try: Name a folder" in done.err
+        assert (tmp_path / "notes").read_text() == "mine"
+
+    @pytest.mark.parametrize("command", [("bench",), ("sweep", "cifar100-mlp"), ("rerun",), ("fleet",)])
+    def test_runs_are_not_kept_in_a_file(
+        self, tfbench: Run, tmp_path: Path, command: tuple[str, ...]
+    ) -> None:
+        (tmp_path / "notes").write_text("mine")
+        for out in ("x.html", "notes"):
+            done = tfbench(*command, "--out", out)
+            assert (done.code, done.out) == (2, "")
+            assert f"--out {out} is a file" in done.err
+            assert "Try: Name a folder" in done.err
+        assert not (tmp_path / "x.html").exists()
+
     def test_on_paper_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
         said = tfbench("report", tmp_path, "--format", "pdf", "--paper", "a5")
         assert said.code == 2

@@ -55,6 +55,22 @@ class TestCompare:
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
         assert "run-2 is 0.89" in said.err
 
+    def test_out_may_name_one_file(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        said = tfbench("compare", *pair, "-o", tmp_path / "new/x.md")
+        assert said.code == 0, said.err
+        assert (tmp_path / "new/x.md").read_text(encoding="utf-8").startswith("## run-2 against run-1")
+        assert f"md: {tmp_path / 'new/x.md'}" in said.out
+        assert [one.name for one in (tmp_path / "new").iterdir()] == ["x.md"]
+
+    def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        page = tmp_path / "there.html"
+        assert tfbench("report", pair[1], "-o", page).code == 0
+        before = page.read_bytes()
+        said = tfbench("compare", pair[0], page, "-o", page)
+        assert (said.code, said.out) == (2, "")
+        assert "written over" in said.err
+        assert page.read_bytes() == before
+
     def test_names_and_report_files(self, tfbench: Call, pair, tmp_path: Path) -> None:
         assert tfbench("report", pair[1]).code == 0
         said = tfbench("compare", f"old={pair[0]}", f"new={pair[1] / 'report.html'}", "-f", "md", "-o", "-")
@@ -87,6 +103,15 @@ class TestCompare:
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "no share of speed"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "no share of speed"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "0"), 2, "no share of speed"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", ""), 2, "no share of speed"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "no share of speed"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write 5% or 0.05."),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "1"), 2, "Write 1% or 0.01."),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "2.5"), 2, "Write 2.5% or 0.025."),
+            (("{a}", "{b}", "-o", "x.pdf"), 2, "ends in .pdf"),
+            (("{a}", "{b}", "-o", "x.html", "-f", "html,md"), 2, "one file of the format html"),
+            (("{a}", "{b}", "-o", "{b}/manifest.json", "-f", "md"), 2, "one file of the format json"),
             (("{a}", "--baseline", "{a}"), 2, "no comparison"),
             (("{a}", "nowhere"), 6, "nowhere"),
             (("{a}", "{b}", "--price", "lots"), 2, "--price"),
@@ -164,6 +189,10 @@ class TestHistory:
         assert f"Skipped {folder / '3'}" in said.err
         assert "page.html: " in said.err
         assert "notes.txt" not in said.err
+
+    def test_out_may_name_one_file(self, tfbench: Call, folder: Path, tmp_path: Path) -> None:
+        assert tfbench("history", folder, "-o", tmp_path / "speeds.json").code == 0
+        assert "trends" in json.loads((tmp_path / "speeds.json").read_text(encoding="utf-8"))
 
     def test_of_an_empty_folder(self, tfbench: Call, tmp_path: Path) -> None:
         said = tfbench("history", tmp_path)

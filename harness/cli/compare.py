@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,8 +12,9 @@ from harness.cli import options as given
 from harness.cli.app import Price, Quiet, app, err, out, places
 from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
+from harness.cli.destinations import PRINTED
 from harness.cli.gather import Named, all_of, gather, named
-from harness.cli.pages import deliver, formats_of, show, split
+from harness.cli.pages import deliver, show, split, wanted_of
 from harness.comparison_model import Gate, Versus
 from harness.errors import SlowerError, UsageError
 from harness.extracts import Cache
@@ -31,8 +33,9 @@ def compare(
         typer.Option(help="Exit with 10 when a run is slower than the baseline beyond doubt, e.g. 5%."),
     ] = None,
     formats: Annotated[
-        str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
-    ] = "html",
+        str | None,
+        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.", show_default="html"),
+    ] = None,
     folder: given.Target = ".",
     workload: given.OnlyWorkloads = None,
     device: given.OnlyDevices = None,
@@ -48,9 +51,10 @@ def compare(
     from harness.analysis.gate import gate  # noqa: PLC0415
     from harness.analysis.versus import TARGET, narrowed, versus  # noqa: PLC0415
 
-    wanted = formats_of(formats, FORMATS, folder)
-    limit = _share(fail_if_slower) if fail_if_slower else None
+    wanted = wanted_of(formats, folder, FORMATS)
+    limit = _share(fail_if_slower) if fail_if_slower is not None else None
     asked, reference = _asked(runs, baseline)
+    _spare(asked, wanted.file)
     if limit is not None and reference is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
@@ -60,8 +64,8 @@ def compare(
     narrow = [narrowed(one, workloads=split(workload), devices=split(device)) for one in found]
     made = versus(narrow, reference=reference, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
-    deliver(out(), NAME, texts_of(made, checked, wanted), folder)
-    if not quiet and folder != "-":
+    deliver(out(), NAME, texts_of(made, checked, wanted.formats), folder, wanted.file)
+    if not quiet and folder != PRINTED:
         show(err(), made.headline, [one.sentence for one in made.unlikes])
     if checked is not None:
         _raise_for(checked, made)
@@ -83,16 +87,36 @@ def _asked(runs: Sequence[str], baseline: str | None) -> tuple[list[Named], int 
     return [base, *asked], 0
 
 
+def _spare(asked: Sequence[Named], file: Path | None) -> None:
+    """Refuse to write over what is compared."""
+    if file is not None and any(one.path.resolve() == file.resolve() for one in asked):
+        raise UsageError(
+            f"{file} would be written over while it is one of the runs compared.",
+            hint="Name another file with --out.",
+        )
+
+
 def _share(text: str) -> float:
-    """Read "5%" or "5 %" or "0.05"."""
-    number = text.strip().removesuffix("%").strip()
+    """Read "5%" or "5 %" or "0.05"; a bare 5 does not say hundredths of what, and is refused.
+
+    Raises:
+        UsageError: it is no share between 0 and 1.
+    """
+    number, percent, rest = text.strip().partition("%")
     try:
-        value = float(number) / (100 if "%" in text else 1)
+        value = float(number)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1:
-        raise UsageError(f"--fail-if-slower {text} is no share of speed.", hint="Write it as 5% or 0.05.")
-    return value
+    share = value / 100 if percent else value
+    if 0 < share < 1 and not rest:
+        return share
+    if not percent and 1 <= value < 100:
+        raise UsageError(
+            f"--fail-if-slower {text} says no unit.", hint=f"Write {value:g}% or {value / 100:g}."
+        )
+    raise UsageError(
+        f"--fail-if-slower {text} is no share of speed between 0 and 1.", hint="Write it as 5% or 0.05."
+    )
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:

@@ -14,8 +14,9 @@ from harness import __version__
 from harness.cli import options as given
 from harness.cli.app import Quiet, app, charts_kept, err, out, places
 from harness.cli.console import Terminal
+from harness.cli.destinations import PRINTED
 from harness.cli.gather import Named, gather, runs_under
-from harness.cli.pages import deliver, formats_of, show, split
+from harness.cli.pages import deliver, show, split, wanted_of
 from harness.errors import StoreError
 from harness.extracts import Cache
 from harness.history_model import History, Skipped
@@ -30,8 +31,9 @@ def history(
         Path, typer.Argument(help="A folder of run folders, report files, or folders of runs.")
     ] = Path("runs"),
     formats: Annotated[
-        str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.")
-    ] = "html",
+        str | None,
+        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.", show_default="html"),
+    ] = None,
     target: given.Target = ".",
     workload: given.OnlyWorkloads = None,
     device: given.OnlyDevices = None,
@@ -45,7 +47,7 @@ def history(
     from harness.analysis.history import history as through_time  # noqa: PLC0415
     from harness.analysis.versus import narrowed  # noqa: PLC0415
 
-    wanted = formats_of(formats, FORMATS, target)
+    wanted = wanted_of(formats, target, FORMATS)
     paths = runs_under(folder)
     if not paths:
         raise StoreError(
@@ -62,8 +64,8 @@ def history(
         ],
         [Skipped(path=str(one.path), why=one.error) for one in found if one.extract is None],
     )
-    deliver(out(), NAME, _texts(made, wanted), target)
-    if not quiet and target != "-":
+    deliver(out(), NAME, _texts(made, wanted.formats), target, wanted.file)
+    if not quiet and target != PRINTED:
         show(err(), made.headline, ())
         for one in made.skipped:
             progress.line(f"Skipped {one.path}: {one.why}")

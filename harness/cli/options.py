@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.destinations import folder_of_runs
 from harness.errors import UsageError
 
 RUN = "What to run"
@@ -118,7 +119,10 @@ CloudMetadata = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="For weights, shuffling and procedural data.", rich_help_panel=HOW)]
-Runs = Annotated[Path, typer.Option("--out", "-o", help="Folder for run folders.", rich_help_panel=HOW)]
+Runs = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="Folder for run folders.", rich_help_panel=HOW, callback=folder_of_runs),
+]
 Resume = Annotated[
     Path | None,
     typer.Option(
@@ -137,7 +141,10 @@ OnlyDevices = Annotated[
     list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
 ]
 Target = Annotated[
-    str, typer.Option("--out", "-o", help="Folder to write into; - prints the one format chosen.")
+    str,
+    typer.Option(
+        "--out", "-o", help="Folder to write into, or one file as x.html; - prints the one format chosen."
+    ),
 ]
 
 

@@ -8,23 +8,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from harness.cli.destinations import PRINTED, Destination, destination
 from harness.errors import UsageError
 from harness.store import write_whole
 
 
-def formats_of(text: str, known: Sequence[str], folder: str) -> tuple[str, ...]:
-    """Read a comma-separated list of formats; only one can be printed.
+def wanted_of(formats: str | None, out: str, known: Sequence[str]) -> Destination:
+    """Read --format, by default HTML, and --out; "-" prints, and only one format can be printed.
 
     Raises:
-        UsageError: one of them does not exist, none is named, or several are to be printed.
+        UsageError: as for `destination`, or several are to be printed.
     """
-    wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for one in wanted or (text,):
-        if one not in known:
-            raise UsageError(f"There is no format {one!r}.", hint=f"Choose from: {', '.join(known)}.")
-    if folder == "-" and len(wanted) > 1:
+    found = destination(formats, None if out == PRINTED else Path(out), known, "html")
+    if out == PRINTED and len(found.formats) > 1:
         raise UsageError("Only one format can be printed.", hint="Name a folder with --out, or one format.")
-    return wanted
+    return found
 
 
 def write(name: str, texts: Mapping[str, str], folder: Path) -> dict[str, Path]:
@@ -36,17 +34,28 @@ def write(name: str, texts: Mapping[str, str], folder: Path) -> dict[str, Path]:
     return {one: write_whole(folder / f"{name}.{one}", text) for one, text in texts.items()}
 
 
-def deliver(console: Console, name: str, texts: Mapping[str, str], folder: str) -> None:
-    """Print the only text where `folder` is "-"; else write all, and print where they lie.
+def deliver(console: Console, name: str, texts: Mapping[str, str], out: str, file: Path | None) -> None:
+    """Print the only text where `out` is "-"; else write all, and print where they lie.
+
+    Args:
+        console: of standard output.
+        name: what files in a folder are called, without their ending.
+        texts: format -> text; a single one where there is a file.
+        out: a folder, or "-".
+        file: what to write instead; None for a folder.
 
     Raises:
         StoreError: a file cannot be written.
     """
-    if folder == "-":
+    if out == PRINTED:
         for text in texts.values():
             console.out(text, end="", highlight=False)
         return
-    for one, written in write(name, texts, Path(folder)).items():
+    if file is None:
+        places = write(name, texts, Path(out))
+    else:
+        places = {one: write_whole(file, text) for one, text in texts.items()}
+    for one, written in places.items():
         console.print(f"{one}: {written.resolve()}", soft_wrap=True)
 
 

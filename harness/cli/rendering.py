@@ -67,32 +67,24 @@ def newest(path: Path) -> Path:
     return max((one.parent for one in path.glob("*/manifest.json")), default=path, key=lambda one: one.name)
 
 
-def formats_named(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of formats.
-
-    Raises:
-        UsageError: one of them does not exist, or none is named.
-    """
-    wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for one in wanted or (text,):
-        if one not in FILES:
-            raise UsageError(f"There is no format {one!r}.", hint=f"Choose from: {', '.join(FILES)}.")
-    return wanted
-
-
-def targets(run: Path, formats: Sequence[str], folder: Path | None) -> Mapping[str, Path]:
-    """Say where each format goes: into `folder`, else into the run folder or beside the report file.
+def targets(
+    run: Path, formats: Sequence[str], folder: Path | None, file: Path | None = None
+) -> Mapping[str, Path]:
+    """Say where each format goes: to `file`, into `folder`, else into the run folder or beside the report.
 
     Raises:
         UsageError: a report would be written over the one that it is read from.
     """
-    if not run.is_file():
+    if file is not None:
+        found = dict.fromkeys(formats, file)
+    elif run.is_file():
+        found = {one: (folder or run.parent) / f"{run.stem}{FILES[one][1]}" for one in formats}
+    else:
         return {one: (folder or run) / FILES[one][0] for one in formats}
-    found = {one: (folder or run.parent) / f"{run.stem}{FILES[one][1]}" for one in formats}
     if any(path.resolve() == run.resolve() for path in found.values()):
         raise UsageError(
             f"{run} would be written over while it is what the run is read from.",
-            hint="Name another folder with --out, or other formats.",
+            hint="Name another folder or file with --out, or other formats.",
         )
     return found
 

@@ -9,7 +9,8 @@ import typer
 
 from harness.cli.app import Price, app, out
 from harness.cli.console import show_summary
-from harness.cli.rendering import FILES, PAPERS, formats_named, newest, targets, write_reports
+from harness.cli.destinations import destination
+from harness.cli.rendering import FILES, PAPERS, newest, targets, write_reports
 from harness.errors import UsageError
 
 
@@ -19,13 +20,20 @@ def report(
         Path, typer.Argument(help="A run folder, a report.html, or the folder of runs for its newest.")
     ] = Path("runs"),
     formats: Annotated[
-        str, typer.Option("--format", "-f", help=f"{', '.join(FILES)}; comma-separated.")
-    ] = "html,json",
+        str | None,
+        typer.Option(
+            "--format", "-f", help=f"{', '.join(FILES)}; comma-separated.", show_default="html,json"
+        ),
+    ] = None,
     paper: Annotated[str, typer.Option(help="Of a PDF: a4 or letter.")] = "a4",
     price: Price = "",
     folder: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to write. Default: the run folder, or beside the report."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder to write into, or one file as x.html. Default: the run's, or beside the report.",
+        ),
     ] = None,
 ) -> None:
     """Make a run's report again from its recorded data; also of a run that was cut off.
@@ -36,7 +44,8 @@ def report(
     if paper not in PAPERS:
         raise UsageError(f"There is no paper {paper!r}.", hint=f"Choose from: {', '.join(PAPERS)}.")
     path = newest(run)
-    places = targets(path, formats_named(formats), folder)
+    wanted = destination(formats, folder, tuple(FILES), "html,json")
+    places = targets(path, wanted.formats, folder, wanted.file)
     analysis = write_reports(path, places, price=price, paper=paper)
     for name, written in places.items():
         out().print(f"{name}: {written.resolve()}", soft_wrap=True)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness.cli.app import Json, Quiet, app, err, out, places
 from harness.cli.console import Terminal
+from harness.cli.destinations import folder_of_runs
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute
 from harness.cli.rendering import newest
@@ -43,7 +44,9 @@ def rerun(
     workload_file: Annotated[
         list[Path] | None, typer.Option(help="Where the run's own workload file lies here.")
     ] = None,
-    runs: Annotated[Path, typer.Option("--out", "-o", help="Folder for run folders.")] = Path("runs"),
+    runs: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)
+    ] = Path("runs"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
