@@ -1,4 +1,7 @@
-"""How many digits of a median mean something: its interval decides, in every sentence, table and chart."""
+"""Numbers in words: as many digits as an interval supports, and counts of things.
+
+Every sentence, table and chart writes them by these.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +42,15 @@ def estimate_decimals(value: Estimate, most: int | None = None) -> int:
 def fixed(value: float, places: int) -> str:
     """Write `value` rounded to so many decimals, thousands parted by commas."""
     return f"{round(value, places) + 0.0:,.{max(places, 0)}f}"  # -0.0 is 0
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """Say how many there are: "no runs", "1 run", "1,200 runs".
+
+    Args:
+        count: 0 or more.
+        one: what a single one is called.
+        several: what several are called; "" for `one` with an s.
+    """
+    noun = one if count == 1 else several or f"{one}s"
+    return f"{count:,} {noun}" if count else f"no {noun}"

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from harness.comparison_model import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
 from harness.model import Estimate
+from harness.rounding import counted
 from harness.scaling_model import Placement, Point
 from reports import numbers
 from reports.charts import Figure
@@ -81,8 +82,8 @@ class ComparePage:
         kinds = len({run.machine for run in self.runs})
         if len(self.runs) == 2:
             return f"{self.runs[1].label} against {self.runs[0].label}"
-        where = "one kind of machine" if kinds == 1 else f"{kinds} kinds of machine"
-        return f"{len(self.runs)} runs on {where}"
+        where = counted(kinds, "kind of machine", "kinds of machine")
+        return f"{counted(len(self.runs), 'run')} on {where}"
 
     def over(self) -> str:
         """Say what the ratios of single workloads are over."""
@@ -288,7 +289,9 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
     """Say first what a reader must know before the numbers: what was asked for, then what is not alike."""
     found = []
     if gate is not None and gate.failed:
-        text = f"{len(gate.failed)} of {len(gate.checks)} comparisons are slower than the baseline allows."
+        failed = len(gate.failed)
+        which = f"{failed} of {counted(len(gate.checks), 'comparison')}"
+        text = f"{which} {'is' if failed == 1 else 'are'} slower than the baseline allows."
         found.append(Banner(severity="warning", text=text))
     found += [
         Banner(severity="warning", text=f"Unlike things are compared: {one.sentence}")
@@ -299,7 +302,8 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
     found += [Banner(severity="note", text=note) for note in versus.notes[:COLUMNS]]
     if len(versus.notes) > COLUMNS:
         more = len(versus.notes) - COLUMNS
-        found.append(Banner(severity="note", text=f"{more} more runs are incomplete."))
+        text = f"{counted(more, 'more run')} {'is' if more == 1 else 'are'} incomplete."
+        found.append(Banner(severity="note", text=text))
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model import Evidence, Summary
+from harness.rounding import counted
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown
 from reports.names import device_name, leg_name, phase_name
@@ -48,6 +49,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "code_span": code_span,
     "coded": coded,
     "coded_markdown": coded_markdown,
+    "counted": counted,
     "device": device_name,
     "duration": numbers.duration,
     "electricity": numbers.electricity,

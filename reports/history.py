@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.history_model import ChangePoint, History, Trend
+from harness.rounding import counted
 from reports import numbers
 from reports.bundle import bundle_text
 from reports.charts import Figure
@@ -133,9 +134,8 @@ def _page(
 ) -> HistoryPage:
     banners = []
     if history.skipped:
-        count = len(history.skipped)
-        what = "entry" if count == 1 else "entries"
-        text = f"{count} {what} of the folder could not be read as runs; see “Skipped”."
+        what = counted(len(history.skipped), "entry", "entries")
+        text = f"{what} of the folder could not be read as runs; see “Skipped”."
         banners.append(Banner(severity="note", text=text))
     return HistoryPage(
         history=history,

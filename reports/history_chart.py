@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.history_model import History, Point, Trend
+from harness.rounding import counted
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
@@ -64,7 +65,7 @@ def _figure(
         title=f"{machine}: samples per second through time",
         description="Points are runs, coloured by the image that they ran in, with 95 % intervals; lines are "
         "levels, and upright strokes mark where a level changed for good."
-        + (f" {left} more trends are in the tables." if left else ""),
+        + (f" {counted(left, 'more trend')} {'is' if left == 1 else 'are'} in the tables." if left else ""),
         spec=chart(panels, spacing=34),
         table=Table(
             header=("Run", "Made", "What", "Setting", "samples/s", "95 % interval", "Image"),

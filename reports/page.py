@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.model import Analysis, Comparison, Cost, CostRatio, PublishedComparison, Status, Summary, Verdict
+from harness.rounding import counted
 from reports.charts import Figure
 from reports.doubts import Doubt, doubts
 from reports.names import card_name
@@ -278,7 +279,8 @@ def _banners(analysis: Analysis) -> list[Banner]:
         found.append(
             Banner(
                 severity="warning",
-                text=f"{len(failed)} of {len(run.trials)} trials failed; why is said under “Every trial”.",
+                text=f"{len(failed)} of {counted(len(run.trials), 'trial')} failed; "
+                "why is said under “Every trial”.",
             )
         )
     if run.manifest.engine.remote:

@@ -69,8 +69,8 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
 class SlicedMaxPooling(tf.keras.layers.Layer):
     """Maximum over 3x3 windows, stride 2, padding "same", as the maximum of shifted views.
 
-    XLA compiles the gradient of the pooling operation to a scatter, which is slow on GPUs; that of maximum and
-    slice are element-wise, and are fused with their neighbours.
+    XLA compiles the gradient of the pooling operation to a scatter, which is slow on GPUs; those of maximum
+    and slice are element-wise, and are fused with their neighbours.
     """
 
     def call(self, inputs: Any) -> Any:

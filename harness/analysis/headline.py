@@ -18,6 +18,7 @@ from harness.model import (
     Summary,
     Verdict,
 )
+from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 
 SLOWER, SAME, FASTER = "slower", "about as fast", "faster"
@@ -60,7 +61,8 @@ def _nothing(run: Run) -> Iterator[str]:
 def _tried_out(run: Run, summaries: Sequence[Summary]) -> Iterator[str]:
     """Say of a smoke run that it works, and nothing of its speeds: a few steps give none."""
     well = sum(trial.status is Status.OK for trial in run.trials)
-    yield f"This run only tried out whether everything works: {well} of {len(run.planned)} trials went well."
+    went = f"{well} of {counted(len(run.planned), 'trial')} went well"
+    yield f"This run only tried out whether everything works: {went}."
     yield "Its figures mean nothing; measure with --profile quick or full."
     yield from _without_result(run, summaries)
 

@@ -14,6 +14,7 @@ from harness.analysis.versus import TESTED
 from harness.analysis.words import interval, listed, percent, significant
 from harness.comparison_model import Extract, Speed
 from harness.history_model import ChangePoint, History, Point, Skipped, Trend
+from harness.rounding import counted
 
 _Key = tuple[str, str, str, str, str]
 _ALONG = 4
@@ -127,18 +128,17 @@ def _headline(runs: Sequence[Extract], trends: Sequence[Trend]) -> Iterator[str]
         yield "No run here has measured anything."
         return
     machines = len({one.machine for one in trends})
-    where = "one kind of machine" if machines == 1 else f"{machines} kinds of machine"
-    yield f"{len(runs)} runs on {where}."
+    yield f"{counted(len(runs), 'run')} on {counted(machines, 'kind of machine', 'kinds of machine')}."
     found = [(trend, change) for trend in trends for change in trend.changes]
     if found:
         found.sort(key=lambda pair: trend_time(*pair), reverse=True)
         parts = [_said(trend, change) for trend, change in found[:_NAMED]]
-        more = f", and {len(found) - _NAMED} more changes" if len(found) > _NAMED else ""
+        more = f", and {counted(len(found) - _NAMED, 'more change')}" if len(found) > _NAMED else ""
         yield f"Speed changed for good, the latest first: {listed(parts)}{more}."
     else:
-        long = [one for one in trends if len(one.points) >= 2 * LEAST]
+        long = sum(len(one.points) >= 2 * LEAST for one in trends)
         yield (
-            f"No change of speed could be shown in {len(long)} trends of {2 * LEAST} and more runs."
+            f"No change of speed could be shown in {counted(long, 'trend')} of {2 * LEAST} runs and more."
             if long
             else f"No trend has the {2 * LEAST} runs yet that it takes to tell a change from chance."
         )

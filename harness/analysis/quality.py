@@ -10,6 +10,7 @@ from harness.analysis.quality_host import HOST_CHECKS
 from harness.analysis.stats import drift, half_width, outliers
 from harness.analysis.words import listed, percent
 from harness.model import Quality, Run, Status, Summary
+from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 
 NOTE, WARNING = "note", "warning"
@@ -42,7 +43,7 @@ def unfinished(run: Run, found: Measures, summaries: Sequence[Summary]) -> Itera
             yield Quality(
                 severity=WARNING,
                 subject=f"{workload} on {device}",
-                fact=f"{_trials(count)} left out: {status.value}. {message}".strip(),
+                fact=f"{counted(count, 'trial')} left out: {status.value}. {message}".strip(),
                 remedy=f"Read log.txt in the trial's folder, then go on with: tfbench bench --resume "
                 f"runs/{run.manifest.run_id}",
             )
@@ -70,9 +71,9 @@ def precision(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterat
             yield Quality(
                 severity=WARNING,
                 subject=subject,
-                fact=f"Only {_trials(one.throughput.n)}: the spread between trials is not known."
+                fact=f"Only {counted(one.throughput.n, 'trial')}: the spread between trials is not known."
                 if one.throughput.n < 2
-                else f"Only {_trials(one.throughput.n)}: the interval says little.",
+                else f"Only {counted(one.throughput.n, 'trial')}: the interval says little.",
                 remedy=f"Repeat it with --trials {FEW_TRIALS} or more.",
             )
         elif width is not None and width > WIDE:
@@ -80,7 +81,7 @@ def precision(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterat
                 severity=WARNING,
                 subject=subject,
                 fact=f"The 95 % interval is wide: {percent(width)} to either side after "
-                f"{_trials(one.throughput.n)}{f' ({reason})' if reason else ''}.",
+                f"{counted(one.throughput.n, 'trial')}{f' ({reason})' if reason else ''}.",
                 remedy="Free the machine of other load and repeat it with more --trials.",
             )
 
@@ -217,10 +218,6 @@ CHECKS: tuple[Check, ...] = (
 
 def _any(run: Run, workload: str, device: str) -> bool:
     return any(trial.workload == workload and trial.device == device for trial in run.trials)
-
-
-def _trials(count: int) -> str:
-    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def _more(count: int) -> str:

@@ -13,6 +13,7 @@ from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.stats import estimate, ratio
 from harness.analysis.words import interval, listed, significant
 from harness.model import Axis, Point, Run, Scalar, Status, Sweep, SweepPoint, Trial
+from harness.rounding import counted
 
 _ACCURACY = "accuracy"
 # Of a point's trials the one that says most about it comes first.
@@ -147,7 +148,7 @@ def _sentence(sweep: Sweep) -> str:
             point_words(one.point) for one in sweep.points if one.status is status and one.throughput is None
         ]
         if lost:
-            words.append(f"{len(lost)} of {len(sweep.points)} points {text}: {'; '.join(lost)}.")
+            words.append(f"{len(lost)} of {counted(len(sweep.points), 'point')} {text}: {'; '.join(lost)}.")
     missing = sum(one.status in (None, Status.INTERRUPTED) for one in sweep.points)
     if missing:
         words.append(f"{missing} of {len(sweep.points)} points were not measured yet.")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from harness.analysis.facts import DATA, DRIVER, IMAGE, PROFILE, SECTIONS, SOFTWARE, WORKLOAD
 from harness.analysis.words import listed
 from harness.comparison_model import Difference, Extract, Speed, Unlike
+from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN
 
 # Sections in which any difference makes speeds mean something else, and what to say of it.
@@ -69,7 +70,7 @@ def unlikes(runs: Sequence[Extract], found: Sequence[Difference]) -> tuple[Unlik
         subject, sentence = _SUBJECTS.get(section, ("software", _SOFTWARE_SENTENCE))
         parts = [_who_has_what(runs, one) for one in fields[:_NAMED]]
         if len(fields) > _NAMED:
-            parts.append(f"{len(fields) - _NAMED} more fields")
+            parts.append(counted(len(fields) - _NAMED, "more field"))
         said.append(Unlike(subject=subject, sentence=f"{sentence} ({'; '.join(parts)})."))
     return tuple(said)
 
@@ -80,11 +81,11 @@ def _who_has_what(runs: Sequence[Extract], one: Difference) -> str:
         holders.setdefault(value, []).append(run.label)
     parts = []
     for value, labels in sorted(holders.items(), key=lambda pair: -len(pair[1]))[:_NAMED]:
-        who = listed(labels) if len(labels) <= _NAMED else f"{len(labels)} runs"
+        who = listed(labels) if len(labels) <= _NAMED else counted(len(labels), "run")
         parts.append(f"{_short(value) or 'not known'} in {who}")
     more = len(holders) - _NAMED
     if more > 0:
-        parts.append(f"{more} other {'value' if more == 1 else 'values'}")
+        parts.append(counted(more, "other value"))
     return f"{one.field}: {', '.join(parts)}"
 
 

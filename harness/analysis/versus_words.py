@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.words import interval, listed, percent, rounded, significant
-from harness.comparison_model import Outcome, Ratio, Standing, Versus
+from harness.comparison_model import Best, Outcome, Ratio, Standing, Versus
 from harness.model import Estimate
+from harness.rounding import counted
 
 _NAMED = 4
 _CLOSE = 1.1  # an interval within this says that two are about as fast
@@ -23,20 +24,20 @@ def _places(versus: Versus) -> Iterator[str]:
     others = [one for one in versus.standings if one.run != versus.reference]
     if versus.reference is not None and len(others) == 1:
         base = versus.runs[versus.reference].label
-        yield f"{_name(versus, others[0])} is {_against(others[0].score)} {base}, {_over(others[0])}."
+        yield f"{_name(versus, others[0])} is {_against(others[0].score)} {base}, {_over(versus, others[0])}."
     elif versus.reference is not None and others:
         base = versus.runs[versus.reference].label
         first = others[0]
-        said = f"{_against(first.score)} {base}, {_over(first)}"
+        said = f"{_against(first.score)} {base}, {_over(versus, first)}"
         yield f"Of the others {_name(versus, first)} does best: {said}."
         last = others[-1]
         yield f"{_name(versus, last)} does worst: {_against(last.score)} {base}."
     elif others:
         first, last = others[0], others[-1]
         yield (
-            f"Of {len(others)} runs {_name(versus, first)} is the fastest, {rounded(first.score)} "
-            f"times the median of all, and {_name(versus, last)} the slowest, "
-            f"{rounded(last.score)} times."
+            f"Of {counted(len(others), 'run')} {_name(versus, first)} is the fastest, "
+            f"{rounded(first.score)} times the median of all {_over(versus, first)}, and "
+            f"{_name(versus, last)} the slowest, {rounded(last.score)} times."
         )
 
 
@@ -44,8 +45,26 @@ def _name(versus: Versus, one: Standing) -> str:
     return versus.runs[one.run].label
 
 
-def _over(one: Standing) -> str:
-    return "on one workload" if one.workloads == 1 else f"over {one.workloads} workloads"
+def _over(versus: Versus, one: Standing) -> str:
+    """Say which speeds a score is made of: the fastest device and leg of each workload."""
+    own = {best.workload: best for best in versus.bests if best.run == one.run}
+    others = [best for best in versus.bests if best.run != one.run and best.workload in own]
+    against = [best for best in others if best.run == versus.reference]
+    if one.workloads > 1:
+        ways = dict.fromkeys(_way(best) for best in (*own.values(), *(against or others)))
+        how = next(iter(ways)) if len(ways) == 1 else "each run's fastest device and leg"
+        return f"over {counted(one.workloads, 'workload')} ({how})"
+    (best,) = own.values()
+    ways = dict.fromkeys(_way(other) for other in (best, *(against or others)))
+    if len(ways) == 1:
+        return f"on {best.workload} ({_way(best)})"
+    if against:
+        return f"on {best.workload} ({_way(best)} against {_way(against[0])})"
+    return f"on {best.workload} (each run's fastest device and leg)"
+
+
+def _way(best: Best) -> str:
+    return f"{best.leg} on {best.device}"
 
 
 def _against(ratio: Estimate) -> str:
@@ -69,21 +88,30 @@ def _outcomes(versus: Versus) -> Iterator[str]:
             yield f"Beyond doubt {outcome.value}{than}: {_which(versus, found)}."
     same = sum(one.outcome is Outcome.SAME for one in tested)
     if same:
-        yield f"No difference could be shown in {same} of {len(tested)} comparisons."
+        yield f"No difference could be shown in {_of(same, len(tested))}."
     unknown = sum(one.outcome is Outcome.UNKNOWN for one in tested)
     if unknown:
-        yield f"{unknown} of {len(tested)} comparisons rest on a single trial and have no interval."
+        rest = "rests on a single trial and has" if unknown == 1 else "rest on a single trial and have"
+        which = _of(unknown, len(tested))
+        yield f"{which[0].upper()}{which[1:]} {rest} no interval."
+
+
+def _of(some: int, all_: int) -> str:
+    """Say how many of all comparisons."""
+    if some == all_:
+        return "the only comparison" if all_ == 1 else f"all {counted(all_, 'comparison')}"
+    return f"{some} of {counted(all_, 'comparison')}"
 
 
 def _which(versus: Versus, found: Sequence[Ratio]) -> str:
     if len(versus.runs) == 2:
         names = [f"{one.workload} on {one.device}, {one.leg} ({_change(one.ratio.median)})" for one in found]
-        what = "comparisons"
+        what = "more comparison"
     else:
         names = [versus.runs[run].label for run in dict.fromkeys(one.run for one in found)]
-        what = "runs"
+        what = "more run"
     if len(names) > _NAMED:
-        return f"{listed(names[:_NAMED])} and {len(names) - _NAMED} more {what}"
+        return f"{listed(names[:_NAMED])} and {counted(len(names) - _NAMED, what)}"
     return listed(names)
 
 

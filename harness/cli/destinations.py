@@ -11,7 +11,8 @@ from harness.errors import UsageError
 PRINTED = "-"
 # Endings that name a file and no folder, whether or not a command writes that format.
 _FILES = frozenset({
-    "csv", "gz", "htm", "html", "json", "jsonl", "log", "md", "pdf", "png", "svg", "tar", "txt", "xlsx", "zip",
+    "csv", "gz", "htm", "html", "json", "jsonl", "log", "md", "pdf", "png", "svg", "tar", "txt", "xlsx",
+    "zip",
 })  # fmt: skip
 
 

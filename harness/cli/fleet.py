@@ -31,6 +31,7 @@ from harness.fleet.model import Entry
 from harness.fleet.scaling import counts_in, teams_of
 from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
 from harness.fleet.store import BRIEF, FleetFolder
+from harness.rounding import counted
 from harness.scaling_model import Scaling
 
 _FLEET = "Which nodes"
@@ -172,8 +173,8 @@ def _announce(view: FleetView, ready: Ready) -> None:
     for problem in ready.plan.problems:
         view.line(f"{problem.message} {problem.hint}")
     kinds = sorted({node.kind for node in ready.usable.values() if node.kind})
-    counted = "1 kind" if len(kinds) == 1 else f"{len(kinds)} kinds"
-    view.line(f"{len(ready.tasks)} nodes take part, of {counted}: {'; '.join(kinds)}")
+    taking = "node takes" if len(ready.tasks) == 1 else "nodes take"
+    view.line(f"{len(ready.tasks)} {taking} part, of {counted(len(kinds), 'kind')}: {'; '.join(kinds)}")
     view.line(f"Fleet folder: {ready.folder.path}")
 
 

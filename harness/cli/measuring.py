@@ -13,6 +13,7 @@ from harness.cli.console import Terminal, show_error, show_summary
 from harness.cli.rendering import targets, write_reports
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model import Status
+from harness.rounding import counted
 from harness.session import Prepared, execute
 from harness.store import RunFolder, TrialRecord
 
@@ -74,7 +75,8 @@ def _raise_for(records: Sequence[TrialRecord]) -> None:
     failed = [record for record in records if record.status is not Status.OK]
     if failed:
         raise TrialError(
-            f"{len(failed)} of {len(records)} trials failed, first {failed[0].id}: {failed[0].message}",
+            f"{len(failed)} of {counted(len(records), 'trial')} failed, "
+            f"first {failed[0].id}: {failed[0].message}",
             hint="The report has the others; log.txt in each trial's folder has what it printed.",
         )
 

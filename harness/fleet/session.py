@@ -16,6 +16,7 @@ from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
 from harness.fleet.scaling import measure, team_nodes
 from harness.fleet.store import FleetFolder
 from harness.plan import device_words
+from harness.rounding import counted
 
 # Beats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
 BEATS_PER_S = 100.0
@@ -59,7 +60,7 @@ def survey(
     """Ask every node of the cluster what it is, and say what is wrong with which."""
     targets = needed_targets(options)
     nodes = crew.alive_nodes()
-    say(f"Asking {len(nodes)} nodes what they are")
+    say(f"Asking {counted(len(nodes), 'node')} what they are")
     asked, problems = crew.ask(nodes, targets, cloud=options.cloud_metadata)
     ours = probe.versions(checkout)
     for node in asked:
