@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -20,14 +20,12 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
 
     A ratio's "run" and the "reference" are positions in "runs".
     """
-    document = {
+    return {
         "schema": "tfbench-comparison",
         "schema_version": COMPARISON_VERSION,
-        **asdict(versus),
-        "gate": None if gate is None else asdict(gate),
+        **plain(versus),
+        "gate": plain(gate),
     }
-    made: dict[str, Any] = plain(document)
-    return made
 
 
 def history_document(history: History) -> dict[str, Any]:
@@ -41,15 +39,17 @@ def history_document(history: History) -> dict[str, Any]:
         "schema_version": HISTORY_VERSION,
         "headline": history.headline,
         "runs": runs,
-        "trends": [asdict(trend) for trend in history.trends],
-        "skipped": [asdict(one) for one in history.skipped],
+        "trends": history.trends,
+        "skipped": history.skipped,
     }
     made: dict[str, Any] = plain(document)
     return made
 
 
 def plain(value: Any) -> Any:
-    """Reduce a value to what JSON has."""
+    """Reduce a value to what JSON has, in one walk over hundreds of runs: asdict would copy each of them."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

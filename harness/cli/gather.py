@@ -81,7 +81,7 @@ def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progr
     found: dict[int, Found] = {}
     missing: list[int] = []
     for number, one in enumerate(wanted):
-        kept = cache.find(one.path, price)
+        kept = None if _brief(one.path) else cache.find(one.path, price)
         if kept is None:
             missing.append(number)
         else:
@@ -91,7 +91,7 @@ def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progr
         paths = [wanted[number].path for number in missing]
         for number, made in zip(missing, _all(read, paths), strict=True):
             found[number] = made
-            if made.extract is not None:
+            if made.extract is not None and not _brief(wanted[number].path):
                 cache.keep(wanted[number].path, price, made.extract)
             task.advance(1)
     return tuple(_labelled(found[number], one) for number, one in enumerate(wanted))
@@ -118,13 +118,18 @@ def _all(read: partial[Found], paths: Sequence[Path]) -> Iterator[Found]:
         yield from pool.map(read, paths, chunksize=_FEW)
 
 
+def _brief(path: Path) -> bool:
+    """Tell whether a file is a run in brief already: no cache is faster than reading it."""
+    return path.name.endswith(SUFFIX)
+
+
 def _read(path: Path, *, price: str) -> Found:
     """Read and analyse one run; in a process of its own where there are many."""
     from harness.analysis import analyse  # noqa: PLC0415 - kept off the start of the command
     from harness.analysis.extract import extract  # noqa: PLC0415
 
     try:
-        if path.name.endswith(SUFFIX):
+        if _brief(path):
             return Found(path=path, extract=_from_file(path))
         recording = open_recording(path)
         run = recording.run
