@@ -85,6 +85,13 @@ def test_requests_are_not_trained() -> None:
     assert "optimizer" not in launch_code(asked)
 
 
+def test_several_cards_are_fed_under_a_strategy() -> None:
+    four = replace(GPU, cards=4, params={"steps_per_execution": 50})
+    code = code_for(changes(feed="resident", jit_compile="on"), four)
+    assert "MirroredStrategy" in code and "50 of them" in code and "GPU:0" not in code
+    assert "GPU:0" not in copy_code(four)
+
+
 def test_trees_get_no_keras() -> None:
     trees = replace(GPU, image="trees")
     assert [fallback(trees) for fallback in FALLBACKS] == [""] * len(FALLBACKS)

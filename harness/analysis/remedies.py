@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
 from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
 from harness.analysis.remedy_code import Program, code_for
@@ -152,6 +153,7 @@ def _program(case: Case, leg: str) -> Program:
     declared = case.workload
     return Program(
         on_gpu=case.on_gpu,
+        cards=max(1, len(gpu_names(case.device))),
         task=declared.task if declared else "train",
         image=declared.image if declared else TENSORFLOW,
         pipeline=_has_pipeline(case),

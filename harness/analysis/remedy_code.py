@@ -31,6 +31,10 @@ def train(indices):  # int32[{steps}, batch], shuffled: so many steps a call
     for chosen in indices:
         model.train_step((tf.gather(x, chosen), tf.gather(y, chosen)))
 """
+# With a strategy the loop is of the program's own making: no few lines do it.
+_SEVERAL = """\
+# feed = resident: every card keeps the data, and steps run under tf.distribute.MirroredStrategy
+# with {steps} of them in each call of a tf.function"""
 _FEED_INFER = """\
 @tf.function(jit_compile={jit})
 def predict(batch):  # a tensor that lies on {device}
@@ -64,13 +68,14 @@ class Program:
     """What code has to fit.
 
     Attributes:
-        on_gpu: it runs on a card.
+        on_gpu: it runs on a card; cards: on how many together.
         task, image: as the workload declares them.
         pipeline: it has a tf.data pipeline or a loader of its own instead of arrays.
         params: all parameters of the leg whose changes are shown; {} where no leg is.
     """
 
     on_gpu: bool
+    cards: int = 1
     task: str = "train"
     image: str = TENSORFLOW
     pipeline: bool = True
@@ -105,7 +110,8 @@ def copy_code(program: Program) -> str:
     """Return code that copies batches to the device while others are computed."""
     if not program.keras:
         return ""
-    return TO_DEVICE if program.on_gpu else overlap_code(program)
+    # A strategy over several cards hands batches out by itself.
+    return TO_DEVICE if program.on_gpu and program.cards == 1 else overlap_code(program)
 
 
 def pipeline_code(program: Program) -> str:
@@ -139,21 +145,27 @@ def _keras(after: Mapping[str, str], program: Program) -> Iterator[str]:
     if after.get("preprocess") == "device":
         yield _ON_DEVICE
     yield from _pipeline(after)
-    if after.get("feed") == "resident":
-        if after.get("loader") == "tfdata":
-            yield _ONCE
-        template = _FEED if program.task == "train" else _FEED_INFER
-        yield template.format(device=program.device, jit=_jit(after, program), steps=_steps(after, program))
-    elif compiled := list(_compiled(after)):
-        first = "optimizer, loss, " if program.task == "train" else ""
-        yield f"model.compile({first}{', '.join(compiled)})"
+    resident = after.get("feed") == "resident"
+    yield from _resident(after, program) if resident else _compiling(after, program)
     if after.get("batch_size", "").isdecimal():
         size = after["batch_size"]
-        if after.get("feed") == "resident":
-            yield f"batch_size = {size}"
-        else:
-            call = "model.fit(x, y" if program.task == "train" else "model.predict(x"
-            yield f"{call}, batch_size={size})"
+        call = "model.fit(x, y" if program.task == "train" else "model.predict(x"
+        yield f"batch_size = {size}" if resident else f"{call}, batch_size={size})"
+
+
+def _resident(after: Mapping[str, str], program: Program) -> Iterator[str]:
+    if after.get("loader") == "tfdata":
+        yield _ONCE
+    steps, jit = _steps(after, program), _jit(after, program)
+    template = _SEVERAL if program.cards > 1 else _FEED if program.task == "train" else _FEED_INFER
+    yield template.format(device=program.device, jit=jit, steps=steps)
+
+
+def _compiling(after: Mapping[str, str], program: Program) -> Iterator[str]:
+    compiled = list(_compiled(after))
+    if compiled:
+        first = "optimizer, loss, " if program.task == "train" else ""
+        yield f"model.compile({first}{', '.join(compiled)})"
 
 
 def _compiled(after: Mapping[str, str]) -> Iterator[str]:
