@@ -101,6 +101,7 @@ def test_launch_bound_processor_leaves_most_of_its_cores_idle() -> None:
     idle = replace(made, trials=tuple(retold_usage(trial, 1.5) for trial in made.trials))
     others = verdict(idle, "launch-bound", "cpu")
     assert others.finding is Finding.CLEAR, "what the container does not use may be used by others"
+    assert "others used most of the rest" in others.sentence
     idle = retold(idle, "cpu", "host", cpu_util_pct=150.0 / 16)
     assert series.columns["cpu_usage_s"][-1] > 0
     found = verdict(idle, "launch-bound", "cpu")

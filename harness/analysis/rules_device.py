@@ -15,7 +15,7 @@ from harness.analysis.breakdown import (
     per_call_s,
     step_cost,
 )
-from harness.analysis.case import Case, activity
+from harness.analysis.case import Case, activity, host_idle
 from harness.analysis.remedies import DEVICE, LAUNCH, remedy, without
 from harness.analysis.remedy_code import device_code, launch_code
 from harness.analysis.words import percent, significant, times
@@ -77,7 +77,7 @@ def launch_bound(case: Case) -> Verdict:
         *evidence,
     )
     if waiting < least:
-        rest = ", and waiting for input explains the rest" if feed and feed.share > waiting else ""
+        rest = _rest(case, 1.0 - busy[0], waiting) if busy else ""
         was = f": {_device(case)} was busy {percent(busy[0])} of the time{rest}" if busy else ""
         was = f" ({percent(waiting)} of the time)" if probed is not None else was
         return case.verdict(
@@ -127,6 +127,15 @@ def _launch_sentence(case: Case, waiting: float) -> str:
         f"The GPU spent {percent(waiting)} of the time waiting for the program to start its next small piece "
         f"of work (launch-bound); a faster card would not help.{tail if slower else ''}"
     )
+
+
+def _rest(case: Case, quiet: float, waiting: float) -> str:
+    """Say what else than starting steps kept a device from being busy: other programs, or waiting for input."""
+    free, feed = None if case.on_gpu else host_idle(case, AS_WRITTEN), input_share(case)
+    fed_late = feed.share if feed else 0.0
+    if free is not None and quiet - free > max(fed_late, waiting):
+        return ", and others used most of the rest"
+    return ", and waiting for input explains the rest" if fed_late > waiting else ""
 
 
 def _open(case: Case, told: Launching) -> str:
