@@ -130,7 +130,7 @@ def _launch_sentence(case: Case, waiting: float) -> str:
 
 
 def _rest(case: Case, quiet: float, waiting: float) -> str:
-    """Say what else than starting steps kept a device from being busy: other programs, or waiting for input."""
+    """Say what else kept a device from being busy than starting steps: other programs, or its input."""
     free, feed = None if case.on_gpu else host_idle(case, AS_WRITTEN), input_share(case)
     fed_late = feed.share if feed else 0.0
     if free is not None and quiet - free > max(fed_late, waiting):
