@@ -67,6 +67,7 @@ class Extract:
             harness.analysis.facts.
         adaptive: whether the number of trials was left to the width of the interval.
         planned, ok: how many trials there were to be, and how many ended well.
+        unfinished: whether it was still being measured, or cut short.
     """
 
     run_id: str
@@ -86,6 +87,7 @@ class Extract:
     source: str = ""
     currency: str = ""
     warnings: tuple[str, ...] = ()
+    unfinished: bool = False
 
 
 class Outcome(StrEnum):

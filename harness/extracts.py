@@ -75,8 +75,8 @@ class Cache:
 
 
 def _made_from(run: Path) -> Iterator[str]:
-    """Yield what an extract depends on: this program, and every file of the run that is not derived."""
-    yield f"{__version__} {EXTRACT_VERSION} {run.resolve()}"
+    """Yield what an extract depends on: this program, what it keeps, and every file that is not derived."""
+    yield f"{__version__} {EXTRACT_VERSION} {' '.join(Extract.__slots__)} {run.resolve()}"
     for path in _files(run):
         stat = path.stat()
         yield f"{path.name} {stat.st_size} {stat.st_mtime_ns}"

@@ -56,7 +56,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """What lay among the runs and could not be read, and why."""
+    """What lay among the runs and is left out, since it cannot be read or has not ended, and why."""
 
     path: str
     why: str

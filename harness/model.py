@@ -360,6 +360,18 @@ class Run:
     trials: tuple[Trial, ...]
     stops: tuple[Stop, ...] = ()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it goes on or was cut short: a trial was, or some are missing that no rule left out."""
+        if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
+            return True
+        ended = {trial.id for trial in self.trials}
+        settled = {(stop.workload, stop.device, stop.point) for stop in self.stops}
+        return any(
+            planned.id not in ended and (planned.workload, planned.device, planned.point) not in settled
+            for planned in self.planned
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:

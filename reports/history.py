@@ -135,7 +135,7 @@ def _page(
     banners = []
     if history.skipped:
         what = counted(len(history.skipped), "entry", "entries")
-        text = f"{what} of the folder could not be read as runs; see “Skipped”."
+        text = f"{what} of the folder {'is' if len(history.skipped) == 1 else 'are'} left out; see “Skipped”."
         banners.append(Banner(severity="note", text=text))
     return HistoryPage(
         history=history,

@@ -266,7 +266,7 @@ def _banners(analysis: Analysis) -> list[Banner]:
     well = sum(trial.status is Status.OK for trial in run.trials)
     if not run.trials:
         found.append(Banner(severity="warning", text="No trial has ended yet: this report has no speeds."))
-    elif is_partial(analysis):
+    elif run.unfinished:
         found.append(
             Banner(
                 severity="warning",
@@ -286,16 +286,3 @@ def _banners(analysis: Analysis) -> list[Banner]:
     if run.manifest.engine.remote:
         found.append(Banner(severity="note", text="The containers ran on another machine than the harness."))
     return found
-
-
-def is_partial(analysis: Analysis) -> bool:
-    """Tell whether the run was cut short: a trial was, or planned ones are missing that no rule left out."""
-    run = analysis.run
-    if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in run.trials):
-        return True
-    ended = {trial.id for trial in run.trials}
-    settled = {(stop.workload, stop.device, stop.point) for stop in run.stops}
-    return any(
-        planned.id not in ended and (planned.workload, planned.device, planned.point) not in settled
-        for planned in run.planned
-    )

@@ -47,6 +47,15 @@ class TestSplits:
 
 
 class TestHistory:
+    def test_a_run_that_has_not_ended_is_left_out_and_said_to_be(self) -> None:
+        first, second, third = runs([1.0, 1.0, 0.5])
+        made = history([first, second, replace(third, unfinished=True, source="runs/third", ok=2, planned=6)])
+        assert made.runs == (first, second)
+        assert {len(trend.points) for trend in made.trends} == {2}
+        (skipped,) = made.skipped
+        assert skipped.path == "runs/third"
+        assert "still being measured or was cut short, 2 of 6 planned trials ended well" in skipped.why
+
     def test_runs_are_put_in_the_order_of_time(self) -> None:
         made = history(list(reversed(runs([1.0] * 4))))
         assert [run.created[:10] for run in made.runs] == [f"2026-03-0{day}" for day in (1, 2, 3, 4)]

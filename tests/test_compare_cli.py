@@ -194,6 +194,16 @@ class TestHistory:
         assert tfbench("history", folder, "-o", tmp_path / "speeds.json").code == 0
         assert "trends" in json.loads((tmp_path / "speeds.json").read_text(encoding="utf-8"))
 
+    def test_a_run_that_is_being_measured_is_left_out(self, tfbench: Call, folder: Path) -> None:
+        last = sorted((folder / "7/trials").iterdir())[-1]
+        (last / "trial.json").rename(folder / "7/trial.json")
+        said = tfbench("history", folder, "-f", "json", "-o", "-")
+        assert len(json.loads(said.out)["trends"][0]["points"]) == 7
+        assert json.loads(said.out)["skipped"][0]["path"] == str(folder / "7")
+        (folder / "7/trial.json").rename(last / "trial.json")
+        said = tfbench("history", folder, "-f", "json", "-o", "-")
+        assert len(json.loads(said.out)["trends"][0]["points"]) == 8, "once it has ended it counts"
+
     def test_of_an_empty_folder(self, tfbench: Call, tmp_path: Path) -> None:
         said = tfbench("history", tmp_path)
         assert said.code == 6

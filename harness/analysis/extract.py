@@ -43,6 +43,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         source=source,
         currency=manifest.prices.currency if manifest.prices else "",
         warnings=_warnings(analysis),
+        unfinished=run.unfinished,
     )
 
 

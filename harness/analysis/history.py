@@ -22,12 +22,13 @@ _NAMED = 3
 
 
 def history(runs: Sequence[Extract], skipped: Sequence[Skipped] = ()) -> History:
-    """Return the trends of runs in any order.
+    """Return the trends of runs in any order; one that has not ended is left out, and is said to be.
 
     Runs of one trend share the kind of machine, the profile and the data, so that what is left to differ is
     what a trend is to show: images, drivers, kernels, workloads and tfbench itself.
     """
-    ordered = tuple(sorted(runs, key=lambda run: (run.created, run.run_id)))
+    whole = [run for run in runs if not run.unfinished]
+    ordered = tuple(sorted(whole, key=lambda run: (run.created, run.run_id)))
     groups: dict[_Key, list[tuple[int, Speed]]] = {}
     for position, run in enumerate(ordered):
         for speed in run.speeds:
@@ -40,8 +41,16 @@ def history(runs: Sequence[Extract], skipped: Sequence[Skipped] = ()) -> History
     return History(
         runs=ordered,
         trends=trends,
-        skipped=tuple(skipped),
+        skipped=(*skipped, *(_unfinished(run) for run in runs if run.unfinished)),
         headline=" ".join(_headline(ordered, trends)),
+    )
+
+
+def _unfinished(run: Extract) -> Skipped:
+    ended = f"{run.ok} of {counted(run.planned, 'planned trial')} ended well"
+    return Skipped(
+        path=run.source or run.label,
+        why=f"it is still being measured or was cut short, {ended}; `tfbench bench --resume` goes on.",
     )
 
 

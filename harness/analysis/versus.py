@@ -15,6 +15,7 @@ from harness.analysis.unlike import Alike, differences, unlikes
 from harness.analysis.versus_words import headline
 from harness.comparison_model import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
 from harness.model import Estimate
+from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 
 # The legs that answer a buyer's question; the others say why, and are not tested.
@@ -230,5 +231,11 @@ def _notes(runs: Sequence[Extract]) -> Iterator[str]:
     for run in runs:
         if not run.speeds:
             yield f"{run.label}: nothing was measured."
+        elif run.unfinished:
+            yield f"{run.label}: still being measured or cut short, {_ended(run)}."
         elif run.ok < run.planned and not run.adaptive:
-            yield f"{run.label}: {run.ok} of {run.planned} planned trials ended well."
+            yield f"{run.label}: {_ended(run)}."
+
+
+def _ended(run: Extract) -> str:
+    return f"{run.ok} of {counted(run.planned, 'planned trial')} ended well"
