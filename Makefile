@@ -14,6 +14,10 @@ comma     := ,
 empty     :=
 space     := $(empty) $(empty)
 split      = $(subst $(comma),$(space),$(1))
+# pip of the environment $(1) does $(2). What it says is kept there, and shown when it fails only: a warning that
+# an index is not asked, or a folder not used, is of the machine's own configuration.
+pip        = $(1)/bin/pip $(2) --quiet --disable-pip-version-check >$(1)/pip.log 2>&1 || \
+  { code=$$?; cat $(1)/pip.log >&2; echo "This is in $(1)/pip.log too." >&2; exit $$code; }
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -31,13 +35,13 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }
 	@echo "Installing what the harness needs into $(VENV)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(call pip,$(VENV),install --require-hashes --requirement requirements.lock)
+	@$(call pip,$(VENV),install --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed dev.lock
 	@echo "Installing what the tests need into $(VENV)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement dev.lock
+	@$(call pip,$(VENV),install --require-hashes --requirement dev.lock)
 	@touch $@
 
 .PHONY: install
@@ -81,7 +85,7 @@ lint: $(VENV)/installed-dev ## check format, style and types
 build/compare/installed: compare.lock $(VENV)/installed
 	@$(PYTHON) -m venv build/compare
 	@echo "Installing the samplers to compare with into build/compare"
-	@build/compare/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement compare.lock
+	@$(call pip,build/compare,install --require-hashes --requirement compare.lock)
 	@touch $@
 
 .PHONY: overhead
@@ -92,7 +96,7 @@ overhead: $(VENV)/installed-dev build/compare/installed ## measure what measurin
 build/xprof/installed: xprof.lock $(VENV)/installed
 	@$(PYTHON) -m venv build/xprof
 	@echo "Installing xprof into build/xprof"
-	@build/xprof/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement xprof.lock
+	@$(call pip,build/xprof,install --require-hashes --requirement xprof.lock)
 	@touch $@
 
 .PHONY: truth
