@@ -92,7 +92,9 @@ class FleetView:
         self._rows[task.folder] = replace(row, state=state, beat=beat or row.beat)
         changed = before is None or before.state is not state
         if note:
-            self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
+            text = Text(note, style=_STYLE[state] if state in _BAD else "")
+            # A log keeps a sentence on one line, a screen does not break words.
+            self._console.print(text, soft_wrap=self._live is None)
         elif self._live is None and not self._quiet and changed and state is not State.WAITING:
             self._line(Text(f"{task.folder}: {state.value}"))
 

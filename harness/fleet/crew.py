@@ -8,6 +8,7 @@ ends with the driver: Ray kills it, its containers' standard input closes, and t
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tempfile
 import time
@@ -32,6 +33,7 @@ PROBE_S = 120.0
 KNOCK_S = 5.0
 # A node that was asked a moment ago answers at once; a slower answer says nothing about its clock.
 CLOCK_S = 10.0
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NODE_LABEL = "ray.io/node-id"
 
 
@@ -64,10 +66,22 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
                 f"No Ray cluster answers at {address!r}: {said[0] if said else type(error).__name__}",
                 hint=START,
             ) from error
+        _hush(ray)
         try:
             yield
         finally:
             ray.shutdown()
+
+
+def _hush(ray: Any) -> None:
+    """Keep Ray from printing pages of a dead node's log over what a fleet shows and into its --json.
+
+    log_to_driver=False does not cover them, and Ray 2.60 has no other way than the one its debugger goes.
+    Where another version has none at all, they are printed.
+    """
+    with suppress(AttributeError):
+        if ray._private.worker._worker_logs_enabled:
+            ray._private.worker._worker_logs_enabled = False
 
 
 def _knock(address: str) -> None:
@@ -377,4 +391,4 @@ def _ray() -> Any:
 def _words(error: BaseException) -> str:
     """Return the first sentence of an error of Ray's, whose text runs to pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return _SENTENCE_END.split(lines[0])[0] if lines else type(error).__name__

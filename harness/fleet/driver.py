@@ -187,7 +187,7 @@ class Driver:
                 # Somebody measures on that machine by hand: wait for it as for any other turn.
                 self._wait_for_machine(active, message)
             case Failed():
-                self._leave(task, State.FAILED, f"{message.message} {message.hint}")
+                self._leave(task, State.FAILED, f"{message.message} {message.hint}", say=False)
                 self._hand_on(task, f"Node {task.node}: {message.message} {message.hint}", spares_only=True)
             case Lost():
                 self._lose(active, message.message)
@@ -207,11 +207,12 @@ class Driver:
 
     def _lose(self, active: _Active, why: str) -> None:
         task = active.task
-        self._leave(task, State.LOST, why)
-        if task.node not in self._crew.present():
+        self._leave(task, State.LOST, why, say=False)
+        died = task.node not in self._crew.present()
+        if died:
             self._gone.add(task.node)
-            why = f"Node {task.node} died: {why}"
-        self._hand_on(task, why, spares_only=False)
+        # Ray may say that a task is lost before it says that its node is dead.
+        self._hand_on(task, f"Node {task.node}{' died' if died else ''}: {why}", spares_only=False)
 
     def _hand_on(self, task: Task, why: str, *, spares_only: bool) -> None:
         """Give the rest of a task to another node of the kind, or report what is missing."""
@@ -224,7 +225,8 @@ class Driver:
             return
         if task.only is not None and not planned:
             rest = task.only
-        kept = f" {len(finished)} of its trials are kept." if finished else ""
+        are = "is" if len(finished) == 1 else "are"
+        kept = f" {len(finished)} of its trials {are} kept." if finished else ""
         other = self._another(task, spares_only) if self._retry and _passes(task) < PASSES else None
         if other is None:
             nobody = f" No other node of its kind ({task.kind or 'unknown'}) can do the rest."
@@ -275,13 +277,14 @@ class Driver:
         self._missing.append(entry)
         self._board.show(task, State.MISSING, note=why)
 
-    def _enter(self, task: Task, state: State, text: str = "") -> None:
+    def _enter(self, task: Task, state: State, text: str = "", *, say: bool = True) -> None:
+        """Note a task's state; with `say` its text is shown as well, unless what follows tells it."""
         self._folder.note(Entry(t_s=self._now_s(), task=task, state=state, text=text))
-        self._board.show(task, state, note=text)
+        self._board.show(task, state, note=text if say else "")
 
-    def _leave(self, task: Task, state: State, text: str = "") -> None:
+    def _leave(self, task: Task, state: State, text: str = "", *, say: bool = True) -> None:
         self._active.pop(task.folder, None)
-        self._enter(task, state, text)
+        self._enter(task, state, text, say=say)
 
 
 def _passes(task: Task) -> int:
