@@ -194,8 +194,11 @@ def _facts(job: Job) -> None:
     workload, spec = job.author.workload, job.spec
     pipeline = job.pipeline
     for leg in spec.legs:
-        whole = leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
-        if job.author.facts is None or not whole or tuning.unfit(workload, spec, leg, pipeline=pipeline):
+        if (
+            job.author.facts is None
+            or not _measures_speed(leg)
+            or tuning.unfit(workload, spec, leg, pipeline=pipeline)
+        ):
             continue
         params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
         for name, text in job.author.facts({**params, "device": job.devices[0]}).items():

@@ -14,7 +14,8 @@ from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
 from harness.cli.destinations import PRINTED
 from harness.cli.gather import Named, all_of, gather, named
-from harness.cli.pages import deliver, show, split, wanted_of
+from harness.cli.options import split
+from harness.cli.pages import deliver, show, wanted_of
 from harness.comparison_model import Gate, Versus
 from harness.errors import SlowerError, UsageError
 from harness.extracts import Cache

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
-from harness.cli.app import charts_kept
 from harness.cli.gather import Named, gather
-from harness.cli.pages import write
+from harness.cli.pages import in_formats, write
 from harness.comparison_model import Gate, Versus
 from harness.extracts import Cache
 from harness.progress import Progress
@@ -63,27 +60,15 @@ def compare_pages(
 def texts_of(made: Versus, checked: Gate | None, formats: Sequence[str]) -> dict[str, str]:
     """Return a comparison in each of some formats."""
     from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
-    from reports.bundle import Bundling  # noqa: PLC0415
     from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
 
-    texts: dict[str, str] = {}
-    with Bundling(charts_kept()) if "html" in formats else nullcontext() as bundling:
-        document = comparison_document(made, checked)
-        for one in formats:
-            if one == "html":
-                assert bundling is not None
-                texts[one] = render_html(
-                    made,
-                    document,
-                    gate=checked,
-                    version=__version__,
-                    bundle=bundling.text,
-                    draw=bundling.still,
-                )
-            elif one == "md":
-                texts[one] = render_markdown(made, gate=checked, version=__version__)
-            elif one == "csv":
-                texts[one] = render_csv(made)
-            else:
-                texts[one] = json.dumps(document, indent=1) + "\n"
-    return texts
+    document = comparison_document(made, checked)
+    return in_formats(
+        formats,
+        document,
+        html=lambda vega: render_html(
+            made, document, gate=checked, version=__version__, bundle=vega.text, draw=vega.still
+        ),
+        markdown=lambda: render_markdown(made, gate=checked, version=__version__),
+        table=lambda: render_csv(made),
+    )

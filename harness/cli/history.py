@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +10,12 @@ import typer
 
 from harness import __version__
 from harness.cli import options as given
-from harness.cli.app import Quiet, app, charts_kept, err, out, places
+from harness.cli.app import Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.destinations import PRINTED
 from harness.cli.gather import Named, gather, runs_under
-from harness.cli.pages import deliver, show, split, wanted_of
+from harness.cli.options import split
+from harness.cli.pages import deliver, in_formats, show, wanted_of
 from harness.errors import StoreError
 from harness.extracts import Cache
 from harness.history_model import History, Skipped
@@ -73,22 +72,13 @@ def history(
 
 def _texts(made: History, wanted: Sequence[str]) -> dict[str, str]:
     from harness.analysis.comparison_document import history_document  # noqa: PLC0415
-    from reports.bundle import Bundling  # noqa: PLC0415
     from reports.history import render_csv, render_html, render_markdown  # noqa: PLC0415
 
-    texts: dict[str, str] = {}
-    with Bundling(charts_kept()) if "html" in wanted else nullcontext() as bundling:
-        document = history_document(made)
-        for one in wanted:
-            if one == "html":
-                assert bundling is not None
-                texts[one] = render_html(
-                    made, document, version=__version__, bundle=bundling.text, draw=bundling.still
-                )
-            elif one == "md":
-                texts[one] = render_markdown(made, version=__version__)
-            elif one == "csv":
-                texts[one] = render_csv(made)
-            else:
-                texts[one] = json.dumps(document, indent=1) + "\n"
-    return texts
+    document = history_document(made)
+    return in_formats(
+        wanted,
+        document,
+        html=lambda vega: render_html(made, document, version=__version__, bundle=vega.text, draw=vega.still),
+        markdown=lambda: render_markdown(made, version=__version__),
+        table=lambda: render_csv(made),
+    )

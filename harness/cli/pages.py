@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from harness.cli.app import charts_kept
 from harness.cli.destinations import PRINTED, Destination, destination
 from harness.errors import UsageError
 from harness.store import write_whole
+
+if TYPE_CHECKING:
+    from reports.bundle import Bundling
 
 
 def wanted_of(formats: str | None, out: str, known: Sequence[str]) -> Destination:
@@ -66,6 +73,35 @@ def show(console: Console, headline: str, warnings: Sequence[str]) -> None:
         console.print(Text.assemble(("Unlike things are compared: ", "yellow"), warning))
 
 
-def split(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Split an option that may be given several times, each with several words."""
-    return tuple(part for value in values or () for part in value.replace(",", " ").split())
+def in_formats(
+    formats: Sequence[str],
+    document: Mapping[str, Any],
+    *,
+    html: Callable[[Bundling], str],
+    markdown: Callable[[], str],
+    table: Callable[[], str],
+) -> dict[str, str]:
+    """Return a page in each of some formats.
+
+    Args:
+        formats: of "html", "md", "csv" and "json".
+        document: the page's numbers as plain values, which JSON is written of.
+        html: writes the page with the charts' code that it is given.
+        markdown, table: write it in Markdown and as CSV.
+    """
+    from reports.bundle import Bundling  # noqa: PLC0415 - kept off the start of commands
+
+    texts: dict[str, str] = {}
+    with Bundling(charts_kept()) if "html" in formats else nullcontext() as bundling:
+        for one in formats:
+            match one:
+                case "html":
+                    assert bundling is not None
+                    texts[one] = html(bundling)
+                case "md":
+                    texts[one] = markdown()
+                case "csv":
+                    texts[one] = table()
+                case _:
+                    texts[one] = json.dumps(document, indent=1) + "\n"
+    return texts
