@@ -62,6 +62,8 @@ class _Drawing:
         self._shaded = shaded
         self._held = held
         self._extent_s = extent_s
+        self._bands = [_band(band) for band in shaded]
+        self._stops = [_band(band) for band in held]
         self.used = sorted({line.panel for line in found})
 
     def spec(self, points: int, *, interactive: bool) -> dict[str, Any]:
@@ -83,8 +85,8 @@ class _Drawing:
                 {**record, "d": self._position(record["d"]), "c": _colour(record["d"])}
                 for record in records(self._found, points)
             ],
-            "bands": [_band(band) for band in self._shaded],
-            "held": [_band(band) for band in self._held],
+            "bands": self._bands,
+            "held": self._stops,
         }
         return chart(
             panels, spacing=_SPACING_PX, datasets=datasets, **({"params": params} if interactive else {})

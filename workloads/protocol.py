@@ -379,6 +379,11 @@ class EventWriter:
         self.write("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=os.getpid())
 
 
+_FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    kind: {"kind": (str,), "t_ns": (int,), **fields} for kind, fields in EVENTS.items()
+}
+
+
 def check(event: Mapping[str, Any]) -> None:
     """Hold one event against EVENTS.
 
@@ -388,7 +393,7 @@ def check(event: Mapping[str, Any]) -> None:
     kind = event.get("kind")
     if not isinstance(kind, str) or kind not in EVENTS:
         raise ProtocolError(f"unknown event kind {kind!r}")
-    fields = {"kind": (str,), "t_ns": (int,), **EVENTS[kind]}
+    fields = _FIELDS[kind]
     if event.keys() != fields.keys():
         odd = sorted(event.keys() ^ fields.keys())
         raise ProtocolError(f"event {kind!r}: fields {odd} missing or unknown")
