@@ -1,11 +1,16 @@
-"""A comparison or a history as plain values: comparison.json, and what the pages carry."""
+"""A comparison or a history as plain values: comparison.json, and what the pages carry.
+
+harness/schemas/comparison.schema.json describes the first; within a schema version fields are only added.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import resources
 from typing import Any
 
 from harness.comparison_model import Gate, Versus
@@ -26,6 +31,13 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
         **plain(versus),
         "gate": plain(gate),
     }
+
+
+def comparison_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a comparison's document."""
+    path = resources.files("harness") / "schemas" / "comparison.schema.json"
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return schema
 
 
 def history_document(history: History) -> dict[str, Any]:
