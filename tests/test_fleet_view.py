@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.cli.fleet_view import FleetView
+from harness.analysis.scaling import scaled
+from harness.cli.fleet_view import FleetView, scaling_table
 from harness.fleet.model import Beat, State, Task
+from tests.builders_workers import teams
 
 
 def screen(width: int = 80, height: int = 24) -> Console:
@@ -90,3 +92,16 @@ def test_a_log_has_a_line_for_each_change_and_none_for_waiting() -> None:
         view.show(task("a"), State.RUNNING, beat=beat("w.cpu.0"))
         view.show(task("a"), State.FAILED, note="a: w.cpu.0: failed. The loss is nan.")
     assert file.getvalue().splitlines() == ["a: running", "a: w.cpu.0: failed. The loss is nan."]
+
+
+def test_the_table_of_workers_fits_eighty_columns_and_names_each_leg() -> None:
+    console = screen()
+    with console.capture() as capture:
+        console.print(scaling_table(scaled(teams()).points))
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    assert lines[0] == "training together: cifar100-mlp, cpu as-written"
+    assert lines[1].split()[:3] == ["workers", "samples/s", "efficiency"]
+    assert [line.split()[:4] for line in lines[2:]] == [
+        ["1", "1,000", "100", "%"], ["2", "1,600", "80", "%"], ["4", "2,000", "50", "%"],
+    ]  # fmt: skip
+    assert "…" not in "".join(lines)

@@ -92,9 +92,7 @@ class FleetView:
         self._rows[task.folder] = replace(row, state=state, beat=beat or row.beat)
         changed = before is None or before.state is not state
         if note:
-            text = Text(note, style=_STYLE[state] if state in _BAD else "")
-            # A log keeps a sentence on one line, a screen does not break words.
-            self._console.print(text, soft_wrap=self._live is None)
+            self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
         elif self._live is None and not self._quiet and changed and state is not State.WAITING:
             self._line(Text(f"{task.folder}: {state.value}"))
 
@@ -134,19 +132,30 @@ class FleetView:
         return Group(table, Text(f"{total}{hidden}", no_wrap=True, overflow="ellipsis"))
 
     def _line(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
+        # A log keeps a sentence on one line; a screen breaks it between words, and no path that is copied.
+        fits = max(map(len, text.plain.split()), default=0) < self._console.width
+        self._console.print(text, soft_wrap=self._live is None or not fits)
 
 
-def scaling_table(points: Sequence[Point]) -> Table:
-    """Return a table of how training speeds up over workers."""
+def scaling_table(points: Sequence[Point]) -> RenderableType:
+    """Return a table for each workload, device and leg of how training speeds up over workers."""
+    groups: dict[str, list[Point]] = {}
+    for one in points:
+        groups.setdefault(f"training together: {one.workload}, {one.device} {one.leg}", []).append(one)
+    parts: list[RenderableType] = []
+    for name, group in groups.items():
+        # The name has a line of its own: beside seven columns it would be cut to nothing.
+        parts += [Text(name, style="bold"), _one_scaling_table(group)]
+    return Group(*parts)
+
+
+def _one_scaling_table(points: Sequence[Point]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("training together")
     for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms", "sent MB/s"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in points:
         share = one.efficiency
         table.add_row(
-            Text(f"{one.workload} {one.device} {one.leg}"),
             str(one.workers),
             f"{one.throughput.median:,.0f}",
             "-" if share is None else f"{100 * share.median:.0f} %",
