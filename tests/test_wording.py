@@ -84,6 +84,12 @@ def test_nothing_is_beyond_doubt_where_nothing_has_an_interval() -> None:
     assert "The only comparison rests on a single trial and has no interval." in text
 
 
+def test_no_difference_in_any_is_not_one_in_some() -> None:
+    made = versus((whole(3), again(whole(3), 1, noise=0.02)), reference=0)
+    count = len([one for one in made.ratios if one.tested])
+    assert f"No difference could be shown in any of {count} comparisons." in made.headline
+
+
 class TestHeadlinesNameTheirLegs:
     def test_of_one_workload(self) -> None:
         base = only(whole(3), "as-written")

@@ -88,7 +88,8 @@ def _outcomes(versus: Versus) -> Iterator[str]:
             yield f"Beyond doubt {outcome.value}{than}: {_which(versus, found)}."
     same = sum(one.outcome is Outcome.SAME for one in tested)
     if same:
-        yield f"No difference could be shown in {_of(same, len(tested))}."
+        which = _of(same, len(tested)).replace("all ", "any of ")  # "in all" would leave some in which it was
+        yield f"No difference could be shown in {which}."
     unknown = sum(one.outcome is Outcome.UNKNOWN for one in tested)
     if unknown:
         rest = "rests on a single trial and has" if unknown == 1 else "rest on a single trial and have"
