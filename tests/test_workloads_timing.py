@@ -186,3 +186,68 @@ def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
     _, meter, _ = measure(tmp_path / "e", machine, spec=spec, windows=2, loss=lambda: next(readings))
     assert meter.last_loss == 1.5
     assert next(readings, "all read") == "all read"
+
+
+class Pipeline(Machine):
+    """An input that takes `slow_ns` a batch, and has some ready whenever nobody asked for a while."""
+
+    def __init__(self, *, slow_ns: int, ready: int) -> None:
+        super().__init__(host_ns=0, device_ns=0)
+        self.slow_ns = slow_ns
+        self.most = self.ready = ready
+
+    def step(self) -> None:
+        self.now += MS if self.ready else self.slow_ns
+        self.ready = max(0, self.ready - 1)
+
+    def rest(self) -> bool:
+        self.ready = self.most
+        return self.now < 60 * 10**9
+
+
+def test_batches_that_lay_ready_are_not_measured_and_do_not_stretch_a_window(tmp_path):
+    machine = Pipeline(slow_ns=160 * MS, ready=4)
+    with EventWriter(tmp_path / "e") as events:
+        meter = Meter(
+            "input-only", spec=Spec(window_s=0.6, warmup_s=0.7), events=events,
+            synchronise=machine.synchronise, pause=machine.rest, clock=machine.clock,
+        )  # fmt: skip
+        meter.begin()
+        going = True
+        while going:
+            # The last block of warm-up is a single step, which finds its batch ready.
+            if not meter.steps % 5:
+                machine.ready = 1
+            machine.step()
+            going = meter.tick(1, 256, 1)
+    with (tmp_path / "e").open() as lines:
+        windows = of(list(read_events(lines)), "window")
+    assert len(windows) > 10
+    for window in windows:
+        assert window["end_ns"] - window["start_ns"] < 1.5 * 0.6e9
+        # One batch in five lies ready for ever: those that the pause made are more, and are not in it.
+        assert window["steps"] <= 6
+
+
+def test_a_pipeline_that_slows_down_ends_its_window_by_the_clock(tmp_path):
+    machine = Machine(host_ns=2 * MS, device_ns=0)
+
+    def slow_down() -> bool:
+        machine.host_ns = 150 * MS
+        return machine.now < 10**10
+
+    with EventWriter(tmp_path / "e") as events:
+        meter = Meter(
+            "input-only", spec=Spec(window_s=1.0), events=events, synchronise=machine.synchronise,
+            pause=slow_down, clock=machine.clock,
+        )  # fmt: skip
+        meter.begin()
+        while meter.tick(1, 1):
+            machine.step()
+            if machine.now > 2 * 10**10:
+                break
+    with (tmp_path / "e").open() as lines:
+        windows = of(list(read_events(lines)), "window")
+    assert windows
+    for window in windows:
+        assert window["end_ns"] - window["start_ns"] <= 1.2e9

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ SETTLED_WITHIN = 0.05
 # Share of a window that runs unmeasured before it, since other legs ran on the same caches in between; and
 # up to half a window for so many steps, since pipelines have filled their buffers meanwhile.
 LEAD_IN, LEAD_IN_STEPS, LEAD_IN_MOST = 0.05, 16, 0.5
+# A step that takes less than this share of the usual one found its batch ready in a buffer.
+BUFFERED = 0.5
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
@@ -90,6 +93,7 @@ class Meter:
         self._synchronise = synchronise
         self._pause = pause
         self._agree = agree
+        self._alone = agree is alone_decides
         self.full = full
         self.gate = Gate()
         self._warn = warn
@@ -179,17 +183,22 @@ class Meter:
     def _warm_up(self) -> Machine:
         began = self._clock()
         blocks: list[float] = []
+        # Of the last ones, however short: a single step may have found its batch in a buffer.
+        recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
         calls = 1
         while True:
-            start, steps = self._clock(), 0
-            for _ in range(calls):
+            start, steps, made = self._clock(), 0, 0
+            while made < calls and not (made and self._long_enough(start, BLOCK_NS)):
                 steps += (yield)[1]
+                made += 1
             self._synchronise()
             now = self._clock()
-            elapsed, self._step_ns, spent = self._agree([now - start, (now - start) // steps, now - began])
+            elapsed, spent = self._agree([now - start, now - began])
+            recent.append((elapsed, steps))
+            self._step_ns = sum(took for took, _ in recent) / sum(count for _, count in recent)
             if elapsed >= BLOCK_NS / 2:
-                blocks.append(self._step_ns)
-            calls = max(1, min(2 * calls, round(BLOCK_NS * calls / elapsed)))
+                blocks.append(elapsed / steps)
+            calls = max(1, min(2 * made, round(BLOCK_NS * made / elapsed)))
             if settled(blocks) or spent >= self._spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
@@ -205,8 +214,20 @@ class Meter:
         window, step = self._spec.window_s * 1e9, self._step_ns
         few = min(LEAD_IN_STEPS, math.ceil(LEAD_IN_MOST * window / step))
         steps, target = 0, max(math.ceil(LEAD_IN * window / step), few)
-        while steps < target:
-            steps += (yield)[1]
+        start = last = self._clock()
+        buffered = False
+        while steps < target or buffered:
+            now, more, _, _ = yield
+            steps += more
+            # Workers that train together must all take the same steps, whatever their own clocks say.
+            buffered = self._alone and now - last < BUFFERED * step * more and steps < LEAD_IN_STEPS
+            last = now
+            if self._long_enough(start, LEAD_IN_MOST * window):
+                break
+
+    def _long_enough(self, start: int, length_ns: float) -> bool:
+        """Tell whether so much time has passed; a device that lags behind the host makes it only longer."""
+        return self._alone and not self._spec.steps and self._clock() - start >= length_ns
 
     def _windows_back_to_back(self) -> Machine:
         index = 0
@@ -216,8 +237,8 @@ class Meter:
 
     def _window(self, index: int) -> Machine:
         length_ns = self._spec.window_s * 1e9
-        # Counting steps instead of watching the clock: an asynchronous device lets the host run ahead, so
-        # that the host's clock alone would end the window many steps late.
+        # Counting steps besides watching the clock: an asynchronous device lets the host run ahead, so that
+        # the host's clock alone would end the window many steps late.
         target = self._spec.steps or max(1, math.ceil(length_ns / self._step_ns))
         step_ns: list[int] = []
         wait_ns: list[int] = []
@@ -233,7 +254,7 @@ class Meter:
             last = now
             steps += more
             samples += more_samples
-            if steps < target:
+            if steps < target and not self._long_enough(start, length_ns):
                 continue
             self._synchronise()
             end = self._clock()
