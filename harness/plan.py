@@ -45,7 +45,7 @@ class Profile:
     Attributes:
         trials: containers for each workload and device at least; `max_trials` while the interval of the
             throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
-        windows, window_s, warmup_s, analysis_window_s, analysis_warmup_s, steps, full: see
+        windows, window_s, warmup_s, analysis_window_s, analysis_windows, analysis_warmup_s, steps, full: see
             workloads.protocol.Spec.
         stall_s: a trial that writes no event for so long counts as hung.
         limit_s: a trial that takes longer is ended.
@@ -62,6 +62,7 @@ class Profile:
     window_s: float
     warmup_s: float
     analysis_window_s: float
+    analysis_windows: int
     analysis_warmup_s: float
     steps: int
     full: bool
@@ -76,22 +77,22 @@ PROFILES: Mapping[str, Profile] = {
             name="smoke",
             purpose="seconds: does everything work? Its numbers mean nothing",
             legs=LEGS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
-            windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_warmup_s=0.2,
-            steps=8, full=False, stall_s=180, limit_s=600,
+            windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_windows=2,
+            analysis_warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
         ),
         Profile(
             name="quick",
             purpose="minutes: steady-state speed from repeated trials; training times are projected",
             legs=LEGS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
-            windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.35, analysis_warmup_s=1.0,
-            steps=0, full=False, stall_s=300, limit_s=1200,
+            windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.3, analysis_windows=2,
+            analysis_warmup_s=0.7, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         Profile(
             name="full",
             purpose="hours: the published epochs trained to the end, and quick's measurement besides",
             legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
-            windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_warmup_s=4.0,
-            steps=0, full=True, stall_s=900, limit_s=4 * 3600,
+            windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
+            analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
         ),
     )
 }  # fmt: skip
@@ -293,6 +294,7 @@ def spec_for(
         windows=profile.windows,
         warmup_s=profile.warmup_s,
         analysis_window_s=profile.analysis_window_s,
+        analysis_windows=profile.analysis_windows,
         analysis_warmup_s=profile.analysis_warmup_s,
         steps=profile.steps,
         full=profile.full and trial.index == 0,

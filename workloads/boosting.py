@@ -93,7 +93,11 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
     _phase(events, DATA, began)
     job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
-    measure_in_turn({leg: _body(job, leg) for leg in spec.legs}, windows=spec.windows, failed=_failed(events))
+    measure_in_turn(
+        {leg: _body(job, leg) for leg in spec.legs},
+        windows=dict.fromkeys(spec.legs, spec.windows),
+        failed=_failed(events),
+    )
 
 
 def facts(spec: Spec) -> dict[str, str | int | float | bool]:

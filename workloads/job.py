@@ -22,12 +22,14 @@ class Shared:
             the verdict: building and compiling it once is enough.
         batch: one batch of the pipeline, in host memory.
         step_ns: leg -> how long one of its steps took last.
+        arrays: the training arrays in host memory, as tensors: a pipeline made of arrays copies them.
     """
 
     model: Any = None
     step: Callable[[Any], Any] | None = None
     batch: Any = None
     step_ns: dict[str, float] = field(default_factory=dict)
+    arrays: Any = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Job:
     def gpu(self) -> bool:
         """Whether the devices are GPUs."""
         return self.spec.device == "gpu"
+
+    def arrays(self) -> Any:
+        """Return the training arrays as tensors in host memory; None for workloads with a pipeline."""
+        if self.shared.arrays is None and self.train is not None:
+            with tf.device("CPU:0"):
+                self.shared.arrays = tuple(tf.convert_to_tensor(part) for part in self.train)
+        return self.shared.arrays
 
     def stages(self, params: Mapping[str, Any]) -> Sequence[Stage]:
         """Return the workload's own pipeline as `params` ask for it."""

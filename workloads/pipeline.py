@@ -52,7 +52,7 @@ def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
     """
     batch = params["batch_size"] * (devices or job.replicas)
     if job.train is not None:
-        return from_arrays(*job.train, batch)
+        return from_arrays(*job.arrays(), batch)
     with rewriting.asked_for(params):
         dataset = assemble(job.stages({**params, "batch_size": batch}))
     if params["prefetch_batches"] and not loaders.is_loader(dataset):

@@ -307,8 +307,8 @@ class Spec:
         window_s: least length of a measured window, seconds.
         windows: measured windows a leg; legs are interleaved window by window.
         warmup_s: most time to wait for the step time to settle, seconds.
-        analysis_window_s, analysis_warmup_s: the same for legs that only serve the verdict; 0 for no
-            difference.
+        analysis_window_s, analysis_windows, analysis_warmup_s: the same for legs that only serve the verdict;
+            0 for no difference.
         steps: when > 0, a window is that many steps instead of window_s (for tests).
         full: train the published epochs instead of measuring windows.
         seed: for weights, shuffling and augmentation.
@@ -328,6 +328,7 @@ class Spec:
     windows: int = 3
     warmup_s: float = 3.0
     analysis_window_s: float = 0.0
+    analysis_windows: int = 0
     analysis_warmup_s: float = 0.0
     steps: int = 0
     full: bool = False

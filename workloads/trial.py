@@ -106,7 +106,7 @@ def run_legs(job: Job) -> None:
         # What only serves the verdict must not cost the benchmark its trial.
         return _measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
 
-    measure_in_turn(bodies, windows=job.spec.windows, failed=failed)
+    measure_in_turn(bodies, windows={leg: _leg_spec(job.spec, leg).windows for leg in bodies}, failed=failed)
 
 
 def _measures_speed(leg: str) -> bool:
@@ -114,12 +114,13 @@ def _measures_speed(leg: str) -> bool:
 
 
 def _leg_spec(spec: Spec, leg: str) -> Spec:
-    """Return the spec with the window and warm-up of one leg."""
+    """Return the spec with the windows and warm-up of one leg."""
     if _measures_speed(leg):
         return spec
     return replace(
         spec,
         window_s=spec.analysis_window_s or spec.window_s,
+        windows=spec.analysis_windows or spec.windows,
         warmup_s=spec.analysis_warmup_s or spec.warmup_s,
     )
 

@@ -97,7 +97,7 @@ def rest() -> None:
 def measure_in_turn(
     bodies: Mapping[str, Callable[[Callable[[], Any]], None]],
     *,
-    windows: int,
+    windows: Mapping[str, int],
     failed: Callable[[str, Exception], bool],
 ) -> None:
     """Set every leg up, measure them window by window in turn, end them.
@@ -106,6 +106,7 @@ def measure_in_turn(
 
     Args:
         bodies: leg -> its code, as Pausable runs it; set up in this order.
+        windows: leg -> how many times it is measured.
         failed: is told of each leg that raised, and says whether that is a failure of the trial.
     """
     running: dict[str, Pausable] = {}
@@ -125,8 +126,8 @@ def measure_in_turn(
     for leg, body in bodies.items():
         running[leg] = Pausable(leg, body)
         resume(leg, True)
-    for window in range(windows):
-        order = list(running)
+    for window in range(max((windows[leg] for leg in bodies), default=0)):
+        order = [leg for leg in running if window < windows[leg]]
         # Each round starts with another leg, so that none always runs after the same neighbour.
         shift = window % max(len(order), 1)
         for leg in order[shift:] + order[:shift]:

@@ -57,6 +57,7 @@ def truth_profile(settings: Settings) -> Profile:
         window_s=settings.window_s,
         warmup_s=settings.warmup_s,
         analysis_window_s=settings.analysis_window_s,
+        analysis_windows=settings.windows,
         analysis_warmup_s=settings.analysis_warmup_s,
         stall_s=120.0,
         limit_s=300.0,

@@ -47,6 +47,10 @@ def input_share(case: Case) -> InputShare | None:
     does, a sample's wait over as-written's time for it; but as-written waits for no more than it loses
     against the model alone. Without that loop input is blamed for what was lost, but for no more than it
     would cost with no overlap at all: the rest of the loss is somebody else's.
+
+    Input costs no less than a sample takes longer in the input alone than in the model alone: no overlap
+    hides that. A step that shares processors or Python's lock with the pipeline is held up inside itself as
+    well, where no loop sees it wait.
     """
     summary = case.legs.get(AS_WRITTEN)
     if summary is not None and summary.wait_share is not None:
@@ -58,10 +62,20 @@ def input_share(case: Case) -> InputShare | None:
     loop = case.legs.get(CUSTOM_LOOP)
     if loop is not None and loop.wait_share is not None:
         wait = min(1.0, loop.wait_share * whole / loop.throughput.median)
+        wait = max(wait, _slower_than_model(whole, model, feed))
         return InputShare(share=wait if lost is None else min(wait, lost), seen=True)
     if lost is None or model is None or feed is None:
         return None
     return InputShare(share=min(lost, model / (feed + model)), seen=False)
+
+
+def _slower_than_model(whole: float, model: float | None, feed: float | None) -> float:
+    """Return the share of as-written's time a sample by which input alone is slower than the model alone."""
+    if model is None or feed is None:
+        return 0.0
+    slower = whole * (1.0 / feed - 1.0 / model)
+    # The two legs are not measured at once: what noise makes of them is no cost of input.
+    return slower if slower >= NOISE else 0.0
 
 
 def stage_seconds(case: Case) -> Mapping[str, float]:

@@ -18,6 +18,7 @@ from harness.analysis.breakdown import (
 from harness.analysis.case import Case, activity, host_idle
 from harness.analysis.remedies import DEVICE, LAUNCH, remedy, without
 from harness.analysis.remedy_code import device_code, launch_code
+from harness.analysis.rules_host import contended_host, cpu_quota
 from harness.analysis.words import percent, significant, times
 from harness.model import Evidence, Finding, Verdict
 from harness.telemetry.metrics import METRICS
@@ -39,6 +40,8 @@ SM_EFFECTIVE, SM_INEFFECTIVE = 80.0, 50.0
 # of that is where bandwidth becomes the limit.
 DRAM_LIMIT, DRAM_REACHED = 60.0, 80.0
 HALF = 0.5
+# xprof calls a loss of a fifth of the time high.
+TAKEN = 0.20
 # Cards that exchange gradients send some; a gigabyte a second each is worth a line of evidence.
 NVLINK_WORTH_SAYING = 1e9
 # A larger batch is worth naming where it makes a sample cheaper by a fifth.
@@ -83,6 +86,9 @@ def launch_bound(case: Case) -> Verdict:
         return case.verdict(
             rule, Finding.CLEAR, f"Starting each step costs little{was}.", evidence=evidence, cost=waiting
         )
+    if taken := _taken_away(case):
+        sentence = f"Whether starting steps costs much time cannot be told: {taken}."
+        return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
     if feed is None:
         sentence = (
             f"{_device(case, start=True)} was idle {percent(1 - (busy[0] if busy else 0.0))} of the time; "
@@ -113,6 +119,17 @@ def launch_bound(case: Case) -> Verdict:
             at_least=case.on_gpu or told is not None,
         ),
     )
+
+
+def _taken_away(case: Case) -> str:
+    """Say who took so much of the processors that a step's start cannot be told from waiting for its turn.
+
+    On the processor alone: a card's idle time is seen on the card.
+    """
+    for verdict in () if case.on_gpu else (cpu_quota(case), contended_host(case)):
+        if verdict.finding is Finding.FOUND and (verdict.cost or 0.0) >= TAKEN:
+            return f"{verdict.cause} took {percent(verdict.cost or 0.0)} of the processors' time from it"
+    return ""
 
 
 def _launch_sentence(case: Case, waiting: float) -> str:
