@@ -106,6 +106,31 @@ def test_a_processor_that_others_use_is_not_idle() -> None:
     assert verdict(made, "contended-host").cost == pytest.approx(14 / 16, rel=0.02)
 
 
+@pytest.mark.parametrize(("others_pct", "told"), [(100.0, Finding.INCONCLUSIVE), (50.0, Finding.FOUND)])
+def test_starting_steps_is_not_told_from_waiting_for_a_processor(others_pct: float, told: Finding) -> None:
+    """Many steps in one call save half of the time: the program's doing, or others have the processors."""
+    speeds = waiting(
+        legs(
+            as_written=10, custom_loop=10, input_only=0.2, model_only=10,
+            batch__2=11, batch__4=13, calls__10=5,
+        ),
+        0.0,
+    )  # fmt: skip
+    made = retold(played(speeds, cpus=8.0), "cpu", "host", cpu_util_pct=others_pct)
+    found = verdict(made, "launch-bound")
+    assert found.finding is told
+    assert ("other load on the machine took 50 %" in found.sentence) == (told is Finding.INCONCLUSIVE)
+
+
+def test_input_costs_no_less_than_it_is_slower_than_the_model() -> None:
+    """A pipeline that holds Python's lock slows the step itself down: the loop sees half of the wait."""
+    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=9.5, model_only=2), 0.4)
+    found = verdict(played(speeds, cpus=1.0), "input-bound")
+    assert found.cost == pytest.approx(0.75, rel=0.02)
+    fast = waiting(legs(as_written=10, custom_loop=10, input_only=1.9, model_only=2), 0.4)
+    assert verdict(played(fast, cpus=1.0), "no-overlap").cost == pytest.approx(0.4, rel=0.05)
+
+
 def test_others_cost_nothing_while_processors_are_free() -> None:
     made = retold(played(waiting(ACCELERATOR, 0.0), cpus=1.0), "cpu", "host", cpu_util_pct=50.0)
     found = verdict(made, "contended-host")

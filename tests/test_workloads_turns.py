@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from workloads.turns import Pausable
+from workloads.turns import Pausable, measure_in_turn
 
 
 def test_bodies_run_one_at_a_time_in_the_order_of_their_turns():
@@ -50,3 +50,19 @@ def test_what_a_body_raises_is_raised_where_it_was_resumed():
     assert body.ended
     with pytest.raises(RuntimeError, match="has ended"):
         body.resume(None)
+
+
+def test_each_leg_is_measured_as_often_as_asked_and_first_in_turn():
+    seen = []
+
+    def body(name):
+        def run(pause):
+            while pause():
+                seen.append(name)
+
+        return run
+
+    measure_in_turn(
+        {name: body(name) for name in "abc"}, windows={"a": 3, "b": 2, "c": 3}, failed=lambda *_: True
+    )
+    assert seen == ["a", "b", "c", "b", "c", "a", "a", "c"]
