@@ -49,7 +49,7 @@ def speed_figure(analysis: Analysis) -> Figure | None:
         title="Speed in steady state, samples per second",
         description="Bars of throughput for each workload, device and leg, with 95 % intervals as "
         "whiskers; each workload has a scale of its own. The table below has the same numbers.",
-        spec=chart(panels, spacing=18),
+        spec=chart(panels, spacing=24),
         table=Table(
             header=("Workload", "Device", "Leg", "samples/s", "95 % interval", "Trials or source"),
             rows=tuple(rows),

@@ -34,10 +34,12 @@ class InputShare:
     Attributes:
         share: between 0 and 1.
         seen: the wait was measured around next(), not inferred from other legs.
+        waited: that wait alone; the rest of `share` is what preparing data slows the steps themselves down.
     """
 
     share: float
     seen: bool
+    waited: float
 
 
 def input_share(case: Case) -> InputShare | None:
@@ -54,7 +56,7 @@ def input_share(case: Case) -> InputShare | None:
     """
     summary = case.legs.get(AS_WRITTEN)
     if summary is not None and summary.wait_share is not None:
-        return InputShare(share=summary.wait_share, seen=True)
+        return InputShare(share=summary.wait_share, seen=True, waited=summary.wait_share)
     whole, model, feed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, INPUT_ONLY))
     if whole is None:
         return None
@@ -62,11 +64,13 @@ def input_share(case: Case) -> InputShare | None:
     loop = case.legs.get(CUSTOM_LOOP)
     if loop is not None and loop.wait_share is not None:
         wait = min(1.0, loop.wait_share * whole / loop.throughput.median)
-        wait = max(wait, _slower_than_model(whole, model, feed))
-        return InputShare(share=wait if lost is None else min(wait, lost), seen=True)
+        most = 1.0 if lost is None else lost
+        share = min(max(wait, _slower_than_model(whole, model, feed)), most)
+        return InputShare(share=share, seen=True, waited=min(wait, share))
     if lost is None or model is None or feed is None:
         return None
-    return InputShare(share=min(lost, model / (feed + model)), seen=False)
+    share = min(lost, model / (feed + model))
+    return InputShare(share=share, seen=False, waited=share)
 
 
 def _slower_than_model(whole: float, model: float | None, feed: float | None) -> float:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.breakdown import NOISE, dearest_stage, input_share, stage_seconds, waits_for_copy
+from harness.analysis.breakdown import (
+    NOISE,
+    InputShare,
+    dearest_stage,
+    input_share,
+    stage_seconds,
+    waits_for_copy,
+)
 from harness.analysis.case import Case
 from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_speed
 from harness.analysis.remedies import INPUT, OVERLAP, remedy, without
@@ -47,9 +54,16 @@ def input_bound(case: Case) -> Verdict:
         )
     share = Evidence(
         metric="time waiting for input" if found.seen else "time lost to input, at most",
-        observed=percent(found.share),
+        observed=percent(found.waited),
         threshold=f"moderate from {percent(MODERATELY)}, high from {percent(HIGHLY)}",
     )
+    if found.waited < found.share:
+        slower = Evidence(
+            metric="input alone slower than the model alone, of as-written's time",
+            observed=percent(found.share),
+            threshold="input costs no less",
+        )
+        evidence = (slower, *evidence)
     if found.share < MODERATELY:
         return case.verdict(
             rule,
@@ -69,20 +83,20 @@ def input_bound(case: Case) -> Verdict:
             evidence=(share, *evidence),
             cost=0.0,
         )
-    return _found(case, rule, found.share, (share, *evidence))
+    return _found(case, rule, found, (share, *evidence))
 
 
-def _found(case: Case, rule: str, share: float, evidence: tuple[Evidence, ...]) -> Verdict:
+def _found(case: Case, rule: str, found: InputShare, evidence: tuple[Evidence, ...]) -> Verdict:
+    share = found.share
     how = "highly" if share >= HIGHLY else "moderately"
-    whom = "the GPU" if case.on_gpu else "the model"
     stage = dearest_stage(case)
     named = f" Most of that is the stage {stage!r}." if stage else ""
     runs = how_it_runs(case)
     return case.verdict(
         rule,
         Finding.FOUND,
-        f"Training is {how} limited by its input: {percent(share)} of the time {whom} waits for data to be "
-        f"read and prepared{_slower(case)}.{named}{runs.sentence}{_epochs(case)}",
+        f"Training is {how} limited by its input: {_costs(case, found)}{_slower(case)}.{named}"
+        f"{runs.sentence}{_epochs(case)}",
         cause=f"the input pipeline{f', stage {stage!r}' if stage else ''}",
         evidence=evidence,
         cost=share,
@@ -95,6 +109,16 @@ def _found(case: Case, rule: str, share: float, evidence: tuple[Evidence, ...]) 
             pipeline_code,
             _gain(case, parallel_speed(case), share),
         ),
+    )
+
+
+def _costs(case: Case, found: InputShare) -> str:
+    whom = "the GPU" if case.on_gpu else "the model"
+    if found.share - found.waited < MODERATELY:
+        return f"{percent(found.share)} of the time {whom} waits for data to be read and prepared"
+    return (
+        f"reading and preparing data costs {percent(found.share)} of the time, {percent(found.waited)} that "
+        f"{whom} waits and the rest by slowing its steps down"
     )
 
 
