@@ -12,10 +12,35 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from workloads.protocol import Data, Rung
+
 IMAGE = (224, 224, 3)
 CLASSES = 1000
 # (filters, blocks, stride of the first block) of the four groups; He et al. 2015, table 1.
 GROUPS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+
+# What the declarations on this network share.
+DATA = Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32")
+WEIGHTS = "ResNet-50 v1.5, 25.6 million weights"
+SOURCE = "He et al. 2015; NVIDIA's ResNet-50 v1.5"
+RESIDENT = {"feed": "resident"}
+FP16 = {"feed": "resident", "precision": "fp16"}
+FP16_XLA = {"feed": "resident", "precision": "fp16", "jit_compile": True}
+FP16_RUNG = Rung(
+    name="fp16",
+    params=FP16,
+    after="rung:resident",
+    device="gpu",
+    why="half-width numbers use the tensor cores",
+)
+XLA_RUNG = Rung(
+    name="xla",
+    params=FP16_XLA,
+    after="rung:fp16",
+    device="gpu",
+    why="XLA fuses normalisation, activation and additions, so that activations are read once",
+)
+
 MOMENTUM = 0.9
 EPSILON = 1e-5
 # One multiply and one add; the backward pass computes two products for each of the forward pass.

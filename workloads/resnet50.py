@@ -9,13 +9,14 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import Change, Published, Rung, Workload
+from workloads.resnet import DATA, FP16, FP16_XLA, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
 
 workload = Workload(
     name="resnet50",
     title="ResNet-50 v1.5 training, synthetic 224x224 images",
-    model="ResNet-50 v1.5, 25.6 million weights",
-    data=Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32"),
+    model=WEIGHTS,
+    data=DATA,
     batch_size=128,
     epochs=1,
     optimizer="SGD, momentum 0.9",
@@ -52,50 +53,44 @@ workload = Workload(
     ladder=(
         Rung(
             name="resident",
-            params={"feed": "resident"},
+            params=RESIDENT,
             why="the batch lies on the device instead of being copied there for every step",
         ),
         Rung(
             name="fp32",
-            params={"feed": "resident", "precision": "fp32"},
+            params={**RESIDENT, "precision": "fp32"},
             after="rung:resident",
             device="gpu",
             why="full float32 products instead of TF32: what older cards and exact arithmetic give",
         ),
         Rung(
             name="fp16",
-            params={"feed": "resident", "precision": "fp16"},
+            params=FP16,
             after="rung:resident",
             device="gpu",
             why="half-width numbers use the tensor cores; Keras' batch normalisation still works in float32",
         ),
         Rung(
             name="bf16",
-            params={"feed": "resident", "precision": "bf16"},
+            params={**RESIDENT, "precision": "bf16"},
             after="rung:resident",
             device="gpu",
             why="half-width numbers with float32's range, so that no loss scaling is needed",
         ),
         Rung(
             name="fused-batch-norm",
-            params={"feed": "resident", "precision": "fp16", "fused_batch_norm": True},
+            params={**FP16, "fused_batch_norm": True},
             after="rung:fp16",
             device="gpu",
             why="one kernel normalises a half-width tensor, where Keras takes several passes in float32",
         ),
         Rung(
             name="xla-tf32",
-            params={"feed": "resident", "jit_compile": True},
+            params={**RESIDENT, "jit_compile": True},
             after="rung:resident",
             why="XLA without half precision, to tell the two apart",
         ),
-        Rung(
-            name="xla",
-            params={"feed": "resident", "precision": "fp16", "jit_compile": True},
-            after="rung:fp16",
-            device="gpu",
-            why="XLA fuses normalisation, activation and additions, so that activations are read once",
-        ),
+        XLA_RUNG,
         Rung(
             name="xla-bf16",
             params={
@@ -112,34 +107,28 @@ workload = Workload(
         ),
         Rung(
             name="batch-64",
-            params={"feed": "resident", "precision": "fp16", "jit_compile": True, "batch_size": 64},
+            params={**FP16_XLA, "batch_size": 64},
             after="rung:xla",
             device="gpu",
             why="a smaller batch, to show how much of the device it leaves idle",
         ),
         Rung(
             name="batch-256",
-            params={"feed": "resident", "precision": "fp16", "jit_compile": True, "batch_size": 256},
+            params={**FP16_XLA, "batch_size": 256},
             after="rung:xla",
             device="gpu",
             why="twice the published batch: each kernel fills more of the device",
         ),
         Rung(
             name="batch-512",
-            params={"feed": "resident", "precision": "fp16", "jit_compile": True, "batch_size": 512},
+            params={**FP16_XLA, "batch_size": 512},
             after="rung:batch-256",
             device="gpu",
             why="twice as many again",
         ),
         Rung(
             name="xla-fused-batch-norm",
-            params={
-                "feed": "resident",
-                "precision": "fp16",
-                "jit_compile": True,
-                "batch_size": 512,
-                "fused_batch_norm": True,
-            },
+            params={**FP16_XLA, "batch_size": 512, "fused_batch_norm": True},
             after="rung:batch-512",
             device="gpu",
             why="XLA expands the operation itself: mean and variance in one pass over the activations",
@@ -211,7 +200,7 @@ workload = Workload(
             note="PyTorch, not TensorFlow: fp16; a cross-framework anchor",
         ),
     ),
-    source="He et al. 2015; NVIDIA's ResNet-50 v1.5",
+    source=SOURCE,
     suite="extra",
 )
 

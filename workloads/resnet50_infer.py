@@ -9,13 +9,17 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
-from workloads.protocol import Data, Remark, Requests, Rung, Workload
+from workloads.protocol import Remark, Requests, Rung, Workload
+from workloads.resnet import DATA, FP16, FP16_RUNG, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
+
+# Half precision on cards, on which it pays; XLA on any device.
+ANY_XLA = {**RESIDENT, "gpu:precision": "fp16", "jit_compile": True}
 
 workload = Workload(
     name="resnet50-infer",
     title="ResNet-50 v1.5 inference, synthetic 224x224 images",
-    model="ResNet-50 v1.5, 25.6 million weights",
-    data=Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32"),
+    model=WEIGHTS,
+    data=DATA,
     batch_size=32,
     epochs=1,
     task="infer",
@@ -29,52 +33,40 @@ workload = Workload(
     ladder=(
         Rung(
             name="resident",
-            params={"feed": "resident"},
+            params=RESIDENT,
             why="one compiled call on a batch that lies on the device, instead of Keras' predict_on_batch",
         ),
-        Rung(
-            name="fp16",
-            params={"feed": "resident", "precision": "fp16"},
-            after="rung:resident",
-            device="gpu",
-            why="half-width numbers use the tensor cores",
-        ),
+        FP16_RUNG,
         Rung(
             name="fused-batch-norm",
-            params={"feed": "resident", "precision": "fp16", "fused_batch_norm": True},
+            params={**FP16, "fused_batch_norm": True},
             after="rung:fp16",
             device="gpu",
             why="one kernel normalises a half-width tensor",
         ),
-        Rung(
-            name="xla",
-            params={"feed": "resident", "precision": "fp16", "jit_compile": True},
-            after="rung:fp16",
-            device="gpu",
-            why="XLA fuses normalisation, activation and additions, so that activations are read once",
-        ),
+        XLA_RUNG,
         Rung(
             name="batch-1",
-            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 1},
+            params={**ANY_XLA, "batch_size": 1},
             after="rung:xla",
             why="one image at a time: the shortest latency",
         ),
         Rung(
             name="batch-8",
-            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 8},
+            params={**ANY_XLA, "batch_size": 8},
             after="rung:batch-1",
             why="latency against throughput",
         ),
         Rung(
             name="batch-64",
-            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 64},
+            params={**ANY_XLA, "batch_size": 64},
             after="rung:batch-8",
             device="gpu",
             why="latency against throughput",
         ),
         Rung(
             name="batch-512",
-            params={"feed": "resident", "gpu:precision": "fp16", "jit_compile": True, "batch_size": 512},
+            params={**ANY_XLA, "batch_size": 512},
             after="tuned",
             device="gpu",
             why="a larger batch, to show whether the device is full",
@@ -91,7 +83,7 @@ workload = Workload(
             "starting each operation costs more than computing it",
         ),
     ),
-    source="He et al. 2015; NVIDIA's ResNet-50 v1.5",
+    source=SOURCE,
     suite="extra",
 )
 

@@ -9,13 +9,14 @@ import tensorflow as tf
 
 from workloads import resnet
 from workloads.author import Stage
-from workloads.protocol import Data, Published, Requests, Workload
+from workloads.protocol import Published, Requests, Workload
+from workloads.resnet import DATA, WEIGHTS
 
 workload = Workload(
     name="resnet50-serve",
     title="ResNet-50 v1.5 as a service, single images at random instants",
-    model="ResNet-50 v1.5, 25.6 million weights",
-    data=Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32"),
+    model=WEIGHTS,
+    data=DATA,
     batch_size=1,
     epochs=1,
     task="infer",
