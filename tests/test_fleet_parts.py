@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.errors import FleetError, StoreError, UsageError
-from harness.fleet import code
+from harness.fleet import code, crew
 from harness.fleet.checks import IMAGE_BYTES, problems
 from harness.fleet.choice import choose, node_keys
 from harness.fleet.crew import connected, offset_s
@@ -218,9 +220,27 @@ class TestCode:
 
 
 @pytest.mark.parametrize(
-    ("address", "said"), [("ray://10.0.0.1:10001", "Ray client"), ("127.0.0.1:9", "No Ray cluster answers")]
+    ("address", "said", "tried"),
+    [
+        ("ray://10.0.0.1:10001", "Ray client", "on a node of the cluster"),
+        ("127.0.0.1:9", "No Ray cluster answers", "Check host and port"),
+    ],
 )
-def test_no_cluster(address: str, said: str) -> None:
+def test_no_cluster(address: str, said: str, tried: str) -> None:
     with pytest.raises(FleetError, match=said) as caught, connected(address, ROOT):
         raise AssertionError
-    assert caught.value.hint
+    assert tried in caught.value.hint
+
+
+def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own word for a missing token, after half a minute: "Failed to connect to Ray cluster"."""
+
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at 127.0.0.1:6379")
+
+    monkeypatch.setattr(crew, "_ray", lambda: SimpleNamespace(init=refuse))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(FleetError, match="cannot be joined: Fail") as caught, connected(address, ROOT):
+            raise AssertionError
+    assert "RAY_AUTH_MODE=token" in caught.value.hint

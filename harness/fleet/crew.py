@@ -29,6 +29,16 @@ START = (
     "Start one with `ray start --head` and `ray start --address=HOST:6379` on each node, or name one with "
     "--address; see docs/fleet.md and examples/cloud/."
 )
+ELSEWHERE = (
+    "Check host and port: `ray status` on the cluster's head says whether it runs. To start one: `ray start "
+    "--head` there and `ray start --address=HOST:6379` on each node; see docs/fleet.md."
+)
+LOCKED = (
+    "Something listens there, so look for what keeps this machine out. A cluster with token authentication "
+    "(Ray turns it on where the head has ~/.ray/auth_token) wants RAY_AUTH_MODE=token here, and the head's "
+    "token in ~/.ray/auth_token or RAY_AUTH_TOKEN. Else the cluster is of another version of Ray, or a "
+    "firewall lets the first port through alone."
+)
 PROBE_S = 120.0
 KNOCK_S = 5.0
 # A node that was asked a moment ago answers at once; a slower answer says nothing about its clock.
@@ -61,10 +71,9 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
                 logging_level="error",
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            said = str(error).strip().splitlines()
+            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise FleetError(
-                f"No Ray cluster answers at {address!r}: {said[0] if said else type(error).__name__}",
-                hint=START,
+                f"The Ray cluster at {address!r} cannot be joined: {said}", hint=LOCKED
             ) from error
         _hush(ray)
         try:
@@ -90,7 +99,8 @@ def _knock(address: str) -> None:
     Raises:
         FleetError: nothing does.
     """
-    if address == "auto":
+    named = address != "auto"
+    if not named:
         last = Path(tempfile.gettempdir()) / "ray/ray_current_cluster"
         started = last.read_text(encoding="utf-8").strip() if last.is_file() else ""
         address = os.environ.get("RAY_ADDRESS") or started
@@ -103,7 +113,8 @@ def _knock(address: str) -> None:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else ""
         raise FleetError(
-            f"No Ray cluster answers at {address}: {why or error or 'no answer'}.", hint=START
+            f"No Ray cluster answers at {address}: {why or error or 'no answer'}.",
+            hint=ELSEWHERE if named else START,
         ) from error
 
 
