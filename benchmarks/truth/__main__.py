@@ -55,7 +55,7 @@ def main() -> int:
         judged = judge_all(cases, settings)
     answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
     lines = list(tables(judged, answers))
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join([*lines, *_closing(judged, replayed=given.replay)]) + "\n")
     if given.markdown:
         given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if given.pack:
@@ -107,6 +107,15 @@ def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
     if answers:
         yield ""
         yield from peers.peers_table(list(peers.asked(judged, answers)))
+
+
+def _closing(judged: Sequence[Judged], *, replayed: bool) -> Iterator[str]:
+    """Yield what a screen shows last: what was judged, how to read it, and the score."""
+    if judged:
+        runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
+        yield ""
+        yield f"{runs} Bold is wrong; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."
+        yield from scoring.summary(judged)
 
 
 def judge_all(cases: Sequence[Case], settings: Settings) -> list[Judged]:

@@ -57,7 +57,7 @@ METERED = (
     reading("read-slow", "a store that gives a third of what the device takes", 3.0, Kind.INPUT),
     reading("read-mild", "a store 1.6 times too slow", 1.6, Kind.INPUT),
     reading("read-edge", "a store 1.25 times too slow", 1.25, Kind.INPUT),
-    reading("read-hidden", "a store slower than none, hidden behind the device", 0.85, Kind.ARITHMETIC),
+    reading("read-hidden", "a store almost as slow as the device, which hides it", 0.85, Kind.ARITHMETIC),
     reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
     reading(
         "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Kind.INPUT,

@@ -12,7 +12,9 @@ CLOSE = 0.15
 
 
 def summary(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield the lines of the verdicts' score: rates, then time lost."""
+    """Yield the lines of the verdicts' score: rates, then time lost; stand-ins with made readings apart."""
+    standins = [one for one in judged if one.case.recording]
+    judged = [one for one in judged if not one.case.recording]
     right = sum(one.right for one in judged)
     late = [one for one in judged if one.case.fed_late]
     prompt = [one for one in judged if not one.case.fed_late]
@@ -28,6 +30,8 @@ def summary(judged: Sequence[Judged]) -> Iterator[str]:
             f"- time lost against planted: off by {statistics.median(errors):.1%} in the median, "
             f"{max(errors):.0%} at most; within {CLOSE:.0%} in {close} of {len(errors)}"
         )
+    if standins:
+        yield f"- stand-ins right: {sum(one.right for one in standins)} of {len(standins)}"
 
 
 def confusion(judged: Sequence[Judged]) -> Iterator[str]:
