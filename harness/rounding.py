@@ -44,6 +44,11 @@ def fixed(value: float, places: int) -> str:
     return f"{round(value, places) + 0.0:,.{max(places, 0)}f}"  # -0.0 is 0
 
 
+def three_digits(value: float) -> str:
+    """Write `value` with three significant digits and all that stand before the point: "0.0951", "1,007"."""
+    return fixed(value, max(decimals(value, 3), 0))
+
+
 def counted(count: int, one: str, several: str = "") -> str:
     """Say how many there are: "no runs", "1 run", "1,200 runs".
 

@@ -11,7 +11,7 @@ from harness.analysis.gate import gate
 from harness.analysis.history import history
 from harness.analysis.versus import versus
 from harness.comparison_model import Extract
-from harness.rounding import counted
+from harness.rounding import counted, three_digits
 from reports.compare import render_html, render_markdown
 from reports.history import render_html as history_html
 from reports.history import render_markdown as history_markdown
@@ -112,3 +112,10 @@ class TestHeadlinesNameTheirLegs:
     def test_of_many_runs(self) -> None:
         made = versus(fleet(25), reference=None)
         assert "(each run's fastest device and leg)" in made.headline
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.09514, "0.0951"), (8.33, "8.33"), (61, "61.0"), (1007.2, "1,007"), (0, "0")]
+)
+def test_three_digits(value: float, said: str) -> None:
+    assert three_digits(value) == said

@@ -25,7 +25,7 @@ from rich.text import Text
 from harness.errors import TfbenchError
 from harness.model import Analysis, Estimate, Summary, Sweep
 from harness.progress import Task
-from harness.rounding import estimate_decimals, fixed
+from harness.rounding import estimate_decimals, fixed, three_digits
 from workloads.protocol import LEGS, RUNG_PREFIX
 
 LABEL_WIDTH = 28
@@ -172,7 +172,7 @@ def _speed(one: Summary) -> tuple[Text | str, ...]:
         Text(one.leg),
         fixed(one.throughput.median, estimate_decimals(one.throughput)),
         interval(one.throughput),
-        f"{one.step_time.median * 1e3:.3g}",
+        three_digits(one.step_time.median * 1e3),
         training,
         "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
         str(one.throughput.n),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.fleet.model import Beat, State, Task
+from harness.rounding import three_digits
 from harness.scaling_model import Point
 
 # Of a screen's lines: the heading, the sums, and the one that the cursor is in.
@@ -160,7 +161,7 @@ def _one_scaling_table(points: Sequence[Point]) -> Table:
             f"{one.throughput.median:,.0f}",
             "-" if share is None else f"{100 * share.median:.0f} %",
             "-" if share is None or share.n < 2 else f"{100 * share.low:.0f} to {100 * share.high:.0f} %",
-            f"{one.step_time.median * 1e3:.3g}",
+            three_digits(one.step_time.median * 1e3),
             "-" if one.exchange_s is None else f"{one.exchange_s * 1e3:.3g}",
             "-" if one.sent_bytes_per_s is None else f"{one.sent_bytes_per_s / 1e6:.3g}",
         )
