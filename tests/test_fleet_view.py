@@ -105,3 +105,17 @@ def test_the_table_of_workers_fits_eighty_columns_and_names_each_leg() -> None:
         ["1", "1,000", "100", "%"], ["2", "1,600", "80", "%"], ["4", "2,000", "50", "%"],
     ]  # fmt: skip
     assert "…" not in "".join(lines)
+
+
+def test_without_a_terminal_a_node_that_starts_again_and_again_is_told_once() -> None:
+    """Its machine is busy: why it waits is a note, and each new try is none."""
+    console = Console(file=(lines := io.StringIO()), width=80)
+    with FleetView(console) as view:
+        for attempt in range(3):
+            view.show(task("a"), State.STARTING)
+            view.show(task("a"), State.RUNNING)
+            view.show(task("a"), State.WAITING, note="" if attempt else "a waits: process 7 measures here.")
+        view.show(task("a"), State.DONE)
+    assert lines.getvalue().splitlines() == [
+        "a: starting", "a: running", "a waits: process 7 measures here.", "a: done",
+    ]  # fmt: skip

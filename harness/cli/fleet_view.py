@@ -65,6 +65,8 @@ class FleetView:
         self._console = console
         self._quiet = quiet
         self._rows: dict[str, _Row] = {}
+        # What is in lines already: a node that finds its machine busy starts again and again.
+        self._said: set[tuple[str, State]] = set()
         self._live: Live | None = None
 
     def __enter__(self) -> FleetView:
@@ -91,11 +93,12 @@ class FleetView:
         elif state is not State.RUNNING and row.began_s is not None:
             row = replace(row, spent_s=row.spent_s + now - row.began_s, began_s=None)
         self._rows[task.folder] = replace(row, state=state, beat=beat or row.beat)
-        changed = before is None or before.state is not state
         if note:
             self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
-        elif self._live is None and not self._quiet and changed and state is not State.WAITING:
-            self._line(Text(f"{task.folder}: {state.value}"))
+        elif self._live is None and not self._quiet and state is not State.WAITING:
+            if (task.folder, state) not in self._said:
+                self._line(Text(f"{task.folder}: {state.value}"))
+            self._said.add((task.folder, state))
 
     def line(self, text: str) -> None:
         """Print one line that stays."""

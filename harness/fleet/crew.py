@@ -101,7 +101,9 @@ def _knock(address: str) -> None:
     """
     named = address != "auto"
     if not named:
-        last = Path(tempfile.gettempdir()) / "ray/ray_current_cluster"
+        # Where Ray itself keeps it.
+        folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+        last = Path(folder) / "ray/ray_current_cluster"
         started = last.read_text(encoding="utf-8").strip() if last.is_file() else ""
         address = os.environ.get("RAY_ADDRESS") or started
         if not address:
