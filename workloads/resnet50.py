@@ -25,7 +25,7 @@ workload = Workload(
     tuned={
         "feed": "resident",
         "gpu:precision": "fp16",
-        "jit_compile": True,
+        "gpu:jit_compile": True,
         "gpu:batch_size": 512,
         "gpu:fused_batch_norm": True,
         "gpu:sliced_pooling": True,

@@ -27,7 +27,7 @@ workload = Workload(
     tuned={
         "feed": "resident",
         "gpu:precision": "fp16",
-        "jit_compile": True,
+        "gpu:jit_compile": True,
         "gpu:batch_size": 256,
     },
     ladder=(
