@@ -97,3 +97,29 @@ def test_resnet_is_version_1_5_and_the_fused_layer_computes_the_same(script):
     assert found["norms"][0] == pytest.approx(found["norms"][1], rel=0.05, abs=1e-5)
     # The kernel corrects the variance by n / (n - 1), which is largest in the last group: 98 values.
     assert max(found["moved"]) < 0.02
+
+
+POOLING = """
+import json
+import tensorflow as tf
+from workloads import resnet
+found = []
+for side in (8, 9, 112):
+    x = tf.random.stateless_normal([2, side, side, 3], seed=(1, side))
+    weights = tf.random.stateless_normal([2, (side + 1) // 2, (side + 1) // 2, 3], seed=(2, side))
+    results = []
+    for pool in (lambda one: tf.nn.max_pool2d(one, 3, 2, "SAME"), resnet.SlicedMaxPooling()):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            pooled = pool(x)
+            total = tf.reduce_sum(weights * pooled)
+        results.append((pooled, tape.gradient(total, x)))
+    found.append([float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(*results)])
+print(json.dumps(found))
+"""
+
+
+def test_sliced_pooling_is_max_pooling_and_has_its_gradient(script):
+    for value, gradient in script(POOLING):
+        assert value == 0
+        assert gradient < 1e-5
