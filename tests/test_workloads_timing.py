@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,24 @@ def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None
         return list(read_events(lines)), meter, trained
 
 
+@contextmanager
+def metered(path: Path, machine: Machine, leg: str, *, spec: Spec, pause):
+    """Give a leg's meter that has begun, for tests that drive it themselves."""
+    with EventWriter(path) as events:
+        meter = Meter(
+            leg, spec=spec, events=events, synchronise=machine.synchronise, pause=pause, clock=machine.clock
+        )
+        meter.begin()
+        yield meter
+
+
 def of(events, kind):
     return [event for event in events if event["kind"] == kind]
+
+
+def windows_in(path: Path):
+    with path.open() as lines:
+        return of(list(read_events(lines)), "window")
 
 
 def test_phases_come_in_order_and_windows_are_whole(tmp_path):
@@ -96,17 +113,11 @@ def test_a_window_that_got_faster_is_extended_to_its_length(tmp_path):
         machine.host_ns = 2 * MS
         return machine.now < 10**10
 
-    with EventWriter(tmp_path / "e") as events:
-        meter = Meter(
-            "tuned", spec=Spec(window_s=1.0), events=events, synchronise=machine.synchronise,
-            pause=speed_up, clock=machine.clock,
-        )  # fmt: skip
-        meter.begin()
+    with metered(tmp_path / "e", machine, "tuned", spec=Spec(window_s=1.0), pause=speed_up) as meter:
         for _ in range(1000):
             machine.step()
             meter.tick(1, 1)
-    with (tmp_path / "e").open() as lines:
-        window = of(list(read_events(lines)), "window")[0]
+    window = windows_in(tmp_path / "e")[0]
     assert 0.95e9 <= window["end_ns"] - window["start_ns"] <= 1.1e9
     assert window["wait_ns"] == -1
 
@@ -207,12 +218,9 @@ class Pipeline(Machine):
 
 def test_batches_that_lay_ready_are_not_measured_and_do_not_stretch_a_window(tmp_path):
     machine = Pipeline(slow_ns=160 * MS, ready=4)
-    with EventWriter(tmp_path / "e") as events:
-        meter = Meter(
-            "input-only", spec=Spec(window_s=0.6, warmup_s=0.7), events=events,
-            synchronise=machine.synchronise, pause=machine.rest, clock=machine.clock,
-        )  # fmt: skip
-        meter.begin()
+    with metered(
+        tmp_path / "e", machine, "input-only", spec=Spec(window_s=0.6, warmup_s=0.7), pause=machine.rest
+    ) as meter:
         going = True
         while going:
             # The last block of warm-up is a single step, which finds its batch ready.
@@ -220,8 +228,7 @@ def test_batches_that_lay_ready_are_not_measured_and_do_not_stretch_a_window(tmp
                 machine.ready = 1
             machine.step()
             going = meter.tick(1, 256, 1)
-    with (tmp_path / "e").open() as lines:
-        windows = of(list(read_events(lines)), "window")
+    windows = windows_in(tmp_path / "e")
     assert len(windows) > 10
     for window in windows:
         assert window["end_ns"] - window["start_ns"] < 1.5 * 0.6e9
@@ -236,18 +243,12 @@ def test_a_pipeline_that_slows_down_ends_its_window_by_the_clock(tmp_path):
         machine.host_ns = 150 * MS
         return machine.now < 10**10
 
-    with EventWriter(tmp_path / "e") as events:
-        meter = Meter(
-            "input-only", spec=Spec(window_s=1.0), events=events, synchronise=machine.synchronise,
-            pause=slow_down, clock=machine.clock,
-        )  # fmt: skip
-        meter.begin()
+    with metered(tmp_path / "e", machine, "input-only", spec=Spec(window_s=1.0), pause=slow_down) as meter:
         while meter.tick(1, 1):
             machine.step()
             if machine.now > 2 * 10**10:
                 break
-    with (tmp_path / "e").open() as lines:
-        windows = of(list(read_events(lines)), "window")
+    windows = windows_in(tmp_path / "e")
     assert windows
     for window in windows:
         assert window["end_ns"] - window["start_ns"] <= 1.2e9

@@ -187,9 +187,11 @@ class Meter:
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
         calls = 1
         while True:
-            start, steps, made = self._clock(), 0, 0
-            while made < calls and not (made and self._long_enough(start, BLOCK_NS)):
-                steps += (yield)[1]
+            start = now = self._clock()
+            steps = made = 0
+            while made < calls and not self._long_enough(now - start, BLOCK_NS):
+                now, more, _, _ = yield
+                steps += more
                 made += 1
             self._synchronise()
             now = self._clock()
@@ -222,12 +224,12 @@ class Meter:
             # Workers that train together must all take the same steps, whatever their own clocks say.
             buffered = self._alone and now - last < BUFFERED * step * more and steps < LEAD_IN_STEPS
             last = now
-            if self._long_enough(start, LEAD_IN_MOST * window):
+            if self._long_enough(now - start, LEAD_IN_MOST * window):
                 break
 
-    def _long_enough(self, start: int, length_ns: float) -> bool:
-        """Tell whether so much time has passed; a device that lags behind the host makes it only longer."""
-        return self._alone and not self._spec.steps and self._clock() - start >= length_ns
+    def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
+        """Tell whether the clock ends it; a device that lags behind makes what passed only longer."""
+        return self._alone and not self._spec.steps and passed_ns >= length_ns
 
     def _windows_back_to_back(self) -> Machine:
         index = 0
@@ -254,7 +256,7 @@ class Meter:
             last = now
             steps += more
             samples += more_samples
-            if steps < target and not self._long_enough(start, length_ns):
+            if steps < target and not self._long_enough(now - start, length_ns):
                 continue
             self._synchronise()
             end = self._clock()
