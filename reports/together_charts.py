@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.model import Estimate
+from harness.rounding import counted
 from harness.scaling_model import Flow, Point, Scaling
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, panel_title
@@ -27,11 +28,6 @@ def together_figures(scaling: Scaling | None, titles: Mapping[str, str]) -> Iter
         yield _efficiency(scaling, titles)
     if scaling.flows:
         yield _traffic(scaling, titles)
-
-
-def workers_name(count: int) -> str:
-    """Say how many workers."""
-    return f"{count} {'worker' if count == 1 else 'workers'}"
 
 
 def _speed(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
@@ -104,7 +100,7 @@ def _groups(scaling: Scaling, titles: Mapping[str, str]) -> list[tuple[str, list
 def _bar(point: Point, value: Estimate, text: str) -> Bar:
     whiskers = numbers.has_interval(value)
     return Bar(
-        label=workers_name(point.workers),
+        label=counted(point.workers, "worker"),
         value=value.median,
         text=text,
         source=f"{value.n} trials" if whiskers else "one trial",
@@ -146,7 +142,7 @@ def _traffic_rows(scaling: Scaling, titles: Mapping[str, str]) -> Iterator[tuple
     for name, points in _groups(scaling, titles):
         for one in points:
             for each in one.traffic:
-                what = f"{name}, {workers_name(one.workers)}"
+                what = f"{name}, {counted(one.workers, 'worker')}"
                 yield (what, ", ".join(each.nodes), leg_name(one.leg), rate(each.sent_bytes_per_s),
                        rate(each.received_bytes_per_s))  # fmt: skip
 
@@ -202,5 +198,5 @@ def _flow_panel(
         },
     ]  # fmt: skip
     workload = titles.get(flow.workload, flow.workload)
-    title = f"{workload}: {device_name(flow.device)}, {workers_name(flow.workers)}"
+    title = f"{workload}: {device_name(flow.device)}, {counted(flow.workers, 'worker')}"
     return {"title": panel_title(title, _ROOM_PX), "height": _FLOW_PX, "layer": layers}

@@ -385,6 +385,11 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }
 
 
+def measures_speed(leg: str) -> bool:
+    """Tell whether a leg's speed is a result; all others serve the verdict."""
+    return leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
+
+
 def check(event: Mapping[str, Any]) -> None:
     """Hold one event against EVENTS.
 

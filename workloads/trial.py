@@ -25,9 +25,9 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     RUNG_PREFIX,
-    TUNED,
     EventWriter,
     Spec,
+    measures_speed,
 )
 from workloads.timing import Meter, alone_decides
 from workloads.turns import measure_in_turn
@@ -104,18 +104,14 @@ def run_legs(job: Job) -> None:
             return False
         job.events.write("warning", message=f"{leg} failed: {type(error).__name__}: {error}")
         # What only serves the verdict must not cost the benchmark its trial.
-        return _measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
+        return measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
 
     measure_in_turn(bodies, windows={leg: _leg_spec(job.spec, leg).windows for leg in bodies}, failed=failed)
 
 
-def _measures_speed(leg: str) -> bool:
-    return leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
-
-
 def _leg_spec(spec: Spec, leg: str) -> Spec:
     """Return the spec with the windows and warm-up of one leg."""
-    if _measures_speed(leg):
+    if measures_speed(leg):
         return spec
     return replace(
         spec,
@@ -135,7 +131,7 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
     workload, spec = job.author.workload, job.spec
     pipeline = job.author.dataset is not None
     # Nothing can be trained wholly where there is no dataset to go through.
-    whole = spec.full and _measures_speed(leg) and workload.task == "train" and workload.data.train > 0
+    whole = spec.full and measures_speed(leg) and workload.task == "train" and workload.data.train > 0
 
     def body(pause: Callable[[], Any]) -> None:
         if _too_slow(job, leg):
@@ -164,7 +160,7 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             agree=together.agreement(job.strategy) if spec.workers else alone_decides,
             pause=pause_and_restore,
             full=whole,
-            warn=_measures_speed(leg),
+            warn=measures_speed(leg),
         )
         if params.get("storage") == "ram":
             began = meter.now()
@@ -197,7 +193,7 @@ def _facts(job: Job) -> None:
     for leg in spec.legs:
         if (
             job.author.facts is None
-            or not _measures_speed(leg)
+            or not measures_speed(leg)
             or tuning.unfit(workload, spec, leg, pipeline=pipeline)
         ):
             continue

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.words import interval, percent, rounded
 from harness.model import Estimate
+from harness.rounding import counted
 from harness.scaling_model import Placement, Point
 
 
@@ -34,21 +35,17 @@ def caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
     workers, most = max(shared.items())
     machines = len(set(most.machines))
     yield (
-        f"{workers} workers ran on {_counted(machines, 'machine')} "
+        f"{workers} workers ran on {counted(machines, 'machine')} "
         f"({', '.join(most.nodes)}): what they exchanged crossed no network between workers of one machine."
     )
     if most.oversubscribed:
         each = max(Counter(most.machines).values())
-        which = "its processors" if most.processors is None else _counted(most.processors, "processor")
+        which = "its processors" if most.processors is None else counted(most.processors, "processor")
         yield (
             f"The machine was oversubscribed: {each} workers used the same {which}, and one worker alone "
             f"used all of them too. Arithmetic alone keeps efficiency at {percent(1 / each)} or less where "
             "one worker keeps them busy."
         )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _times(efficiency: Estimate, workers: int) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from harness.model import Run, Spent, Status, Trial
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED
+from workloads.protocol import measures_speed
 
 
 def spent(run: Run) -> tuple[Spent, ...]:
@@ -44,8 +44,7 @@ def _of(workload: str, device: str, trials: Sequence[Trial]) -> Spent:
 
 def _of_benchmark(trial: Trial) -> set[str]:
     """Return the legs that run with --no-analysis, and rungs, which are asked for."""
-    named = {phase.leg for phase in trial.phases}
-    return {leg for leg in named if leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)}
+    return {phase.leg for phase in trial.phases if measures_speed(phase.leg)}
 
 
 def _seconds(trial: Trial, legs: Iterable[str]) -> float:
