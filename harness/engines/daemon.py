@@ -7,6 +7,7 @@ import os
 import platform
 import tarfile
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,4 +130,5 @@ def _sees_our_files(client: docker.DockerClient) -> bool:
             client.api.remove_container(made["Id"], force=True)
             return True
     finally:
-        client.api.remove_image(f"{repository}:latest", force=True)
+        with suppress(APIError):  # an engine that cannot clear away has still answered
+            client.api.remove_image(f"{repository}:latest", force=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import subprocess
@@ -94,8 +95,10 @@ class SpareEngine:
 def spare_engine() -> Iterator[SpareEngine]:
     """Start a second engine, yield it, and leave nothing of it behind."""
     # Not pytest's folder: containerd's sockets below it must fit into 107 bytes.
-    # The folder names a namespace of containerd, which may not end in an underscore.
-    engine = SpareEngine(Path(tempfile.mkdtemp(prefix="tfb-", suffix="x", dir="/tmp")))
+    # The folder names a namespace of containerd: letters and digits, one hyphen or underscore between two.
+    folder = Path(f"/tmp/tfb-{secrets.token_hex(6)}")
+    folder.mkdir(mode=0o700)
+    engine = SpareEngine(folder)
     try:
         engine.start()
         yield engine
