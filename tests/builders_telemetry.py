@@ -37,7 +37,7 @@ def telemetry(
     """Sample the host, the container's cgroup and each of the device's cards every `interval_s`."""
     t_ns = np.arange(start_ns, end_ns, int(interval_s * SECOND_NS), dtype=np.int64)
     t_ns = t_ns + random.integers(0, 500_000, len(t_ns))
-    leg_of_tick = _legs(t_ns, windows)
+    leg_of_tick = legs_of_ticks(t_ns, windows)
     busy = np.array([leg != "" for leg in leg_of_tick])
     series = [
         _host(random, t_ns, busy),
@@ -51,7 +51,8 @@ def telemetry(
     return tuple(series)
 
 
-def _legs(t_ns: NDArray[np.int64], windows: tuple[Window, ...]) -> list[str]:
+def legs_of_ticks(t_ns: NDArray[np.int64], windows: tuple[Window, ...]) -> list[str]:
+    """Name the leg in whose window each tick lies, "" outside all of them."""
     if not windows:
         return [""] * len(t_ns)
     starts = np.array([window.start_ns for window in windows])
@@ -97,7 +98,7 @@ def _cpufreq(random: np.random.Generator, t_ns: NDArray[np.int64]) -> Series:
 
 def _cgroup(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np.bool_]) -> Series:
     columns = {
-        "cpu_usage_s": _counter(t_ns, _noisy(random, np.where(busy, 12.4, 1.0), 0.2, 0, CPUS)),
+        "cpu_usage_s": counter(t_ns, _noisy(random, np.where(busy, 12.4, 1.0), 0.2, 0, CPUS)),
         "cpu_periods": np.zeros(len(t_ns)),
         "cpu_throttled_periods": np.zeros(len(t_ns)),
         "cpu_throttled_s": np.zeros(len(t_ns)),
@@ -106,7 +107,7 @@ def _cgroup(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[
     return Series(source="cgroup", device="container", t_ns=t_ns, columns=columns)
 
 
-def _counter(t_ns: NDArray[np.int64], rate: Floats, start: float = 0.0) -> Floats:
+def counter(t_ns: NDArray[np.int64], rate: Floats, start: float = 0.0) -> Floats:
     """Integrate a rate, so that a counter and the gauge beside it agree."""
     return np.asarray(start + np.cumsum(rate * np.diff(t_ns, prepend=t_ns[:1]) / SECOND_NS))
 
@@ -154,12 +155,12 @@ def _nvml(
     rare = np.unique(np.append(np.arange(0, n, 10), n - 1))
     slow_t = t_ns[rare]
     slow = {
-        "energy_j": _counter(t_ns, power, 51_234.0)[rare],
+        "energy_j": counter(t_ns, power, 51_234.0)[rare],
         "power_average_w": average[rare],
         "mem_temperature_c": np.round(36.0 + power / 25.0)[rare],
         "thermal_capped_s": np.zeros(len(slow_t)),
-        "pcie_send_bytes": _counter(t_ns, util * 1e6)[rare],
-        "pcie_receive_bytes": _counter(t_ns, util * 4e6)[rare],
+        "pcie_send_bytes": counter(t_ns, util * 1e6)[rare],
+        "pcie_receive_bytes": counter(t_ns, util * 4e6)[rare],
         "pcie_link_gen": np.full(len(slow_t), 5.0),
         "pcie_link_width": np.full(len(slow_t), 16.0),
         "ecc_corrected": np.zeros(len(slow_t)),

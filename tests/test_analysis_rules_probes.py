@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness.analysis import analyse
@@ -13,7 +14,7 @@ from harness.analysis.remedies import missed
 from harness.model import Estimate, Finding, LegInfo, Run, Verdict
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
-from tests.builders_telemetry import CPUS, retold, seconds_of
+from tests.builders_telemetry import CPUS, counter, legs_of_ticks, retold, seconds_of
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED_INPUT, Change
 
 Speeds = Mapping[str, LegSpeed]
@@ -122,11 +123,12 @@ def test_starting_steps_is_not_told_from_waiting_for_a_processor(others_pct: flo
     assert ("other load on the machine took 50 %" in found.sentence) == (told is Finding.INCONCLUSIVE)
 
 
-def test_input_costs_no_less_than_it_is_slower_than_the_model() -> None:
+def test_input_that_is_slower_than_the_model_costs_all_that_is_lost_against_it() -> None:
     """A pipeline that holds Python's lock slows the step itself down: the loop sees half of the wait."""
-    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=9.5, model_only=2), 0.4)
+    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=8, model_only=2), 0.4)
     found = verdict(played(speeds, cpus=1.0), "input-bound")
-    assert found.cost == pytest.approx(0.75, rel=0.02)
+    assert found.cost == pytest.approx(0.8, rel=0.02)
+    assert "40 % that the model waits and the rest by slowing its steps down" in found.sentence
     fast = waiting(legs(as_written=10, custom_loop=10, input_only=1.9, model_only=2), 0.4)
     assert verdict(played(fast, cpus=1.0), "no-overlap").cost == pytest.approx(0.4, rel=0.05)
 
@@ -195,25 +197,38 @@ def test_cpusets(text: str, found: tuple[int, ...]) -> None:
     assert processors(text) == found
 
 
-def test_quota_costs_the_processor_time_that_was_withheld() -> None:
-    made = cpu_run()
-    series = next(one for one in made.trials[0].telemetry if one.source == "cgroup")
-    used = (series.columns["cpu_usage_s"][-1] - series.columns["cpu_usage_s"][0]) / seconds_of(series)[-1]
+def under_quota(made: Run, used: float, withheld: float, **throttled: float) -> Run:
+    """Let all legs use so many processors and wait for so many, some legs for others."""
+    names = {name.replace("__", ":").replace("_", "-"): rate for name, rate in throttled.items()}
     trials = []
     for trial in made.trials:
-        seconds = seconds_of(next(one for one in trial.telemetry if one.source == "cgroup"))
+        series = next(one for one in trial.telemetry if one.source == "cgroup")
+        rates = [names.get(leg, withheld) for leg in legs_of_ticks(series.t_ns, trial.windows)]
+        seconds = seconds_of(series)
         changed = retold(
             replace(made, trials=(trial,)), "cpu", "cgroup", cpu_periods=seconds * 10,
-            cpu_usage_s=seconds * used, cpu_throttled_periods=seconds * 9, cpu_throttled_s=seconds * used,
+            cpu_usage_s=seconds * used, cpu_throttled_periods=seconds * 9,
+            cpu_throttled_s=counter(series.t_ns, np.array(rates)),
         )  # fmt: skip
         trials += changed.trials
-    found = verdict(replace(made, trials=tuple(trials)), "cpu-quota")
+    return replace(made, trials=tuple(trials))
+
+
+def test_quota_costs_the_processor_time_that_was_withheld() -> None:
+    found = verdict(under_quota(cpu_run(), 0.5, 0.5), "cpu-quota")
     assert found.cost == pytest.approx(0.5, rel=0.02)
     assert found.remedy is not None and found.remedy.predicted_gain == pytest.approx(2, rel=0.04)
 
 
+def test_quota_costs_nothing_while_the_device_computes() -> None:
+    """Three quarters of the processor time are withheld, but half of a step is the device's own."""
+    speeds = legs(as_written=20, custom_loop=20, input_only=20, model_only=15, calls__10=10)
+    made = under_quota(run({"cpu": speeds}, trials=3), 0.25, 0.75, calls__10=0.0)
+    assert verdict(made, "cpu-quota").cost == pytest.approx(0.5, rel=0.06)
+
+
 def test_input_bound_by_the_wait_around_next_scaled_to_keras_fit() -> None:
-    speeds = legs(as_written=12.5, custom_loop=10, input_only=8, model_only=2, batch__2=4, batch__4=8)
+    speeds = legs(as_written=12.5, custom_loop=10, input_only=8, model_only=4.5, batch__2=9, batch__4=18)
     found = verdict(played(waiting(speeds, 0.8)), "input-bound")
     assert found.finding is Finding.FOUND
     assert found.cost == pytest.approx(8 / 12.5, rel=0.05)

@@ -56,7 +56,7 @@ def reading(
 METERED = (
     reading("read-slow", "a store that gives a third of what the device takes", 3.0, Kind.INPUT),
     reading("read-mild", "a store 1.6 times too slow", 1.6, Kind.INPUT),
-    reading("read-edge", "a store 1.25 times too slow", 1.25, Kind.INPUT),
+    reading("read-edge", "a store 1.25 times too slow", 1.25, Kind.INPUT, device_us=6000, prefetch=1),
     reading("read-hidden", "a store almost as slow as the device, which hides it", 0.85, Kind.ARITHMETIC),
     reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
     reading(

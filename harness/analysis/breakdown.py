@@ -50,9 +50,9 @@ def input_share(case: Case) -> InputShare | None:
     against the model alone. Without that loop input is blamed for what was lost, but for no more than it
     would cost with no overlap at all: the rest of the loss is somebody else's.
 
-    Input costs no less than a sample takes longer in the input alone than in the model alone: no overlap
-    hides that. A step that shares processors or Python's lock with the pipeline is held up inside itself as
-    well, where no loop sees it wait.
+    Where a sample takes longer in the input alone than in the model alone, all that is lost against the model
+    alone is input's: no overlap hides it, and a step that shares processors or Python's lock with the
+    pipeline is held up inside itself as well, where no loop sees it wait.
     """
     summary = case.legs.get(AS_WRITTEN)
     if summary is not None and summary.wait_share is not None:
@@ -65,7 +65,7 @@ def input_share(case: Case) -> InputShare | None:
     if loop is not None and loop.wait_share is not None:
         wait = min(1.0, loop.wait_share * whole / loop.throughput.median)
         most = 1.0 if lost is None else lost
-        share = min(max(wait, _slower_than_model(whole, model, feed)), most)
+        share = most if _slower_than_model(whole, model, feed) else min(wait, most)
         return InputShare(share=share, seen=True, waited=min(wait, share))
     if lost is None or model is None or feed is None:
         return None
@@ -73,13 +73,12 @@ def input_share(case: Case) -> InputShare | None:
     return InputShare(share=share, seen=False, waited=share)
 
 
-def _slower_than_model(whole: float, model: float | None, feed: float | None) -> float:
-    """Return the share of as-written's time a sample by which input alone is slower than the model alone."""
+def _slower_than_model(whole: float, model: float | None, feed: float | None) -> bool:
+    """Tell whether input alone is slower than the model alone, by more of as-written's time than noise."""
     if model is None or feed is None:
-        return 0.0
-    slower = whole * (1.0 / feed - 1.0 / model)
+        return False
     # The two legs are not measured at once: what noise makes of them is no cost of input.
-    return slower if slower >= NOISE else 0.0
+    return whole * (1.0 / feed - 1.0 / model) >= NOISE
 
 
 def stage_seconds(case: Case) -> Mapping[str, float]:

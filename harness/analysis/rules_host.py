@@ -9,7 +9,7 @@ from harness.analysis.case import FREE, Case, host_busy, host_idle
 from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
 from harness.model import Evidence, Finding, Remedy, Verdict
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import AS_WRITTEN, CALLS_PREFIX, MODEL_ONLY
 
 # kubernetes-mixin, alert CPUThrottlingHigh: a quarter of the quota periods in which it ran out.
 THROTTLED_PERIODS = 0.25
@@ -58,12 +58,30 @@ def cpu_quota(case: Case) -> Verdict:
 
 
 def _withheld(case: Case, share: float) -> float:
-    """Return the share of the processor time that it wanted which the quota withheld; else of the periods."""
-    throttled = case.host(AS_WRITTEN, "cgroup", "cpu_throttled_s_per_s")
-    used = case.host(AS_WRITTEN, "cgroup", "cpu_usage_s_per_s")
-    if not throttled or not used:
+    """Return the share of as-written's time that the quota cost; of the periods where no leg tells.
+
+    A step takes no less without the quota than it takes now while it is let run, and no less than the model
+    alone takes while that is let run: time in which a device computes passes under a quota too.
+    """
+    written = case.legs.get(AS_WRITTEN)
+    stood = _stood_still(case, AS_WRITTEN)
+    if written is None or not stood:
         return share
-    return throttled / (throttled + used)
+    needed_s = [written.step_time.median * (1.0 - stood)]
+    for leg, one in case.legs.items():
+        if leg == MODEL_ONLY or leg.startswith(CALLS_PREFIX):
+            held = _stood_still(case, leg)
+            needed_s += [] if held is None else [one.step_time.median * (1.0 - held)]
+    return max(0.0, 1.0 - max(needed_s) / written.step_time.median)
+
+
+def _stood_still(case: Case, leg: str) -> float | None:
+    """Return the share of a leg's time in which it stood still: what was withheld of what it wanted."""
+    throttled = case.host(leg, "cgroup", "cpu_throttled_s_per_s")
+    used = case.host(leg, "cgroup", "cpu_usage_s_per_s")
+    if throttled is None or not used:
+        return None
+    return min(throttled, throttled / (throttled + used))
 
 
 def _unread(case: Case, source: str) -> str:

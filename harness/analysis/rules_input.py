@@ -59,9 +59,9 @@ def input_bound(case: Case) -> Verdict:
     )
     if found.waited < found.share:
         slower = Evidence(
-            metric="input alone slower than the model alone, of as-written's time",
+            metric="time lost against the model alone, which the input alone is slower than",
             observed=percent(found.share),
-            threshold="input costs no less",
+            threshold="all of it is input's",
         )
         evidence = (slower, *evidence)
     if found.share < MODERATELY:
