@@ -85,15 +85,23 @@ def _rows(made: Document) -> list[list[str]]:
 
 
 class TestMarkdown:
-    def test_tables_are_tables(self) -> None:
-        made = comparison("two")
+    @pytest.mark.parametrize("name", ["two", "together"])
+    def test_tables_are_tables(self, name: str) -> None:
+        made = comparison(name)
         text = render_markdown(made, gate=gate(made, 0.05))
         for block in text.split("\n\n"):
             lines = block.splitlines()
             if lines[0].startswith("|"):
                 assert {line.count(" | ") for line in lines if "---" not in line} <= {lines[0].count(" | ")}
                 assert set(lines[1]) <= set("|-: ")
-        assert text.count("❌ slower") == 6
+        assert text.count("❌ slower") == (6 if name == "two" else 0)
+
+    def test_training_together_comes_first(self) -> None:
+        text = render_markdown(comparison("together"))
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert rows[0].startswith("| Workload | Device, leg | workers |")
+        assert [row.split(" | ")[2] for row in rows[2:5]] == ["1", "2", "4"]
+        assert "**50\u202f%**" in rows[4]
 
     def test_of_many_is_short(self) -> None:
         assert len(render_markdown(comparison("fleet"))) < 20_000

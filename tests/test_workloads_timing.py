@@ -170,6 +170,12 @@ def test_fixed_steps_make_windows_of_just_so_many(tmp_path):
     assert [len(steps["step_ns"]) for steps in of(events, "steps")] == [7, 7, 7]
 
 
+def test_fixed_steps_of_a_slow_model_end_by_the_clock(tmp_path):
+    machine = Machine(host_ns=400 * MS, device_ns=0)
+    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(steps=8, window_s=0.1, warmup_s=0.1), windows=2)
+    assert [window["steps"] for window in of(events, "window")] == [3, 3]
+
+
 def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step(tmp_path):
     machine = Machine(host_ns=10 * MS, device_ns=0)
     events, meter, trained = measure(tmp_path / "e", machine, spec=Spec(window_s=1), windows=0, full=450)

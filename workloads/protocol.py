@@ -309,7 +309,8 @@ class Spec:
         warmup_s: most time to wait for the step time to settle, seconds.
         analysis_window_s, analysis_windows, analysis_warmup_s: the same for legs that only serve the verdict;
             0 for no difference.
-        steps: when > 0, a window is that many steps instead of window_s (for tests).
+        steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
+            have time for (to try things out, and for tests).
         full: train the published epochs instead of measuring windows.
         seed: for weights, shuffling and augmentation.
         image: the workload's family of images, which says what runs its legs.

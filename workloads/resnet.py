@@ -6,7 +6,7 @@ which strides in the first 1x1 and does 6 % less arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -127,34 +127,67 @@ def keras_normalization() -> tf.keras.layers.Layer:
     return tf.keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=EPSILON)
 
 
+# A layer after each convolution; None for convolutions with a bias and nothing behind them.
+_Normalization = Callable[[], tf.keras.layers.Layer] | None
+
+
 def resnet50(*, fused_batch_norm: bool, sliced_pooling: bool = False) -> tf.keras.Model:
     """Return ResNet-50 v1.5, float32 images [n, 224, 224, 3] -> float32 probabilities [n, 1000]."""
-    normalization = FusedBatchNormalization if fused_batch_norm else keras_normalization
+    norm = FusedBatchNormalization if fused_batch_norm else keras_normalization
+    return _network(norm, SlicedMaxPooling() if sliced_pooling else None)
+
+
+def inference(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the network for prediction, which needs no loss, by "fused_batch_norm" and "fold_batch_norm"."""
+    network = resnet50(fused_batch_norm=params["fused_batch_norm"])
+    return folded(network) if params["fold_batch_norm"] else network
+
+
+def folded(network: tf.keras.Model) -> tf.keras.Model:
+    """Return the same predictions without normalisation: it is a factor and a bias of each convolution.
+
+    With y = gamma (x - mean) / sqrt(variance + epsilon) + beta, as in Jacob et al. 2018, section 3.2.
+    """
+    plain = _network(None, None)
+    convolutions = [layer for layer in network.layers if isinstance(layer, tf.keras.layers.Conv2D)]
+    norms = [layer for layer in network.layers if hasattr(layer, "moving_variance")]
+    targets = [layer for layer in plain.layers if isinstance(layer, tf.keras.layers.Conv2D)]
+    for source, norm, target in zip(convolutions, norms, targets, strict=True):
+        gamma, beta, mean, variance = (
+            np.asarray(one) for one in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
+        )
+        factor = gamma / np.sqrt(variance + EPSILON)
+        target.set_weights([source.get_weights()[0] * factor, beta - mean * factor])
+    plain.get_layer(index=-2).set_weights(network.get_layer(index=-2).get_weights())
+    return plain
+
+
+def _network(norm: _Normalization, pooling: tf.keras.layers.Layer | None) -> tf.keras.Model:
     layers = tf.keras.layers
     inputs = layers.Input(IMAGE)
-    x = layers.ZeroPadding2D(3)(inputs)
-    x = layers.Conv2D(64, 7, 2, use_bias=False)(x)
-    x = layers.ReLU()(normalization()(x))
-    x = (SlicedMaxPooling() if sliced_pooling else layers.MaxPooling2D(3, 2, padding="same"))(x)
+    x = layers.ReLU()(_convolved(layers.ZeroPadding2D(3)(inputs), 64, 7, 2, norm))
+    x = (pooling or layers.MaxPooling2D(3, 2, padding="same"))(x)
     for filters, blocks, stride in GROUPS:
         for block in range(blocks):
-            x = _bottleneck(x, filters, stride if block == 0 else 1, project=block == 0, norm=normalization)
+            x = _bottleneck(x, filters, stride if block == 0 else 1, project=block == 0, norm=norm)
     x = layers.GlobalAveragePooling2D()(x)
     x = layers.Dense(CLASSES)(x)
     outputs = layers.Activation("softmax", dtype="float32")(x)
     return tf.keras.Model(inputs, outputs, name="resnet50")
 
 
-def _bottleneck(
-    x: Any, filters: int, stride: int, *, project: bool, norm: Callable[[], tf.keras.layers.Layer]
-) -> Any:
+def _convolved(x: Any, filters: int, size: int, stride: int, norm: _Normalization) -> Any:
+    padding = "same" if size == 3 else "valid"
+    x = tf.keras.layers.Conv2D(filters, size, stride, padding=padding, use_bias=norm is None)(x)
+    return x if norm is None else norm()(x)
+
+
+def _bottleneck(x: Any, filters: int, stride: int, *, project: bool, norm: _Normalization) -> Any:
     layers = tf.keras.layers
-    shortcut = x
-    if project:
-        shortcut = norm()(layers.Conv2D(4 * filters, 1, stride, use_bias=False)(x))
-    y = layers.ReLU()(norm()(layers.Conv2D(filters, 1, use_bias=False)(x)))
-    y = layers.ReLU()(norm()(layers.Conv2D(filters, 3, stride, padding="same", use_bias=False)(y)))
-    y = norm()(layers.Conv2D(4 * filters, 1, use_bias=False)(y))
+    shortcut = _convolved(x, 4 * filters, 1, stride, norm) if project else x
+    y = layers.ReLU()(_convolved(x, filters, 1, 1, norm))
+    y = layers.ReLU()(_convolved(y, filters, 3, stride, norm))
+    y = _convolved(y, 4 * filters, 1, 1, norm)
     return layers.ReLU()(layers.Add()([y, shortcut]))
 
 

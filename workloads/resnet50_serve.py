@@ -20,7 +20,7 @@ workload = Workload(
     batch_size=1,
     epochs=1,
     task="infer",
-    params={"jit_compile": False, "fused_batch_norm": False},
+    params={"jit_compile": False, "fused_batch_norm": False, "fold_batch_norm": False},
     tuned={
         "feed": "resident",
         "gpu:precision": "fp16",
@@ -52,8 +52,8 @@ workload = Workload(
 
 
 def model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the model; inference needs no loss, Keras' predict wants none."""
-    return resnet.resnet50(fused_batch_norm=params["fused_batch_norm"])
+    """Return the model."""
+    return resnet.inference(params)
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:

@@ -107,28 +107,39 @@ def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", pap
     with Bundling(charts_kept()) if "html" in places else nullcontext() as bundling:
         found = read_analysis(run, price)
         for name, path in places.items():
-            match name:
-                case "html":
-                    assert bundling is not None
-                    content: str | bytes = _html(found, bundling)
-                case "pdf":
-                    from reports.pdf import render_pdf  # noqa: PLC0415
-
-                    content = render_pdf(found.analysis, paper=paper)
-                case "md":
-                    from reports.render import render_markdown  # noqa: PLC0415
-
-                    content = render_markdown(found.analysis)
-                case "csv":
-                    from reports.table import render_csv  # noqa: PLC0415
-
-                    content = render_csv(found.analysis)
-                case _:
-                    from harness.analysis.results import results_document  # noqa: PLC0415
-
-                    content = json.dumps(results_document(found.analysis), indent=1) + "\n"
-            write_whole(path, content)
+            write_whole(path, _content(name, found, bundling, paper))
     return found.analysis
+
+
+def report_in(form: str, run: Path, *, price: str = "", paper: str = "a4") -> str | bytes:
+    """Read a run and return it in one format; arguments and errors as for `write_reports`."""
+    from reports.bundle import Bundling  # noqa: PLC0415 - as above
+
+    with Bundling(charts_kept()) if form == "html" else nullcontext() as bundling:
+        return _content(form, read_analysis(run, price), bundling, paper)
+
+
+def _content(form: str, found: Found, bundling: Bundling | None, paper: str) -> str | bytes:
+    match form:
+        case "html":
+            assert bundling is not None
+            return _html(found, bundling)
+        case "pdf":
+            from reports.pdf import render_pdf  # noqa: PLC0415
+
+            return render_pdf(found.analysis, paper=paper)
+        case "md":
+            from reports.render import render_markdown  # noqa: PLC0415
+
+            return render_markdown(found.analysis)
+        case "csv":
+            from reports.table import render_csv  # noqa: PLC0415
+
+            return render_csv(found.analysis)
+        case _:
+            from harness.analysis.results import results_document  # noqa: PLC0415
+
+            return json.dumps(results_document(found.analysis), indent=1) + "\n"
 
 
 def _html(found: Found, bundling: Bundling) -> str:

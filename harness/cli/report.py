@@ -9,8 +9,9 @@ import typer
 
 from harness.cli.app import Price, app, out
 from harness.cli.console import show_summary
-from harness.cli.destinations import destination
-from harness.cli.rendering import FILES, PAPERS, newest, targets, write_reports
+from harness.cli.destinations import PRINTED, destination
+from harness.cli.pages import wanted_of
+from harness.cli.rendering import FILES, PAPERS, newest, report_in, targets, write_reports
 from harness.errors import UsageError
 
 
@@ -32,7 +33,8 @@ def report(
         typer.Option(
             "--out",
             "-o",
-            help="Folder to write into, or one file as x.html. Default: the run's, or beside the report.",
+            help="Folder to write into, one file as x.html, or - to print one format. "
+            "Default: the run's, or beside the report.",
         ),
     ] = None,
 ) -> None:
@@ -44,6 +46,10 @@ def report(
     if paper not in PAPERS:
         raise UsageError(f"There is no paper {paper!r}.", hint=f"Choose from: {', '.join(PAPERS)}.")
     path = newest(run)
+    if folder is not None and str(folder) == PRINTED:
+        (form,) = wanted_of(formats, PRINTED, tuple(FILES)).formats
+        typer.echo(report_in(form, path, price=price, paper=paper), nl=False)
+        return
     wanted = destination(formats, folder, tuple(FILES), "html,json")
     places = targets(path, wanted.formats, folder, wanted.file)
     analysis = write_reports(path, places, price=price, paper=paper)

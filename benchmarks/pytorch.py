@@ -1,0 +1,117 @@
+"""ResNet-50 in PyTorch on this machine's card, to hold the `resnet50` workloads against.
+
+    python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile
+
+Each word is KIND:BATCH:MODE. As NVIDIA's recipes have it: channels-last, float16 (in training by automatic
+mixed precision with gradient scaling), cuDNN's search for the fastest algorithms, fused SGD; one batch that
+lies on the card. PyTorch and torchvision are not among this project's packages: install them beside it, and
+run this right after `tfbench bench` on the same card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import torch
+    import torchvision
+except ImportError:
+    sys.exit("PyTorch is not installed here: pip install torch torchvision.")
+
+WARMUP_STEPS, STEPS_A_SYNC = 8, 5
+IMAGE, CLASSES = (3, 224, 224), 1000
+
+
+def main() -> int:
+    """Print a line of JSON for each word, images/s by window and their median; exit code 1 without a card."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("word", nargs="+", type=_word, help="train or infer, batch size, eager or compile")
+    parser.add_argument("--windows", type=int, default=3)
+    parser.add_argument("--window-s", type=float, default=2.0)
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("PyTorch finds no card: look at nvidia-smi, and install its CUDA build.")
+    torch.backends.cudnn.benchmark = True
+    for kind, batch, mode in given.word:
+        began = time.monotonic()
+        step = {"train": training, "infer": inference}[kind](batch, compiled=mode == "compile")
+        rates = measure(step, batch, given.windows, given.window_s)
+        row = {
+            "torch": torch.__version__,
+            "card": torch.cuda.get_device_name(),
+            "kind": kind,
+            "batch": batch,
+            "mode": mode,
+            "images_per_s": round(statistics.median(rates), 1),
+            "windows": [round(rate, 1) for rate in rates],
+            "took_s": round(time.monotonic() - began, 1),
+        }
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+        torch.cuda.empty_cache()
+    return 0
+
+
+def _word(text: str) -> tuple[str, int, str]:
+    kind, _, rest = text.partition(":")
+    batch, _, mode = rest.partition(":")
+    if kind not in ("train", "infer") or mode not in ("eager", "compile") or not batch.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KIND:BATCH:MODE, as in train:512:compile")
+    return kind, int(batch), mode
+
+
+def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
+    """Return a function that trains one step of `batch` images."""
+    network = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    images = torch.randn(batch, *IMAGE, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.randint(0, CLASSES, (batch,), device="cuda")
+    optimizer = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9, fused=True)
+    scaler, criterion = torch.amp.GradScaler("cuda"), torch.nn.CrossEntropyLoss()
+    forward = torch.compile(network) if compiled else network
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.float16):
+            loss = criterion(forward(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def inference(batch: int, *, compiled: bool) -> Callable[[], Any]:
+    """Return a function that predicts `batch` images."""
+    network = torchvision.models.resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
+    images = torch.randn(batch, *IMAGE, device="cuda").half().to(memory_format=torch.channels_last)
+    forward = torch.compile(network) if compiled else network
+    return torch.inference_mode()(lambda: forward(images))
+
+
+def measure(step: Callable[[], Any], batch: int, windows: int, window_s: float) -> list[float]:
+    """Return images/s of each window, after a warm-up that compiles what is to be compiled."""
+    for _ in range(WARMUP_STEPS):
+        step()
+    torch.cuda.synchronize()
+    rates = []
+    for _ in range(windows):
+        began, done = time.monotonic(), 0
+        while time.monotonic() - began < window_s:
+            for _ in range(STEPS_A_SYNC):
+                step()
+            torch.cuda.synchronize()
+            done += STEPS_A_SYNC
+        rates.append(done * batch / (time.monotonic() - began))
+    return rates
+
+
+if __name__ == "__main__":
+    sys.exit(main())
