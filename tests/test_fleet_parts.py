@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
 import tarfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import FleetError, StoreError, UsageError
-from harness.fleet import code, crew
+from harness.fleet import code, crew, scratch
 from harness.fleet.checks import IMAGE_BYTES, problems
 from harness.fleet.choice import choose, node_keys
 from harness.fleet.crew import connected, offset_s
@@ -244,3 +245,27 @@ def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(FleetError, match="cannot be joined: Fail") as caught, connected(address, ROOT):
             raise AssertionError
     assert "RAY_AUTH_MODE=token" in caught.value.hint
+
+
+class TestScratch:
+    def test_a_folder_lasts_for_the_block_and_containers_may_enter_it(self, tmp_path: Path) -> None:
+        with scratch.held(tmp_path / "cache") as folder:
+            assert folder.stat().st_mode & 0o777 == 0o755
+        assert list((tmp_path / "cache").iterdir()) == []
+
+    def test_what_killed_workers_left_is_swept_a_month_later(self, tmp_path: Path) -> None:
+        left, files = scratch.make(tmp_path), scratch.kept(tmp_path, "0123")
+        (files / "my.py").write_text("pass")
+        others = tmp_path / "data"
+        others.mkdir()
+        made_s = left.stat().st_mtime
+        scratch.sweep(tmp_path, now_s=made_s + scratch.SWEPT_AFTER_S - 60)
+        assert left.is_dir() and files.is_dir()
+        long_ago = made_s - scratch.SWEPT_AFTER_S - 60
+        for path in (left, files, others):
+            os.utime(path, (long_ago, long_ago))
+        assert scratch.kept(tmp_path, "0123") == files
+        with scratch.held(tmp_path):
+            assert not left.exists()
+        assert (files / "my.py").exists(), "it was asked for a moment ago"
+        assert others.is_dir(), "not the fleet's"

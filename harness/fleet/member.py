@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.exclusive import default_path, measuring
+from harness.fleet import scratch
 from harness.fleet.model import Begun, Order
 from harness.fleet.packing import pack
 from harness.fleet.worker import prepared_for
@@ -65,9 +65,7 @@ class Member:
             TfbenchError: this node cannot do it.
         """
         places = places_here(os.environ)
-        places.cache.mkdir(parents=True, exist_ok=True)
-        self._scratch = Path(tempfile.mkdtemp(prefix="fleet-", dir=places.cache))
-        self._scratch.chmod(0o755)
+        self._scratch = scratch.make(places.cache)
         prepared = prepared_for(self._order, places, self._scratch, Silent())
         self._prepared = prepared
         declared = tuple(entry.workload for entry in prepared.resolved.entries)
@@ -120,7 +118,7 @@ class Member:
         if self._prepared is not None:
             self._prepared.engine.close()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            scratch.drop(self._scratch)
 
     def _lock(self) -> Path:
         """Return the machine's lock; workers of one machine keep their own, beside the first one's."""

@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import queue
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +21,7 @@ from harness.errors import TfbenchError
 from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
+from harness.fleet.scratch import held, kept
 from harness.model import Prices, Scalar
 from harness.places import Places, places_here
 from harness.progress import Progress, Task
@@ -48,8 +47,8 @@ def work(order: Order) -> Iterator[Message]:
 
 def _do(order: Order, places: Places, outbox: Outbox) -> None:
     try:
-        with _scratch(places.cache) as scratch:
-            _measure(order, places, scratch, outbox)
+        with held(places.cache) as folder:
+            _measure(order, places, folder, outbox)
     except TfbenchError as error:
         outbox.put(Failed(message=error.message, hint=error.hint, exit_code=error.exit_code))
     except Exception as error:  # what nobody has foreseen must reach the driver in words, not as a hang
@@ -150,25 +149,13 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
     for name, text in files.items():
         # Files that lay beside each other still do, so that one can import the other.
         place = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
-        folder = cache / "fleet-files" / content.hexdigest()[:16] / place
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = kept(cache, content.hexdigest()[:16]) / place
+        folder.mkdir(exist_ok=True)
         path = folder / Path(name).name
         path.write_text(text, encoding="utf-8")
         path.chmod(0o644)
         paths[name] = path
     return paths
-
-
-@contextmanager
-def _scratch(cache: Path) -> Iterator[Path]:
-    cache.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(prefix="fleet-", dir=cache))
-    # A container's user must be able to reach what is mounted from below.
-    path.chmod(0o755)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class Reporter:
