@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.gpus import discover
-from harness.model import Series
+from harness.model.run import Series
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.sampler import sample

@@ -26,8 +26,8 @@ import numpy as np
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.comparison_model import Extract
 from harness.extracts import Cache
+from harness.model.comparison import Extract
 from harness.recording import open_run
 from tests.recordings import recording
 

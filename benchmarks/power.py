@@ -33,8 +33,8 @@ from harness.analysis.independent import gap, sample, trials_needed
 from harness.analysis.stats import narrow_enough
 from harness.analysis.student import incomplete_beta
 from harness.analysis.versus import TESTED, versus
-from harness.comparison_model import Extract, Outcome, Speed
 from harness.extracts import SUFFIX, from_json
+from harness.model.comparison import Extract, Outcome, Speed
 from harness.plan import PROFILES, Profile
 from harness.recording import open_run
 from tests.recordings import DATA, NAMES, recording

@@ -22,7 +22,7 @@ from benchmarks.longrun import CARDS, SECONDS, lengthened
 from benchmarks.settings import Settings
 from harness.analysis import analyse
 from harness.analysis.results import results_document
-from harness.model import Run
+from harness.model.run import Run
 from harness.store import read_run
 from reports.render import render_html
 from tests.builders import long_run

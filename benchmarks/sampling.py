@@ -17,7 +17,7 @@ from benchmarks.processes import Command, LeftOutError, Nobody, Peer, Sampler, c
 from benchmarks.sampling_table import table
 from benchmarks.settings import Settings
 from benchmarks.trainer import Training, training
-from harness.model import Gpu
+from harness.model.run import Gpu
 from harness.store import read_outcome
 
 WINDOW_S = 0.25

@@ -11,7 +11,7 @@ from benchmarks.settings import Settings
 from harness.bench import Options, resolve
 from harness.cli.app import places
 from harness.engines import Container
-from harness.model import Gpu
+from harness.model.run import Gpu
 from harness.progress import Silent
 from harness.session import prepare
 from harness.store import TrialFolder

@@ -22,7 +22,10 @@ from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
-from harness.model import Gpu, PlannedTrial
+from harness.model.run import (
+    Gpu,
+    PlannedTrial,
+)
 from harness.params import check_axes, check_params
 from harness.plan import (
     Profile,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.model import Gap
+from harness.model.run import Gap
 from workloads.protocol import boot_id
 
 # Half a period of the default sampling rate: less than that moves no sample into another step.

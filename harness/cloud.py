@@ -16,7 +16,7 @@ from typing import Any
 import requests
 
 from harness.host.files import text
-from harness.model import Scalar
+from harness.model.run import Scalar
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 1.0

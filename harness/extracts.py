@@ -18,7 +18,7 @@ from typing import Any
 import cattrs
 
 from harness import __version__
-from harness.comparison_model import EXTRACT_VERSION, Extract
+from harness.model.comparison import EXTRACT_VERSION, Extract
 
 _SCHEMA = "tfbench-extract"
 # What the file of an extract that travels is called.

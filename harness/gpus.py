@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from harness.model import Gpu
+from harness.model.run import Gpu
 from harness.telemetry.nvml_errors import explain
 
 T = TypeVar("T")

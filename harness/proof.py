@@ -11,7 +11,7 @@ import workloads
 from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, GpuAccess, Mount
 from harness.engines.probe import run_to_end
 from harness.errors import GpuError
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 
 LIMIT_S = 300.0
 

@@ -23,7 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
-from harness.model import SCHEMA_VERSION, Analysis, Run
+from harness.model.analysis import Analysis
+from harness.model.run import (
+    SCHEMA_VERSION,
+    Run,
+)
 from harness.store import converter, read_run, reason
 from harness.thinning import readings, thinned
 

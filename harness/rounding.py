@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 
 _RATIO_DIGITS = 3
 _DIGITS = 4

@@ -44,7 +44,16 @@ from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
 from harness.host.inventory import host_facts, system_description, system_name
 from harness.images.environment import library_variables
-from harness.model import DataInfo, EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, Scalar, WeightsInfo
+from harness.model.run import (
+    DataInfo,
+    EngineInfo,
+    ImageInfo,
+    Manifest,
+    PlannedTrial,
+    Prices,
+    Scalar,
+    WeightsInfo,
+)
 from harness.places import Places
 from harness.plan import spec_for
 from harness.prices import prices_for, spelt_out

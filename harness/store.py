@@ -27,7 +27,7 @@ from cattrs.strategies import configure_union_passthrough
 
 from harness.errors import StoreError
 from harness.events import EventLog, read_log
-from harness.model import (
+from harness.model.run import (
     SCHEMA_VERSION,
     Gap,
     Manifest,

@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Run, Series, StepTimes, Trial
+from harness.model.run import (
+    Run,
+    Series,
+    StepTimes,
+    Trial,
+)
 
 Floats = NDArray[np.float64]
 

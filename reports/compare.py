@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.comparison_model import Gate, Versus
+from harness.model.comparison import Gate, Versus
 from reports.bundle import bundle_text
 from reports.charts import Figure
 from reports.compare_charts import figures_of

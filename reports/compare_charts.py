@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-from harness.comparison_model import Speed, Versus
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.comparison import Speed, Versus
 from reports import numbers
 from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Key, Table, chart

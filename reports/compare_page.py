@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.comparison_model import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
+from harness.model.scaling import Placement, Point
 from harness.rounding import counted
-from harness.scaling_model import Placement, Point
 from reports import numbers
 from reports.charts import Figure
 from reports.names import device_name, leg_name

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 
 # Arrays stay in the run directory: they are what makes it large.
 _LEFT_OUT = frozenset({"telemetry", "steps"})

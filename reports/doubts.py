@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 from reports.names import device_name, leg_name
 
 

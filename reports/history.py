@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.history_model import ChangePoint, History, Trend
+from harness.model.history import ChangePoint, History, Trend
 from harness.rounding import counted
 from reports import numbers
 from reports.bundle import bundle_text

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from harness.history_model import History, Point, Trend
+from harness.model.history import History, Point, Trend
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import panel_title

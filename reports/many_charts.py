@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from harness.comparison_model import Outcome, Ratio, Versus
+from harness.model.comparison import Outcome, Ratio, Versus
 from reports import numbers
 from reports.bars import labels_px, panel_title
 from reports.charts import Figure, Key, Table, chart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model import Gpu
+from harness.model.run import Gpu
 from workloads.protocol import (
     AS_WRITTEN,
     BATCH_PREFIX,

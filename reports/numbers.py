@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 from harness.rounding import decimals, estimate_decimals, fixed
 
 THIN = "\u202f"  # narrow no-break space: groups digits and joins a number to its unit

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.model import Analysis, Comparison, Cost, CostRatio, PublishedComparison, Status, Summary, Verdict
+from harness.model.analysis import (
+    Analysis,
+    Comparison,
+    Cost,
+    CostRatio,
+    PublishedComparison,
+    Summary,
+    Verdict,
+)
+from harness.model.run import Status
 from harness.rounding import counted
 from reports.charts import Figure
 from reports.doubts import Doubt, doubts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typst
 
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 from reports.charts import Figure, still
 from reports.figures import figures_of
 from reports.outline import Node, outline

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 from reports.bundle import bundle_text
 from reports.charts import Figure
 from reports.data import plain

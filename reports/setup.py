@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.model import Run
+from harness.model.run import Run
 from reports import numbers
 
 UNKNOWN = "not known"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.model import Trial
+from harness.model.run import Trial
 from reports import numbers
 from reports.charts import Figure, Key, Table, chart
 from reports.hover import hover_layer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 
 
 def titles_of(analysis: Analysis) -> dict[str, str]:

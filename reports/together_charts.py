@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.scaling import Flow, Point, Scaling
 from harness.rounding import counted
-from harness.scaling_model import Flow, Point, Scaling
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, panel_title
 from reports.charts import Figure, Key, Table, chart

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model import Analysis, Estimate, Summary
+from harness.model.analysis import (
+    Analysis,
+    Estimate,
+    Summary,
+)
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Table, chart

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import (
+from harness.model.run import (
     DataInfo,
     EngineInfo,
     Gpu,

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model import Metric, Run, Series, Window
-from harness.scaling_model import Placement, Recorded
+from harness.model.run import (
+    Metric,
+    Run,
+    Series,
+    Window,
+)
+from harness.model.scaling import Placement, Recorded
 from tests.builders import cpu_run
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY
 

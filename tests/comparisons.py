@@ -17,8 +17,8 @@ from harness.analysis.history import history
 from harness.analysis.scaling import scaled
 from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
-from harness.comparison_model import Extract, Versus
-from harness.history_model import History, Skipped
+from harness.model.comparison import Extract, Versus
+from harness.model.history import History, Skipped
 from reports.compare import render_html
 from reports.history import render_html as render_history
 from tests import builders

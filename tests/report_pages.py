@@ -8,7 +8,11 @@ from functools import cache
 from html.parser import HTMLParser
 
 from harness.analysis import analyse
-from harness.model import Analysis, Prices, Run
+from harness.model.analysis import Analysis
+from harness.model.run import (
+    Prices,
+    Run,
+)
 from harness.recording import carried
 from reports.bundle import Bundling
 from reports.render import render_html

@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.model import Comparison, Run, Status
+from harness.model.analysis import Comparison
+from harness.model.run import (
+    Run,
+    Status,
+)
 from tests.builders import (
     LAUNCH_BOUND,
     cpu_run,

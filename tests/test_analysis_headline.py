@@ -8,7 +8,8 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.words import interval, listed, percent, significant, times
-from harness.model import Estimate, Run
+from harness.model.analysis import Estimate
+from harness.model.run import Run
 from tests.builders import (
     COMPUTE_BOUND,
     INPUT_BOUND,

@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis.changes import splits
 from harness.analysis.history import history
-from harness.comparison_model import Extract
+from harness.model.comparison import Extract
 from tests.comparisons import again, whole
 
 

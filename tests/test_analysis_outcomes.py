@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from harness.analysis import analyse
 from harness.analysis.outcomes import outcomes
-from harness.model import Run
+from harness.model.run import Run
 from tests.builders import INPUT_BOUND, bare_run, cpu_run, empty_run, gpu_run
 from tests.builders_telemetry import retold, seconds_of
 from workloads.protocol import TUNED

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.analysis import analyse
-from harness.model import PublishedComparison, Run
+from harness.model.analysis import PublishedComparison
+from harness.model.run import Run
 from tests.builders import cpu_run, gpu_run
 from workloads.protocol import Published
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.scaling import scaled, scaling
-from harness.scaling_model import Point
+from harness.model.scaling import Point
 from tests.builders_workers import run_of, teams
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, TUNED
 

@@ -8,7 +8,16 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.sweeps import point_words, sweeps
-from harness.model import Estimate, Point, Run, Status, Sweep, SweepPoint
+from harness.model.analysis import (
+    Estimate,
+    Sweep,
+    SweepPoint,
+)
+from harness.model.run import (
+    Point,
+    Run,
+    Status,
+)
 from tests import builders
 from tests.builders_sweep import sweep_run
 

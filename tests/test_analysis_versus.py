@@ -10,7 +10,7 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.versus import MANY, narrowed, versus
-from harness.comparison_model import Extract, Outcome, Word
+from harness.model.comparison import Extract, Outcome, Word
 from tests import builders
 from tests.comparisons import again, fleet, whole
 

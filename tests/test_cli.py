@@ -23,7 +23,7 @@ from harness.cli import COMMANDS, main
 from harness.cli.app import app
 from harness.cli.console import duration, interval
 from harness.errors import TfbenchError
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
 

@@ -15,7 +15,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.extracts import Cache, from_json, to_json
-from harness.model import Run
+from harness.model.run import Run
 from tests import builders
 from tests.comparisons import again, whole
 from tests.folders import write_run

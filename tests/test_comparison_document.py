@@ -15,7 +15,7 @@ from harness.analysis.comparison_document import (
 )
 from harness.analysis.gate import gate
 from harness.analysis.versus import versus
-from harness.comparison_model import Versus
+from harness.model.comparison import Versus
 from tests.comparisons import again, comparison, fleet, whole
 from tests.test_analysis_results import closed
 

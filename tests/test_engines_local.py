@@ -18,7 +18,7 @@ from harness.engines.local import LocalEngine
 from harness.engines.owner import current_owner, start_ticks
 from harness.engines.probe import run_to_end
 from harness.errors import EngineError
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 from tests.test_engines_init import ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
@@ -129,7 +129,7 @@ import sys, time
 from pathlib import Path
 from harness.engines import ContainerSpec
 from harness.engines.local import LocalEngine
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 image = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
 engine = LocalEngine(Path(sys.argv[1]))
 engine.connect()

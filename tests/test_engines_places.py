@@ -16,7 +16,7 @@ from harness.engines.owner import current_owner, owner_from
 from harness.engines.places import Place, dial, places
 from harness.engines.recipe import environment, host_options, identity_for
 from harness.errors import EngineError
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 
 DAEMON = Daemon(
     name="docker",

@@ -12,7 +12,7 @@ from harness.errors import BusyError
 from harness.fleet.driver import Driver, seeded, tasks_for
 from harness.fleet.model import Entry, Failed, FleetPlan, Hello, Lost, Message, Node, Order, State
 from harness.fleet.store import FleetFolder
-from harness.model import Status
+from harness.model.run import Status
 from harness.store import read_run
 from tests.fleets import FakeCrew, RecordingBoard, begun, done_trial, node, whole
 

@@ -15,8 +15,8 @@ from harness.fleet.member import Result, shares, tf_config
 from harness.fleet.model import Begun, FleetPlan, Node, State, TrialDone
 from harness.fleet.scaling import counts_in, measure, placement, runs_of, team_nodes, teams_of
 from harness.fleet.store import FleetFolder
-from harness.model import Status
-from harness.scaling_model import Placement
+from harness.model.run import Status
+from harness.model.scaling import Placement
 from harness.store import TrialRecord
 from harness.telemetry import Target
 from harness.telemetry.network import NetworkSource

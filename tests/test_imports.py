@@ -56,22 +56,18 @@ RULES: Mapping[str, Rule] = {
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
     "harness.errors": Rule(),
     "harness.progress": Rule(),
-    "harness.model": Rule(ours=("workloads.protocol",), others=("numpy",)),
+    # What is recorded knows nothing of what is said of it.
+    "harness.model.run": Rule(ours=("workloads.protocol",), others=("numpy",)),
+    "harness.model": Rule(ours=("harness.model", "workloads.protocol"), others=("numpy",)),
     "harness.rounding": Rule(ours=("harness.model",)),
     "harness.thinning": Rule(ours=("harness.model",), others=("numpy",)),
     "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
     "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
-    "harness.scaling_model": Rule(ours=("harness.model",)),
-    "harness.comparison_model": Rule(ours=("harness.model", "harness.scaling_model")),
-    "harness.history_model": Rule(ours=("harness.comparison_model", "harness.model")),
     "harness.analysis": Rule(
         ours=(
             "harness.analysis",
-            "harness.comparison_model",
-            "harness.history_model",
             "harness.model",
             "harness.rounding",
-            "harness.scaling_model",
             "harness.telemetry.metrics",
             "workloads.protocol",
         ),
@@ -83,11 +79,17 @@ RULES: Mapping[str, Rule] = {
         others=("numpy", "jsonschema", "cattrs"),
     ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.model", "harness.telemetry"),
+        ours=("harness.errors", "harness.model.run", "harness.telemetry"),
         others=("numpy", "psutil", "pyarrow", "pynvml"),
     ),
     "harness.engines": Rule(
-        ours=("harness.engines", "harness.errors", "harness.model", "harness.progress", "workloads.protocol"),
+        ours=(
+            "harness.engines",
+            "harness.errors",
+            "harness.model.run",
+            "harness.progress",
+            "workloads.protocol",
+        ),
         others=("docker", "platformdirs", "psutil", "requests", "urllib3", "yaml"),
     ),
     "harness.stopping": Rule(
@@ -127,11 +129,8 @@ RULES: Mapping[str, Rule] = {
     "reports": Rule(
         ours=(
             "reports",
-            "harness.comparison_model",
-            "harness.history_model",
             "harness.model",
             "harness.rounding",
-            "harness.scaling_model",
             "harness.telemetry.metrics",
             "harness.thinning",
             "workloads.protocol",

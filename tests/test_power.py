@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.power import Pair, interval, measure, slowed, stopped
 from harness.events import read_log
-from harness.model import PlannedTrial
+from harness.model.run import PlannedTrial
 from harness.plan import PROFILES
 from harness.stopping import Stopping
 from tests.comparisons import again, whole

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.model import Prices
+from harness.model.run import Prices
 from harness.prices import priced, prices_for, prices_of, read_prices, spelt_out
 from tests import builders
 

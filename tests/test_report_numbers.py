@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 from reports import numbers
 
 T = numbers.THIN

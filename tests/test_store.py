@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from harness.errors import StoreError
-from harness.model import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
+from harness.model.run import (
+    Gap,
+    PlannedTrial,
+    Run,
+    Series,
+    Status,
+    Stop,
+    Trial,
+)
 from harness.store import RunFolder, TrialRecord, read_run
 from tests.builders import (
     bare_run,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.errors import StoreError
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry.csvfile import TelemetryWriter, read_series
 
 SECOND = 1_000_000_000
@@ -112,7 +112,7 @@ def test_rows_reach_the_file_within_a_second(tmp_path):
 KILLED = """
 import sys, time
 from pathlib import Path
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry.csvfile import TelemetryWriter
 with TelemetryWriter(Path(sys.argv[1])) as writer:
     writer.begin("host", {"host": ("load1",)})

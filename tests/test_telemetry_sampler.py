@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness.errors import EngineError, StoreError
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gaps import GapBook

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.gate import gate
 from harness.analysis.history import history
 from harness.analysis.versus import versus
-from harness.comparison_model import Extract
+from harness.model.comparison import Extract
 from harness.rounding import counted, three_digits
 from reports.compare import render_html, render_markdown
 from reports.history import render_html as history_html

@@ -14,7 +14,7 @@ from benchmarks.truth.standin_cases import plant
 from harness.bench import Options, resolve
 from harness.cli.app import places
 from harness.errors import TrialError
-from harness.model import Status
+from harness.model.run import Status
 from harness.plan import Profile, profile_named
 from harness.progress import Silent
 from harness.session import Prepared, execute, prepare

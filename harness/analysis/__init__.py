@@ -17,7 +17,8 @@ from harness.analysis.spent import spent
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import headline as sweep_headline
 from harness.analysis.sweeps import sweeps
-from harness.model import Analysis, Run
+from harness.model.analysis import Analysis
+from harness.model.run import Run
 
 __all__ = ["analyse", "priced"]
 

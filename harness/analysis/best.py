@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Point
+from harness.model.run import Point
 
 DRAWS = 20_000
 SEED = 19_650_613

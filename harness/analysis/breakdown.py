@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analysis.case import FREE, Case, activity, host_idle
-from harness.model import Summary
+from harness.model.analysis import Summary
 from workloads.protocol import (
     AS_WRITTEN,
     BATCH_PREFIX,

@@ -8,16 +8,18 @@ from statistics import median
 
 from harness.analysis.align import PER_CORE, core_mean, gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
-from harness.model import (
+from harness.model.analysis import (
     Comparison,
     Estimate,
     Evidence,
     Finding,
     Remedy,
-    Run,
-    Status,
     Summary,
     Verdict,
+)
+from harness.model.run import (
+    Run,
+    Status,
 )
 from workloads.protocol import AS_WRITTEN, TUNED, Workload
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.analysis.align import gpu_names
 from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
-from harness.model import Comparison
+from harness.model.analysis import Comparison
 from workloads.protocol import (
     AS_WRITTEN,
     MODEL_ONLY,

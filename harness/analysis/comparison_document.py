@@ -13,8 +13,8 @@ from enum import Enum
 from importlib import resources
 from typing import Any
 
-from harness.comparison_model import Gate, Versus
-from harness.history_model import History
+from harness.model.comparison import Gate, Versus
+from harness.model.history import History
 
 COMPARISON_VERSION = 1
 HISTORY_VERSION = 1

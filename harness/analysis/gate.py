@@ -13,7 +13,7 @@ just the limit is found whenever the interval is narrow enough to tell it from n
 
 from __future__ import annotations
 
-from harness.comparison_model import Check, Gate, Ratio, Versus, Word
+from harness.model.comparison import Check, Gate, Ratio, Versus, Word
 
 
 def gate(versus: Versus, limit: float) -> Gate:

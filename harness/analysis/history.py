@@ -12,8 +12,8 @@ from harness.analysis.independent import LEVEL, gap, sample
 from harness.analysis.stats import estimate
 from harness.analysis.versus import TESTED
 from harness.analysis.words import interval, listed, percent, significant
-from harness.comparison_model import Extract, Speed
-from harness.history_model import ChangePoint, History, Point, Skipped, Trend
+from harness.model.comparison import Extract, Speed
+from harness.model.history import ChangePoint, History, Point, Skipped, Trend
 from harness.rounding import counted
 
 _Key = tuple[str, str, str, str, str]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.student import quantile, upper_tail
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 
 STOPPED_WIDER = 1.25
 LEVEL = 0.05

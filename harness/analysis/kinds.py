@@ -9,7 +9,7 @@ from statistics import median
 from harness.analysis.independent import Gap
 from harness.analysis.measures import Key
 from harness.analysis.stats import estimate, spread
-from harness.comparison_model import Extract, Kind, Standing
+from harness.model.comparison import Extract, Kind, Standing
 
 # A median of fewer says nothing of any one of them.
 FEW = 3

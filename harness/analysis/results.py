@@ -14,7 +14,7 @@ from enum import Enum
 from importlib import resources
 from typing import Any
 
-from harness.model import (
+from harness.model.analysis import (
     Analysis,
     Capacity,
     Comparison,
@@ -23,12 +23,14 @@ from harness.model import (
     Estimate,
     Latency,
     PublishedComparison,
-    Run,
     Summary,
     Sweep,
     SweepPoint,
-    Trial,
     Verdict,
+)
+from harness.model.run import (
+    Run,
+    Trial,
 )
 
 RESULTS_VERSION = 1

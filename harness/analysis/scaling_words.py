@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.words import interval, percent, rounded
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.scaling import Placement, Point
 from harness.rounding import counted
-from harness.scaling_model import Placement, Point
 
 
 def sentences(points: Sequence[Point]) -> Iterator[str]:

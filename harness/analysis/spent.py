@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from harness.model import Run, Spent, Status, Trial
+from harness.model.analysis import Spent
+from harness.model.run import (
+    Run,
+    Status,
+    Trial,
+)
 from workloads.protocol import measures_speed
 
 

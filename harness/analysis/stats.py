@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 
 SMALL = 15
 RESAMPLES = 2000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.analysis.facts import DATA, DRIVER, IMAGE, PROFILE, SECTIONS, SOFTWARE, WORKLOAD
 from harness.analysis.words import listed
-from harness.comparison_model import Difference, Extract, Speed, Unlike
+from harness.model.comparison import Difference, Extract, Speed, Unlike
 from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN
 

@@ -13,8 +13,8 @@ from harness.analysis.kinds import from_kind, kinds
 from harness.analysis.measures import Key
 from harness.analysis.unlike import Alike, differences, unlikes
 from harness.analysis.versus_words import headline
-from harness.comparison_model import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.comparison import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
 from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 

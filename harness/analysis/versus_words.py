@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.words import interval, listed, percent, rounded, significant
-from harness.comparison_model import Best, Outcome, Ratio, Standing, Versus
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.comparison import Best, Outcome, Ratio, Standing, Versus
 from harness.rounding import counted
 
 _NAMED = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import Estimate
+from harness.model.analysis import Estimate
 from harness.rounding import estimate_decimals, fixed
 
 

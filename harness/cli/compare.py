@@ -16,9 +16,9 @@ from harness.cli.destinations import PRINTED
 from harness.cli.gather import Named, all_of, gather, named
 from harness.cli.options import split
 from harness.cli.pages import deliver, show, wanted_of
-from harness.comparison_model import Gate, Versus
 from harness.errors import SlowerError, UsageError
 from harness.extracts import Cache
+from harness.model.comparison import Gate, Versus
 
 
 @app.command()

@@ -9,10 +9,10 @@ from pathlib import Path
 from harness import __version__
 from harness.cli.gather import Named, gather
 from harness.cli.pages import in_formats, write
-from harness.comparison_model import Gate, Versus
 from harness.extracts import Cache
+from harness.model.comparison import Gate, Versus
+from harness.model.scaling import Scaling
 from harness.progress import Progress
-from harness.scaling_model import Scaling
 
 FORMATS = ("html", "md", "json", "csv")
 NAME = "comparison"

@@ -31,8 +31,8 @@ from harness.fleet.model import Entry
 from harness.fleet.scaling import counts_in, teams_of
 from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
 from harness.fleet.store import BRIEF, FleetFolder
+from harness.model.scaling import Scaling
 from harness.rounding import counted
-from harness.scaling_model import Scaling
 
 _FLEET = "Which nodes"
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.fleet.model import Beat, State, Task
+from harness.model.scaling import Point
 from harness.rounding import three_digits
-from harness.scaling_model import Point
 
 # Of a screen's lines: the heading, the sums, and the one that the cursor is in.
 OTHER_LINES = 3

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from harness.comparison_model import Extract
 from harness.errors import StoreError, UsageError
 from harness.extracts import SUFFIX, Cache, from_json
+from harness.model.comparison import Extract
 from harness.prices import prices_of, read_prices
 from harness.progress import Progress
 from harness.recording import open_recording

@@ -18,7 +18,7 @@ from harness.cli.options import split
 from harness.cli.pages import deliver, in_formats, show, wanted_of
 from harness.errors import StoreError
 from harness.extracts import Cache
-from harness.history_model import History, Skipped
+from harness.model.history import History, Skipped
 
 FORMATS = ("html", "md", "json", "csv")
 NAME = "history"

@@ -12,7 +12,7 @@ from harness.cli.app import err, out
 from harness.cli.console import Terminal, show_error, show_summary
 from harness.cli.rendering import targets, write_reports
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
-from harness.model import Status
+from harness.model.run import Status
 from harness.rounding import counted
 from harness.session import Prepared, execute
 from harness.store import RunFolder, TrialRecord

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.app import charts_kept
 from harness.errors import UsageError
-from harness.model import Analysis
+from harness.model.analysis import Analysis
 from harness.prices import priced as with_prices
 from harness.recording import carried, open_recording
 from harness.store import write_whole

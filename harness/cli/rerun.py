@@ -17,7 +17,7 @@ from harness.cli.destinations import folder_of_runs
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute
 from harness.cli.rendering import newest
-from harness.model import Run
+from harness.model.run import Run
 from harness.recording import open_run
 from harness.rerun import again, named_after, outlook, prepared_run
 from harness.session import prepare

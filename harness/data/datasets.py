@@ -22,7 +22,7 @@ from harness.data.known import KNOWN
 from harness.data.published_data import Published
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
-from harness.model import DataInfo
+from harness.model.run import DataInfo
 from harness.progress import Progress
 from workloads.protocol import Data
 

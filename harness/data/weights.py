@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
-from harness.model import WeightsInfo
+from harness.model.run import WeightsInfo
 from workloads.protocol import Workload
 
 _SUFFIXES = (".h5", ".keras")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from harness.model import Gpu
+from harness.model.run import Gpu
 
 KIND = "nvidia.com/gpu"
 

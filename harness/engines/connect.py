@@ -8,7 +8,7 @@ from harness.engines import Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError, UsageError
-from harness.model import EngineInfo
+from harness.model.run import EngineInfo
 from harness.progress import Progress
 
 NAMES = ("auto", "docker", "local")

@@ -17,7 +17,7 @@ import psutil
 from docker.errors import APIError
 from docker.types import Mount as ApiMount
 
-from harness.model import EngineInfo
+from harness.model.run import EngineInfo
 
 _IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 

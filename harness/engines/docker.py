@@ -18,7 +18,7 @@ from harness.engines.places import dial, places
 from harness.engines.recipe import container_options, host_options, identity_for
 from harness.engines.staging import StagedOut, Stager, remove_volume
 from harness.errors import EngineError
-from harness.model import EngineInfo
+from harness.model.run import EngineInfo
 
 
 class DockerEngine:

@@ -21,7 +21,7 @@ from harness.engines.owner import current_owner, owner_from, start_ticks
 from harness.engines.process import LocalProcess
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
-from harness.model import EngineInfo
+from harness.model.run import EngineInfo
 
 # Everything of a trial lies under this folder in a container, and under a private one here.
 ROOT = "/tfbench"

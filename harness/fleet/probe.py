@@ -55,7 +55,7 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
     from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
-    from harness.model import EngineInfo  # noqa: PLC0415
+    from harness.model.run import EngineInfo  # noqa: PLC0415
     from harness.places import places_here  # noqa: PLC0415
 
     places = places_here(os.environ)

@@ -21,7 +21,7 @@ import cattrs
 from harness.errors import StoreError
 from harness.fleet.model import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
 from harness.fleet.packing import pack_run_so_far, unpack
-from harness.model import PlannedTrial
+from harness.model.run import PlannedTrial
 from harness.store import RunFolder, converter, on_disk
 
 _ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."

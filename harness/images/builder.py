@@ -20,7 +20,7 @@ from harness.errors import EngineError, ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.build import Build
 from harness.images.contexts import Base, BuildContexts
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 from harness.progress import Progress, Silent
 
 

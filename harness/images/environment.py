@@ -18,7 +18,7 @@ from harness.images.contexts import BuildContexts
 from harness.images.locks import read_lock, requirements_text
 from harness.images.pip import DISK_HINT, install
 from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 from harness.progress import Progress
 
 # TensorFlow's wheels in the locks; newest first.

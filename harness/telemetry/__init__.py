@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.model import Sample
+from harness.model.run import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

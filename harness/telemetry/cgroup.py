@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.cgroup_files import CgroupFile, files, limits
 from harness.telemetry.cgroupfs import Cgroup, NoCgroupError, locate

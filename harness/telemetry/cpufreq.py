@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.procfile import ProcFile
 

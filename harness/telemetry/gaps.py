@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.model import Gap, Sample
+from harness.model.run import (
+    Gap,
+    Sample,
+)
 
 ALL = "*"
 

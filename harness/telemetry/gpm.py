@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards, read_cards
 from harness.telemetry.nvml_session import Session

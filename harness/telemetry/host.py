@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.proc_rates import disks, interfaces
 from harness.telemetry.procfs import Load, Memory, Part, Pressure, Processors, Values

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 
 METRICS = ("net_recv_bytes", "net_sent_bytes")

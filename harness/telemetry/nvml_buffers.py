@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pynvml
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards
 from harness.telemetry.nvml_fields import number

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pynvml
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_errors import Meaning, UnreadableError, explain, meaning
 from harness.telemetry.nvml_session import Session

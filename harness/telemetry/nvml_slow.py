@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
 from harness.telemetry.nvml_fields import SLOW, Fields

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.cgroup import CONTAINER
 from harness.telemetry.cgroupfs import NoCgroupError, locate

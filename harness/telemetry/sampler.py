@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.model import Gap
+from harness.model.run import Gap
 from harness.telemetry import Source, Target
 from harness.telemetry.csvfile import TelemetryWriter
 from harness.telemetry.gaps import ALL

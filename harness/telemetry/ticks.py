@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.errors import StoreError
-from harness.model import Sample
+from harness.model.run import Sample
 from harness.telemetry import Source, Target
 from harness.telemetry.gaps import ALL, GapBook
 

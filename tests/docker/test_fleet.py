@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Status
+from harness.model.run import Status
 from harness.store import read_run
 from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import PATIENCE_S, ROOT, wait_until, workload_file

@@ -20,7 +20,7 @@ from harness.errors import ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.builder import ImageBuilder, user_image
 from harness.images.contexts import Base
-from harness.model import ImageInfo
+from harness.model.run import ImageInfo
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import Status
+from harness.model.run import Status
 from tests.endtoend import Tfbench, workload_file
 
 pytestmark = pytest.mark.docker

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.model import Status
+from harness.model.run import Status
 from tests.endtoend import Tfbench, wait_until, workload_file
 from workloads.protocol import LEGS
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model import Estimate
-from harness.scaling_model import Scaling
+from harness.model.analysis import Estimate
+from harness.model.scaling import Scaling
 
 EXTRACT_VERSION = 1
 

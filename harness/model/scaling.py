@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model import Estimate, Run, Trial
+from harness.model.analysis import Estimate
+from harness.model.run import (
+    Run,
+    Trial,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.comparison_model import Extract
-from harness.model import Estimate
+from harness.model.analysis import Estimate
+from harness.model.comparison import Extract
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

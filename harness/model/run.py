@@ -1,0 +1,370 @@
+"""A run as it is recorded: frozen values with units in their names, and no I/O. All that is persisted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.protocol import Change, Workload
+
+SCHEMA_VERSION = 1
+
+Scalar = str | int | float | bool
+
+# One combination of a sweep's values, (parameter, value) in the order of its axes; () outside a sweep.
+Point = tuple[tuple[str, Scalar], ...]
+
+
+class Status(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # the workload raised or exited non-zero
+    OUT_OF_MEMORY = "out-of-memory"
+    TIMEOUT = "timeout"
+    BAD_EVENTS = "bad-events"  # none, or not in the protocol
+    ENGINE_LOST = "engine-lost"
+    NO_GPU = "no-gpu"  # asked for GPUs that TensorFlow did not register
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Readings of one source for one device at one instant; a metric that could not be read is absent."""
+
+    t_ns: int
+    source: str
+    device: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Telemetry that is missing, and why: `metric` is "*" when a whole source or device is meant."""
+
+    source: str
+    device: str
+    metric: str
+    start_ns: int
+    end_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One source's readings for one device over a trial.
+
+    Attributes:
+        t_ns: int64[n], CLOCK_MONOTONIC, ascending.
+        columns: metric name -> float64[n]; NaN where there is a gap. Names carry units and are keys of
+            harness.telemetry.metrics.METRICS.
+    """
+
+    source: str
+    device: str
+    t_ns: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A named stretch of a trial; `leg` is "" for phases that all legs share."""
+
+    name: str
+    leg: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Steps measured between two synchronised instants; `wait_ns` is -1 where waiting cannot be seen."""
+
+    leg: str
+    index: int
+    start_ns: int
+    end_ns: int
+    steps: int
+    samples: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """int64[n] durations of single steps of one window, as the host thread saw them."""
+
+    leg: str
+    window: int
+    step_ns: NDArray[np.int64]
+    wait_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A figure that the workload itself reported, such as test accuracy."""
+
+    leg: str
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTimes:
+    """int64[n] latencies of one series of requests; fields as in workloads.protocol's event "requests"."""
+
+    leg: str
+    scenario: str
+    batch_size: int
+    rate_per_s: float
+    planned: int
+    start_ns: int
+    end_ns: int
+    latency_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What the workload itself said of a leg in words, such as the kernel that its layers were given."""
+
+    leg: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegInfo:
+    """The parameters that a leg ran with, and what it changed against as-written."""
+
+    leg: str
+    params: Mapping[str, Any]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrial:
+    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once.
+
+    Attributes:
+        params: overrides of the workload's parameters, those of `point` among them.
+    """
+
+    id: str
+    workload: str
+    device: str
+    index: int
+    legs: tuple[str, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    point: Point = ()
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Positions, in the manifest's `gpus`, of the cards that the trial uses."""
+        return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One container, as it went.
+
+    Attributes:
+        status, exit_code, message: how it ended; message is for people, "" when all went well.
+        started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
+        facts: what the container found (versions, devices); scalars.
+        said: what the workload knows of its legs.
+    """
+
+    id: str
+    workload: str
+    device: str
+    index: int
+    legs: tuple[LegInfo, ...]
+    status: Status
+    exit_code: int | None
+    message: str
+    started_ns: int
+    ended_ns: int
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ()
+    windows: tuple[Window, ...] = ()
+    steps: tuple[StepTimes, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    requests: tuple[RequestTimes, ...] = ()
+    said: tuple[Fact, ...] = ()
+    warnings: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    telemetry: tuple[Series, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    point: Point = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A card as NVML describes it; None is "not available", never 0."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int | None
+    driver_version: str
+    cuda_version: str
+    compute_capability: str | None
+    power_limit_w: float | None
+    power_default_limit_w: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    mig_uuid: str = ""
+    persistence_mode: bool | None = None
+    pcie_gen: int | None = None
+    pcie_width: int | None = None
+    clock_max_sm_mhz: int | None = None
+    clock_max_mem_mhz: int | None = None
+    vbios: str | None = None
+    minor_number: int | None = None  # of /dev/nvidia<minor>
+    gpu_instance_id: int | None = None  # of a MIG instance, as is the next
+    compute_instance_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What ran the containers. `isolated` is False for the local engine."""
+
+    name: str
+    version: str
+    isolated: bool
+    rootless: bool | None = None
+    cgroup_version: int | None = None
+    remote: bool = False
+    gpu_access: str = ""  # "toolkit", "cdi", "devices", "host" (not isolated) or ""
+    runtimes: tuple[str, ...] = ()  # OCI runtimes that the engine knows
+    cdi_folders: tuple[str, ...] = ()  # where it reads CDI specifications, if it does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """An image as run: `digest` is the engine's content id, `lock_sha256` "" for a user's own image."""
+
+    target: str
+    reference: str
+    digest: str
+    base: str
+    lock_sha256: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo:
+    """The data that a workload trained on; `why` says how that came.
+
+    `kind` is "real", "procedural", or "synthetic" where the workload makes its own samples; `size_bytes` is
+    what its files take.
+    """
+
+    workload: str
+    name: str
+    kind: str
+    sha256: str
+    why: str
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What an hour of this machine costs; None where no price was given.
+
+    Attributes:
+        machine: an hour of the machine, whichever device works.
+        cpu, gpu: an hour of the machine that one would rent to run on that kind of device.
+        card: an hour of each card that a trial uses.
+        electricity_per_kwh: what a kilowatt-hour costs.
+        currency: of all of them, e.g. "USD".
+        source: where the prices come from, in words.
+    """
+
+    machine: float | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    card: float | None = None
+    electricity_per_kwh: float | None = None
+    currency: str = "USD"
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsInfo:
+    """What a workload that takes trained weights started from: `kind` is "file" or "seeded"."""
+
+    workload: str
+    kind: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Who, when, on what and how: everything that one needs to run the same again.
+
+    Attributes:
+        system: MLPerf system-description field -> value ("" where it cannot be found out).
+        parameters: profile and options as resolved, JSON-serialisable.
+        command: the command line that runs exactly this again.
+        prices: what its costs are computed with; a report may be made with others.
+        sources: workload -> SHA-256 of its file, and "workloads" -> that of the package which runs them all.
+    """
+
+    run_id: str
+    created: str
+    tfbench_version: str
+    commit: str
+    command: str
+    engine: EngineInfo
+    images: tuple[ImageInfo, ...]
+    data: tuple[DataInfo, ...]
+    gpus: tuple[Gpu, ...]
+    system: Mapping[str, str]
+    host_facts: Mapping[str, Scalar]
+    parameters: Mapping[str, Any]
+    seed: int
+    weights: tuple[WeightsInfo, ...] = ()
+    warnings: tuple[str, ...] = ()
+    prices: Prices | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why a workload was repeated no further on a device, after how many trials that went well."""
+
+    workload: str
+    device: str
+    trials: int
+    reason: str
+    point: Point = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All that is persisted of one `tfbench bench`; `stops` is empty while a run goes on or was cut off."""
+
+    manifest: Manifest
+    workloads: tuple[Workload, ...]
+    planned: tuple[PlannedTrial, ...]
+    trials: tuple[Trial, ...]
+    stops: tuple[Stop, ...] = ()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it goes on or was cut short: a trial was, or some are missing that no rule left out."""
+        if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
+            return True
+        ended = {trial.id for trial in self.trials}
+        settled = {(stop.workload, stop.device, stop.point) for stop in self.stops}
+        return any(
+            planned.id not in ended and (planned.workload, planned.device, planned.point) not in settled
+            for planned in self.planned
+        )
