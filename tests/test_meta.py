@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -130,6 +131,15 @@ class TestEverythingIsTestedAndDocumented:
         assert named(entry.workload.name, read(ROOT / "README.md"))
         assert named(entry.workload.name, all_tests()) or named(entry.module, all_tests())
         assert entry.workload.source, "where it was published"
+
+    def test_every_folder_of_the_program_is_packaged(self) -> None:
+        listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
+        there = [
+            path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+            for top in ("harness", "workloads", "reports")
+            for path in (ROOT / top).rglob("__init__.py")
+        ]
+        assert sorted(listed) == sorted(there)
 
     @pytest.mark.parametrize("source", default_sources(), ids=lambda source: source.name)
     def test_telemetry_sources(self, source: Source) -> None:
