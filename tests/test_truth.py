@@ -282,7 +282,7 @@ class TestRecorded:
             assert len(names) >= 10
 
     def test_they_are_small(self) -> None:
-        assert sum(archive(suite).stat().st_size for suite in KEPT) < 1.5e6
+        assert sum(archive(suite).stat().st_size for suite in KEPT) < 2e6
 
     def test_verdicts_are_right(self, all_replayed: list[Judged]) -> None:
         wrong = [f"{one.case.name}: {one.said}" for one in all_replayed if not one.right]
@@ -297,7 +297,7 @@ class TestRecorded:
         errors = [one.error for one in measured if one.error is not None]
         assert median(errors) < 0.1
         # docs/truth.md names those that are further off, and why.
-        assert sum(error > scoring.CLOSE for error in errors) <= 0.25 * len(errors)
+        assert sum(error > scoring.CLOSE for error in errors) <= 0.1 * len(errors)
 
     def test_no_remedy_promises_more_than_its_cause_costs(self, tmp_path: Path) -> None:
         for suite in KEPT:

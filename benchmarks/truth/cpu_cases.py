@@ -64,13 +64,13 @@ METERED = (
         credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
     reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Kind.OVERLAP, prefetch=0),
-    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0),
+    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0, device_us=6000),
     reading(
         "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0,
         device_us=10_000,
     ),
     reading("copy-large", "copying takes as long as computing, in turn", 0.05, Kind.COPY, bus=1.0),
-    reading("copy-mild", "copying takes a quarter of computing", 0.05, Kind.COPY, bus=0.25),
+    reading("copy-mild", "copying takes a quarter of computing", 0.05, Kind.COPY, bus=0.25, device_us=6000),
     reading("copy-small", "copying takes 2 %", 0.05, Kind.ARITHMETIC, bus=0.02, device_us=10_000),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ REAL_INPUT = (
     ),
     Case(
         name="cache-fits", planted=Kind.ARITHMETIC, workload="caching", lost=0.0,
-        text="the same cache with room for all", params={"capacity": 64, "sample_us": 1000},
+        text="the same cache with room for all", params={"capacity": 64, "sample_us": 3000},
     ),
     Case(
         name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", step_s=64 * 0.0004,
