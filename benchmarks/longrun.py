@@ -8,16 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import (
-    Gpu,
-    PlannedTrial,
-    Run,
-    Series,
-    Status,
-    StepTimes,
-    Trial,
-    Window,
-)
+from harness.model.run import Gpu, PlannedTrial, Run, Series, Status, StepTimes, Trial, Window
 from harness.telemetry.metrics import METRICS, Kind
 
 SECONDS = 3600

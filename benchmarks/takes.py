@@ -14,11 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from harness.model.run import (
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.run import Run, Status, Trial
 from harness.plan import PROFILES
 from harness.recording import open_run
 from harness.takes import Takes, takes

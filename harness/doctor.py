@@ -18,10 +18,7 @@ from harness.errors import TfbenchError
 from harness.exclusive import default_path, measuring
 from harness.gpus import discover
 from harness.images.builder import ImageBuilder
-from harness.model.run import (
-    EngineInfo,
-    Gpu,
-)
+from harness.model.run import EngineInfo, Gpu
 from harness.places import Places
 from harness.progress import Progress, Silent
 from harness.proof import prove_gpu

@@ -14,16 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import (
-    Fact,
-    LegInfo,
-    Metric,
-    Phase,
-    RequestTimes,
-    Scalar,
-    StepTimes,
-    Window,
-)
+from harness.model.run import Fact, LegInfo, Metric, Phase, RequestTimes, Scalar, StepTimes, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20

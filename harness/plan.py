@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model.run import (
-    PlannedTrial,
-    Point,
-    Scalar,
-)
+from harness.model.run import PlannedTrial, Point, Scalar
 from harness.params import params_for
 from workloads.protocol import (
     AS_WRITTEN,

@@ -21,10 +21,7 @@ from typing import Any
 import yaml
 
 from harness.errors import UsageError
-from harness.model.run import (
-    Manifest,
-    Prices,
-)
+from harness.model.run import Manifest, Prices
 
 _AMOUNTS: Mapping[str, str] = {
     "machine": "machine",

@@ -24,10 +24,7 @@ from numpy.typing import NDArray
 
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
-from harness.model.run import (
-    SCHEMA_VERSION,
-    Run,
-)
+from harness.model.run import SCHEMA_VERSION, Run
 from harness.store import converter, read_run, reason
 from harness.thinning import readings, thinned
 

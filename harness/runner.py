@@ -11,10 +11,7 @@ from harness.clocks import clock_gap, host_clocks
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.events import EventLog, EventTail
-from harness.model.run import (
-    PlannedTrial,
-    Status,
-)
+from harness.model.run import PlannedTrial, Status
 from harness.outcome import Ended, judge
 from harness.plan import Profile
 from harness.progress import Progress, Task

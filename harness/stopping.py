@@ -6,11 +6,7 @@ from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
 from harness.events import EventLog
-from harness.model.run import (
-    PlannedTrial,
-    Point,
-    Stop,
-)
+from harness.model.run import PlannedTrial, Point, Stop
 from harness.plan import Profile
 from workloads.protocol import AS_WRITTEN
 

@@ -8,12 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import (
-    Run,
-    Series,
-    StepTimes,
-    Trial,
-)
+from harness.model.run import Run, Series, StepTimes, Trial
 
 Floats = NDArray[np.float64]
 

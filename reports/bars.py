@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.model.analysis import (
-    Estimate,
-    Summary,
-)
+from harness.model.analysis import Estimate, Summary
 from reports import numbers
 from reports.names import device_name, is_gpu, leg_name
 from workloads.protocol import TUNED

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.model.analysis import (
-    Analysis,
-    Summary,
-)
+from harness.model.analysis import Analysis, Summary
 from reports import numbers
 from reports.bars import ROW_PX, labels_px, panel_title, row_axis, row_label
 from reports.charts import Figure, Key, Table, chart

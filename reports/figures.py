@@ -6,10 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 from harness.model.analysis import Analysis
-from harness.model.run import (
-    Status,
-    Trial,
-)
+from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.cold_start_chart import cold_start_figure
 from reports.ladder_chart import ladder_figure

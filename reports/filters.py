@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.model.analysis import (
-    Evidence,
-    Summary,
-)
+from harness.model.analysis import Evidence, Summary
 from harness.rounding import counted
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown

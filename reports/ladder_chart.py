@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.analysis import (
-    Analysis,
-    Summary,
-)
+from harness.model.analysis import Analysis, Summary
 from reports import numbers
 from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Table, chart

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.model.analysis import (
-    Analysis,
-    Pipeline,
-    Stage,
-)
+from harness.model.analysis import Analysis, Pipeline, Stage
 from reports import numbers
 from reports.bars import ROW_PX, labels_px, panel_title, row_axis
 from reports.charts import Figure, Key, Table, chart

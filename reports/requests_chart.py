@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.model.analysis import (
-    Analysis,
-    Latency,
-)
+from harness.model.analysis import Analysis, Latency
 from reports import numbers
 from reports.bars import colour, panel_title
 from reports.charts import Figure, Key, Table, chart

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model.analysis import (
-    Analysis,
-    PublishedComparison,
-    Summary,
-)
+from harness.model.analysis import Analysis, PublishedComparison, Summary
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Key, Table, chart

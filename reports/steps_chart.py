@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.analysis import (
-    Analysis,
-    Summary,
-)
+from harness.model.analysis import Analysis, Summary
 from reports import numbers
 from reports.bars import colour, labels_px, panel_title, row_label
 from reports.charts import Figure, Table, chart

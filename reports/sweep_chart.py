@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.model.analysis import (
-    Axis,
-    Sweep,
-    SweepPoint,
-)
-from harness.model.run import (
-    Scalar,
-    Status,
-)
+from harness.model.analysis import Axis, Sweep, SweepPoint
+from harness.model.run import Scalar, Status
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart

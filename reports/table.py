@@ -7,11 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.model.analysis import (
-    Analysis,
-    Estimate,
-    Summary,
-)
+from harness.model.analysis import Analysis, Estimate, Summary
 from reports.text import harmless
 
 # A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model.analysis import (
-    Analysis,
-    Estimate,
-    Summary,
-)
+from harness.model.analysis import Analysis, Estimate, Summary
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Table, chart

@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from harness.model.run import (
-    DataInfo,
-    Gap,
-    PlannedTrial,
-    Run,
-    Series,
-    Status,
-    Trial,
-)
+from harness.model.run import DataInfo, Gap, PlannedTrial, Run, Series, Status, Trial
 from tests.builders_parts import (
     COMPUTE_BOUND,
     CPU_RESNET,

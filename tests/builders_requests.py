@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model.run import (
-    Fact,
-    RequestTimes,
-    Run,
-    Trial,
-)
+from harness.model.run import Fact, RequestTimes, Run, Trial
 from tests import builders
 from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM, Published, Remark, Requests
 

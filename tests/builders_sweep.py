@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.model.run import (
-    PlannedTrial,
-    Point,
-    Run,
-    Scalar,
-    Status,
-    Trial,
-)
+from harness.model.run import PlannedTrial, Point, Run, Scalar, Status, Trial
 from harness.plan import grid
 from tests.builders_parts import LegSpeed, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS

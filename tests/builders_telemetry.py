@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import (
-    Run,
-    Series,
-    Trial,
-    Window,
-)
+from harness.model.run import Run, Series, Trial, Window
 
 SECOND_NS = 1_000_000_000
 IDLE_W = 76.0

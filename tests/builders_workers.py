@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model.run import (
-    Metric,
-    Run,
-    Series,
-    Window,
-)
+from harness.model.run import Metric, Run, Series, Window
 from harness.model.scaling import Placement, Recorded
 from tests.builders import cpu_run
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY

@@ -14,10 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.run import Run, Status
 from harness.store import read_run
 
 ROOT = Path(__file__).resolve().parents[1]

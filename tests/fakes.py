@@ -16,10 +16,7 @@ from typing import Any
 
 from harness.engines import Container, ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.model.run import (
-    EngineInfo,
-    Sample,
-)
+from harness.model.run import EngineInfo, Sample
 from harness.progress import Task
 from harness.telemetry import GapSink, Target
 from workloads.protocol import AS_WRITTEN, VERSION, boot_id

@@ -9,10 +9,7 @@ from pathlib import Path
 
 from harness.fleet.model import Beat, Begun, Done, Facts, Hello, Message, Node, Order, State, Task, TrialDone
 from harness.fleet.packing import pack
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.run import Run, Status
 from harness.store import RunFolder, TrialRecord
 from tests.builders import cpu_run
 from workloads.protocol import Spec

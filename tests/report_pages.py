@@ -9,10 +9,7 @@ from html.parser import HTMLParser
 
 from harness.analysis import analyse
 from harness.model.analysis import Analysis
-from harness.model.run import (
-    Prices,
-    Run,
-)
+from harness.model.run import Prices, Run
 from harness.recording import carried
 from reports.bundle import Bundling
 from reports.render import render_html

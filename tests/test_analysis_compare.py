@@ -8,10 +8,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.model.analysis import Comparison
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.run import Run, Status
 from tests.builders import (
     LAUNCH_BOUND,
     cpu_run,

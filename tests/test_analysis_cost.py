@@ -8,15 +8,8 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.cost import CLAIM, hourly
-from harness.model.analysis import (
-    Analysis,
-    Cost,
-    Summary,
-)
-from harness.model.run import (
-    Prices,
-    Run,
-)
+from harness.model.analysis import Analysis, Cost, Summary
+from harness.model.run import Prices, Run
 from reports.render import render_html, render_markdown
 from tests import builders
 from tests import report_pages as pages

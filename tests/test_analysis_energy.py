@@ -9,12 +9,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.energy import GPU_COUNTER, counter_over_power, energy_per_sample
-from harness.model.run import (
-    Run,
-    Series,
-    Trial,
-    Window,
-)
+from harness.model.run import Run, Series, Trial, Window
 from tests.builders import SECOND_NS, gpu_run
 from tests.builders_telemetry import retold
 from workloads.protocol import AS_WRITTEN, TUNED

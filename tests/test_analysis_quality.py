@@ -12,13 +12,7 @@ from harness.analysis import analyse
 from harness.analysis.quality import CHECKS
 from harness.analysis.quality_host import HOST_CHECKS
 from harness.model.analysis import Quality
-from harness.model.run import (
-    DataInfo,
-    Run,
-    Series,
-    Stop,
-    Trial,
-)
+from harness.model.run import DataInfo, Run, Series, Stop, Trial
 from tests.builders import (
     bare_run,
     cpu_run,

@@ -24,16 +24,8 @@ from harness.analysis.remedy_code import (
 )
 from harness.analysis.summaries import summaries
 from harness.catalog import Entry, built_in
-from harness.model.analysis import (
-    Estimate,
-    Finding,
-    Remedy,
-    Verdict,
-)
-from harness.model.run import (
-    LegInfo,
-    Run,
-)
+from harness.model.analysis import Estimate, Finding, Remedy, Verdict
+from harness.model.run import LegInfo, Run
 from tests.builders import LegSpeed, run
 from tests.builders_telemetry import GpuLoad
 from workloads.protocol import (

@@ -10,10 +10,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies
 from harness.model.analysis import Analysis
-from harness.model.run import (
-    RequestTimes,
-    Run,
-)
+from harness.model.run import RequestTimes, Run
 from reports.figures import figures_of
 from reports.render import render_html
 from tests.builders_requests import BATCHES, offered, serving_run, single

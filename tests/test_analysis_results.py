@@ -12,10 +12,7 @@ from jsonschema import Draft202012Validator
 
 from harness.analysis import analyse
 from harness.analysis.results import RESULTS_VERSION, results_document, results_schema
-from harness.model.run import (
-    Run,
-    Stop,
-)
+from harness.model.run import Run, Stop
 from tests import builders
 from tests.builders_sweep import sweep_run
 

@@ -12,14 +12,8 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.rules import RULES, primary
-from harness.model.analysis import (
-    Finding,
-    Verdict,
-)
-from harness.model.run import (
-    Metric,
-    Run,
-)
+from harness.model.analysis import Finding, Verdict
+from harness.model.run import Metric, Run
 from tests.builders import (
     COMPUTE_BOUND,
     INPUT_BOUND,

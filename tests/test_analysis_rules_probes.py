@@ -11,15 +11,8 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.case import processors
 from harness.analysis.remedies import missed
-from harness.model.analysis import (
-    Estimate,
-    Finding,
-    Verdict,
-)
-from harness.model.run import (
-    LegInfo,
-    Run,
-)
+from harness.model.analysis import Estimate, Finding, Verdict
+from harness.model.run import LegInfo, Run
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
 from tests.builders_telemetry import CPUS, counter, legs_of_ticks, retold, seconds_of

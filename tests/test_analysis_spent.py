@@ -8,11 +8,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.spent import spent
-from harness.model.run import (
-    Phase,
-    Run,
-    Status,
-)
+from harness.model.run import Phase, Run, Status
 from reports.render import render_html
 from tests.builders import bare_run, cpu_run, empty_run, failed_run, gpu_run
 from tests.builders_telemetry import SECOND_NS

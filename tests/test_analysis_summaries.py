@@ -12,14 +12,7 @@ from harness.analysis import analyse
 from harness.analysis.align import increase, steady_means
 from harness.analysis.energy import CPU_COUNTER, GPU_COUNTER, energy_per_sample
 from harness.model.analysis import Summary
-from harness.model.run import (
-    Metric,
-    Run,
-    Series,
-    Status,
-    Trial,
-    Window,
-)
+from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
 from tests.builders_telemetry import retold
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED

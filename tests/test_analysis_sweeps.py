@@ -8,16 +8,8 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.sweeps import point_words, sweeps
-from harness.model.analysis import (
-    Estimate,
-    Sweep,
-    SweepPoint,
-)
-from harness.model.run import (
-    Point,
-    Run,
-    Status,
-)
+from harness.model.analysis import Estimate, Sweep, SweepPoint
+from harness.model.run import Point, Run, Status
 from tests import builders
 from tests.builders_sweep import sweep_run
 

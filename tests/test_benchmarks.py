@@ -19,10 +19,7 @@ from benchmarks.rendering import source
 from benchmarks.sampling import Turn, speed, take_turns
 from benchmarks.sampling_table import table
 from harness.analysis import analyse
-from harness.model.run import (
-    Series,
-    Status,
-)
+from harness.model.run import Series, Status
 from harness.store import read_run
 from tests.builders import cpu_run, gpu_run
 from tests.folders import write_run

@@ -18,17 +18,8 @@ from benchmarks.settings import Settings
 from harness.analysis import analyse
 from harness.analysis.energy import GPU_COUNTER, energy_per_sample
 from harness.analysis.results import results_document, results_schema
-from harness.model.analysis import (
-    Analysis,
-    Finding,
-    Verdict,
-)
-from harness.model.run import (
-    Run,
-    Series,
-    Status,
-    Trial,
-)
+from harness.model.analysis import Analysis, Finding, Verdict
+from harness.model.run import Run, Series, Status, Trial
 from harness.store import read_run
 from reports.pdf import render_pdf
 from reports.render import render_html

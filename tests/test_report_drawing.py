@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model.run import (
-    Phase,
-    Status,
-)
+from harness.model.run import Phase, Status
 from harness.thinning import thin
 from reports.bars import Bar, bar_panels
 from reports.charts import script_json, still

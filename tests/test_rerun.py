@@ -14,11 +14,7 @@ from harness.catalog import sources
 from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
-from harness.model.run import (
-    Run,
-    Status,
-    Stop,
-)
+from harness.model.run import Run, Status, Stop
 from harness.places import Places
 from harness.plan import profile_named
 from harness.recording import carried

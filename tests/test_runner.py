@@ -12,12 +12,7 @@ import pytest
 
 from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.run import (
-    ImageInfo,
-    PlannedTrial,
-    Run,
-    Status,
-)
+from harness.model.run import ImageInfo, PlannedTrial, Run, Status
 from harness.plan import PROFILES, Profile, plan_trials, spec_for
 from harness.runner import Job, Runner
 from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW

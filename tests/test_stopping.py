@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.events import EventLog
-from harness.model.run import (
-    PlannedTrial,
-    Stop,
-    Window,
-)
+from harness.model.run import PlannedTrial, Stop, Window
 from harness.plan import PROFILES
 from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import AS_WRITTEN, TUNED

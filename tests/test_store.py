@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from harness.errors import StoreError
-from harness.model.run import (
-    Gap,
-    PlannedTrial,
-    Run,
-    Series,
-    Status,
-    Stop,
-    Trial,
-)
+from harness.model.run import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
 from harness.store import RunFolder, TrialRecord, read_run
 from tests.builders import (
     bare_run,

@@ -31,10 +31,7 @@ from harness.analysis import analyse
 from harness.catalog import external
 from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
-from harness.model.analysis import (
-    Finding,
-    Verdict,
-)
+from harness.model.analysis import Finding, Verdict
 from harness.model.run import ImageInfo
 from harness.params import check_params
 from harness.store import read_run

@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.answering import Seen, Watch, serve
 from harness.analysis.align import increase
-from harness.model.run import (
-    Series,
-    Window,
-)
+from harness.model.run import Series, Window
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.sampler import sample

@@ -8,11 +8,7 @@ from pathlib import Path
 
 from benchmarks.truth.case import FED_LATE, Case, Kind
 from harness.analysis import analyse
-from harness.model.analysis import (
-    Analysis,
-    Finding,
-    Verdict,
-)
+from harness.model.analysis import Analysis, Finding, Verdict
 from harness.store import read_run
 from workloads.protocol import AS_WRITTEN, MODEL_ONLY
 

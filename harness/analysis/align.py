@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import (
-    Series,
-    Trial,
-    Window,
-)
+from harness.model.run import Series, Trial, Window
 from harness.telemetry.metrics import METRICS, Kind
 
 SECOND_NS = 1_000_000_000

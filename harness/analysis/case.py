@@ -8,19 +8,8 @@ from statistics import median
 
 from harness.analysis.align import PER_CORE, core_mean, gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
-from harness.model.analysis import (
-    Comparison,
-    Estimate,
-    Evidence,
-    Finding,
-    Remedy,
-    Summary,
-    Verdict,
-)
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.analysis import Comparison, Estimate, Evidence, Finding, Remedy, Summary, Verdict
+from harness.model.run import Run, Status
 from workloads.protocol import AS_WRITTEN, TUNED, Workload
 
 # USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.

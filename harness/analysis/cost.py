@@ -11,17 +11,8 @@ from dataclasses import replace
 
 from harness.analysis.align import gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU
-from harness.model.analysis import (
-    Comparison,
-    Cost,
-    CostRatio,
-    Estimate,
-    Summary,
-)
-from harness.model.run import (
-    Prices,
-    Run,
-)
+from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, Summary
+from harness.model.run import Prices, Run
 from workloads.protocol import AS_WRITTEN, TUNED, Published, Workload
 
 HOUR_S = 3600.0

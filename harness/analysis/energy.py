@@ -15,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.align import SECOND_NS, Floats, edges, find, gpu_names, grown
-from harness.model.run import (
-    Series,
-    Trial,
-    Window,
-)
+from harness.model.run import Series, Trial, Window
 
 GPU_COUNTER = "GPU energy counter"
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"

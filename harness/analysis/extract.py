@@ -7,16 +7,9 @@ from collections.abc import Iterator, Mapping
 from harness.analysis.facts import facts, machine
 from harness.analysis.measures import Key, Measure, measures
 from harness.analysis.rules import primary
-from harness.model.analysis import (
-    Analysis,
-    Cost,
-    Summary,
-)
+from harness.model.analysis import Analysis, Cost, Summary
 from harness.model.comparison import Cause, Extract, Speed
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.run import Run, Status
 from workloads.protocol import LEGS, RUNG_PREFIX
 
 # Above this a sentence of the report's is not kept: an extract stays small.

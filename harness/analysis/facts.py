@@ -8,10 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.run import (
-    Run,
-    Trial,
-)
+from harness.model.run import Run, Trial
 
 MACHINE, LIMITS, CARDS, DRIVER, SOFTWARE, IMAGE, DATA, PROFILE, WORKLOAD = SECTIONS = (
     "machine",  # MLPerf's system description and what else is known of the host

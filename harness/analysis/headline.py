@@ -8,18 +8,8 @@ from harness.analysis.align import gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_WRITTEN
 from harness.analysis.rules import analysed, primary
 from harness.analysis.words import interval, listed, percent, rounded, significant
-from harness.model.analysis import (
-    Comparison,
-    Estimate,
-    Finding,
-    PublishedComparison,
-    Summary,
-    Verdict,
-)
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.analysis import Comparison, Estimate, Finding, PublishedComparison, Summary, Verdict
+from harness.model.run import Run, Status
 from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 

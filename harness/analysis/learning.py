@@ -7,12 +7,7 @@ from statistics import median
 
 from harness.analysis.case import Case
 from harness.analysis.words import percent
-from harness.model.analysis import (
-    Evidence,
-    Finding,
-    Remedy,
-    Verdict,
-)
+from harness.model.analysis import Evidence, Finding, Remedy, Verdict
 from harness.model.run import Run
 from workloads.protocol import AS_WRITTEN, TUNED, Workload
 

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.analysis.align import SECOND_NS
-from harness.model.run import (
-    Run,
-    Status,
-    Trial,
-    Window,
-)
+from harness.model.run import Run, Status, Trial, Window
 from workloads.protocol import LEGS
 
 

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from harness.analysis.rules import LEFT_OUT, NOT_MEASURED, primary
 from harness.analysis.words import interval, percent, rounded
-from harness.model.analysis import (
-    Analysis,
-    Finding,
-    Summary,
-    Verdict,
-)
+from harness.model.analysis import Analysis, Finding, Summary, Verdict
 from workloads.protocol import AS_WRITTEN
 
 

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from harness.analysis.breakdown import stage_seconds
 from harness.analysis.case import Case, cases
 from harness.analysis.words import percent, significant
-from harness.model.analysis import (
-    Comparison,
-    Evidence,
-    Pipeline,
-    Stage,
-    Summary,
-)
+from harness.model.analysis import Comparison, Evidence, Pipeline, Stage, Summary
 from harness.model.run import Run
 from workloads.protocol import (
     AS_WRITTEN,

@@ -10,13 +10,7 @@ from harness.analysis.case import Case, activity, cases
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
 from harness.analysis.requests import REQUESTS_GPU_OVER_CPU
 from harness.analysis.why_published import reasons
-from harness.model.analysis import (
-    Comparison,
-    Estimate,
-    PublishedComparison,
-    Summary,
-    Verdict,
-)
+from harness.model.analysis import Comparison, Estimate, PublishedComparison, Summary, Verdict
 from harness.model.run import Run
 from workloads.protocol import AS_WRITTEN, TUNED, Published, Workload
 

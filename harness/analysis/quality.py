@@ -9,14 +9,8 @@ from harness.analysis.measures import Measures
 from harness.analysis.quality_host import HOST_CHECKS
 from harness.analysis.stats import drift, half_width, outliers
 from harness.analysis.words import listed, percent
-from harness.model.analysis import (
-    Quality,
-    Summary,
-)
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.analysis import Quality, Summary
+from harness.model.run import Run, Status
 from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
 

@@ -11,15 +11,8 @@ from harness.analysis.align import increase
 from harness.analysis.energy import counter_over_power
 from harness.analysis.measures import Measures
 from harness.analysis.words import percent, significant
-from harness.model.analysis import (
-    Quality,
-    Summary,
-)
-from harness.model.run import (
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.analysis import Quality, Summary
+from harness.model.run import Run, Status, Trial
 from workloads.protocol import AS_WRITTEN
 
 NOTE, WARNING = "note", "warning"

@@ -9,10 +9,7 @@ from harness.analysis.case import Case
 from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
 from harness.analysis.remedy_code import Program, code_for
 from harness.analysis.words import listed, significant
-from harness.model.analysis import (
-    Estimate,
-    Remedy,
-)
+from harness.model.analysis import Estimate, Remedy
 from workloads.protocol import (
     CACHED_EPOCH,
     FIRST_EPOCH,

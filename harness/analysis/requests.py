@@ -9,17 +9,8 @@ import numpy as np
 from harness.analysis.align import SECOND_NS
 from harness.analysis.compare import CPU
 from harness.analysis.stats import estimate, ratio
-from harness.model.analysis import (
-    Capacity,
-    Comparison,
-    Latency,
-)
-from harness.model.run import (
-    RequestTimes,
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.analysis import Capacity, Comparison, Latency
+from harness.model.run import RequestTimes, Run, Status, Trial
 from workloads.protocol import SERVER, SINGLE_STREAM, Workload
 
 REQUESTS_GPU_OVER_CPU = "requests-gpu-over-cpu"

@@ -28,10 +28,7 @@ from harness.model.analysis import (
     SweepPoint,
     Verdict,
 )
-from harness.model.run import (
-    Run,
-    Trial,
-)
+from harness.model.run import Run, Trial
 
 RESULTS_VERSION = 1
 

@@ -11,12 +11,7 @@ from harness.analysis.rules_data import copy_bound, disk_bound
 from harness.analysis.rules_device import compute_bound, launch_bound, memory_bound
 from harness.analysis.rules_host import contended_host, cpu_quota, power_capped, thermally_capped
 from harness.analysis.rules_input import input_bound, no_overlap
-from harness.model.analysis import (
-    Comparison,
-    Finding,
-    Summary,
-    Verdict,
-)
+from harness.model.analysis import Comparison, Finding, Summary, Verdict
 from harness.model.run import Run
 from workloads.protocol import AS_WRITTEN
 

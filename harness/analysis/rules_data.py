@@ -8,11 +8,7 @@ from harness.analysis.remedies import COPYING, DISK, remedy, without
 from harness.analysis.remedy_code import DISK_CACHE, copy_code
 from harness.analysis.rules_input import HIGHLY, MODERATELY
 from harness.analysis.words import percent, significant
-from harness.model.analysis import (
-    Evidence,
-    Finding,
-    Verdict,
-)
+from harness.model.analysis import Evidence, Finding, Verdict
 from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY
 
 # A disk is the reason for waiting when tasks were stalled on I/O for half of it at least.

@@ -20,11 +20,7 @@ from harness.analysis.remedies import DEVICE, LAUNCH, remedy, without
 from harness.analysis.remedy_code import device_code, launch_code
 from harness.analysis.rules_host import contended_host, cpu_quota
 from harness.analysis.words import percent, significant, times
-from harness.model.analysis import (
-    Evidence,
-    Finding,
-    Verdict,
-)
+from harness.model.analysis import Evidence, Finding, Verdict
 from harness.telemetry.metrics import METRICS
 from workloads.protocol import (
     AS_WRITTEN,

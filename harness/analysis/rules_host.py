@@ -8,12 +8,7 @@ from harness.analysis.align import gpu_names
 from harness.analysis.case import FREE, Case, host_busy, host_idle
 from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
-from harness.model.analysis import (
-    Evidence,
-    Finding,
-    Remedy,
-    Verdict,
-)
+from harness.model.analysis import Evidence, Finding, Remedy, Verdict
 from workloads.protocol import AS_WRITTEN, CALLS_PREFIX, MODEL_ONLY
 
 # kubernetes-mixin, alert CPUThrottlingHigh: a quarter of the quota periods in which it ran out.

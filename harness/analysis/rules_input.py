@@ -17,11 +17,7 @@ from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_s
 from harness.analysis.remedies import INPUT, OVERLAP, remedy, without
 from harness.analysis.remedy_code import overlap_code, pipeline_code
 from harness.analysis.words import percent, significant, times
-from harness.model.analysis import (
-    Evidence,
-    Finding,
-    Verdict,
-)
+from harness.model.analysis import Evidence, Finding, Verdict
 from workloads.protocol import (
     AS_WRITTEN,
     CACHED_EPOCH,

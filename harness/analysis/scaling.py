@@ -13,11 +13,7 @@ from harness.analysis.align import SECOND_NS
 from harness.analysis.measures import Key, Measure, by_index, measures
 from harness.analysis.scaling_words import caveats, sentences
 from harness.analysis.stats import estimate, ratio
-from harness.model.run import (
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.run import Run, Status, Trial
 from harness.model.scaling import Flow, Line, Placement, Point, Recorded, Scaling, Traffic
 from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED
 

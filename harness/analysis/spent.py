@@ -6,11 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from harness.model.analysis import Spent
-from harness.model.run import (
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.run import Run, Status, Trial
 from workloads.protocol import measures_speed
 
 

@@ -13,10 +13,7 @@ from harness.analysis.energy import energies_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
-from harness.model.analysis import (
-    Estimate,
-    Summary,
-)
+from harness.model.analysis import Estimate, Summary
 from harness.model.run import Run
 from workloads.protocol import AS_WRITTEN, EVALUATE, STEADY, TUNED, Change, Workload
 

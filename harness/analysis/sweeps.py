@@ -12,18 +12,8 @@ from harness.analysis.energy import energy_per_sample
 from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.stats import estimate, ratio
 from harness.analysis.words import interval, listed, significant
-from harness.model.analysis import (
-    Axis,
-    Sweep,
-    SweepPoint,
-)
-from harness.model.run import (
-    Point,
-    Run,
-    Scalar,
-    Status,
-    Trial,
-)
+from harness.model.analysis import Axis, Sweep, SweepPoint
+from harness.model.run import Point, Run, Scalar, Status, Trial
 from harness.rounding import counted
 
 _ACCURACY = "accuracy"

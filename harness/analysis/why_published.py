@@ -13,10 +13,7 @@ from harness.analysis.case import Case, activity
 from harness.analysis.learning import epochs_seen
 from harness.analysis.rules import primary
 from harness.analysis.words import interval, listed, percent, significant, times
-from harness.model.analysis import (
-    PublishedComparison,
-    Verdict,
-)
+from harness.model.analysis import PublishedComparison, Verdict
 from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED, Published
 
 # A difference below the width of most intervals is none.

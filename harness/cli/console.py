@@ -23,12 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.errors import TfbenchError
-from harness.model.analysis import (
-    Analysis,
-    Estimate,
-    Summary,
-    Sweep,
-)
+from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from harness.progress import Task
 from harness.rounding import estimate_decimals, fixed, three_digits
 from workloads.protocol import LEGS, RUNG_PREFIX

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.model.run import (
-    EngineInfo,
-    ImageInfo,
-)
+from harness.model.run import EngineInfo, ImageInfo
 
 # Where things lie inside a container; the local engine maps them to host paths itself.
 WORKLOADS_DIR = "/tfbench/workloads"

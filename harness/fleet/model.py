@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from harness.model.run import (
-    Manifest,
-    PlannedTrial,
-    Scalar,
-)
+from harness.model.run import Manifest, PlannedTrial, Scalar
 from workloads.protocol import Workload
 
 

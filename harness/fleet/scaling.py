@@ -13,12 +13,7 @@ from harness.fleet.member import Result, Share, shares
 from harness.fleet.model import Beat, Begun, Node, State, Task
 from harness.fleet.packing import unpack
 from harness.fleet.store import FleetFolder
-from harness.model.run import (
-    PlannedTrial,
-    Run,
-    Status,
-    Trial,
-)
+from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Placement, Recorded
 from harness.plan import profile_named
 from harness.store import read_run, read_trial

@@ -22,10 +22,7 @@ from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
 from harness.fleet.scratch import held, kept
-from harness.model.run import (
-    Prices,
-    Scalar,
-)
+from harness.model.run import Prices, Scalar
 from harness.places import Places, places_here
 from harness.progress import Progress, Task
 from harness.session import Prepared, execute, prepare, resume

@@ -22,11 +22,7 @@ from harness.host.files import (
     virtualisation,
 )
 from harness.host.limits import own_limits
-from harness.model.run import (
-    EngineInfo,
-    Gpu,
-    Scalar,
-)
+from harness.model.run import EngineInfo, Gpu, Scalar
 
 # The fields of MLPerf's system description, in its order.
 FIELDS = (

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.model.analysis import Estimate
-from harness.model.run import (
-    Run,
-    Trial,
-)
+from harness.model.run import Run, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
-from harness.model.run import (
-    Sample,
-    Series,
-)
+from harness.model.run import Sample, Series
 
 _FLUSH_NS = 500_000_000
 _TIME = "t_ns"

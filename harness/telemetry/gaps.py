@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.model.run import (
-    Gap,
-    Sample,
-)
+from harness.model.run import Gap, Sample
 
 ALL = "*"
 

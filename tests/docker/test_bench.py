@@ -14,10 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from harness.model.run import (
-    Run,
-    Status,
-)
+from harness.model.run import Run, Status
 from harness.store import read_run
 from harness.telemetry.csvfile import read_series
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
