@@ -10,7 +10,7 @@ import secrets
 import shlex
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,7 @@ from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
-from harness.model.run import (
-    Gpu,
-    PlannedTrial,
-)
+from harness.model.run import Gpu, Manifest, PlannedTrial
 from harness.params import check_axes, check_params
 from harness.plan import (
     Profile,
@@ -211,6 +208,16 @@ def read_options(document: Mapping[str, Any]) -> Options:
     converter = cattrs.Converter()
     converter.register_structure_hook(Path, lambda value, _: Path(value))
     return converter.structure(document, Options)
+
+
+def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
+    """Return a profile with the settings that a run had: those that tfbench still knows."""
+    recorded = manifest.parameters.get("settings")
+    known = {each.name for each in fields(Profile)}
+    settings = {name: value for name, value in dict(recorded or {}).items() if name in known}
+    if "legs" in settings:
+        settings["legs"] = tuple(settings["legs"])
+    return replace(profile, **settings)
 
 
 def command_line(options: Options) -> str:

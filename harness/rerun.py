@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from harness import __version__
-from harness.bench import Options, Resolved, commit_of, read_options, resolve
+from harness.bench import Options, Resolved, commit_of, read_options, recorded_profile, resolve
 from harness.catalog import built_in, external, sources
 from harness.engines.gpu import select_gpus
 from harness.errors import StoreError, UsageError
 from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
-from harness.model.run import (
-    EngineInfo,
-    ImageInfo,
-    Manifest,
-    PlannedTrial,
-    Run,
-    Status,
-)
+from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status
 from harness.places import Places
-from harness.plan import Profile, target_for
+from harness.plan import target_for
 from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 
@@ -69,11 +61,10 @@ def again(
             hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
         )
     planned = tuple(one for one in _planned(run) if not devices or one.device in devices)
-    most = max((one.index for one in planned), default=0) + 1
-    settings = _settings(run)
+    profile = recorded_profile(resolved.profile, run.manifest)
     if run.stops:
-        settings |= {"trials": most, "max_trials": most}
-    profile = Profile(**{**asdict(resolved.profile), **settings})
+        most = max((one.index for one in planned), default=0) + 1
+        profile = replace(profile, trials=most, max_trials=most)
     entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
     return replace(resolved, profile=profile, planned=planned, entries=entries)
 
@@ -111,17 +102,6 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
         return run.planned
     ran = {trial.id for trial in run.trials if trial.status is not Status.INTERRUPTED}
     return tuple(planned for planned in run.planned if planned.id in ran)
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """Give the recorded settings of the profile that this tfbench knows: a profile may have changed since."""
-    recorded = run.manifest.parameters.get("settings")
-    known = {each.name for each in fields(Profile)}
-    found = dict(recorded) if isinstance(recorded, Mapping) else {}
-    settings = {name: value for name, value in found.items() if name in known}
-    if "legs" in settings:
-        settings["legs"] = tuple(settings["legs"])
-    return settings
 
 
 def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:

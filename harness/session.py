@@ -19,6 +19,7 @@ from harness.bench import (
     new_run_id,
     options_document,
     read_options,
+    recorded_profile,
     resolve,
 )
 from harness.catalog import Entry, sources
@@ -112,21 +113,33 @@ def resume(path: Path, places: Places, progress: Progress) -> Prepared:
         StoreError: not a run, or what it ran in is no longer the same; mixed trials would not compare.
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
-    manifest = read_run(path).manifest
-    options = read_options(manifest.parameters["options"])
-    resolved = resolve(options)
+    run = read_run(path)
+    resolved = resolve(read_options(run.manifest.parameters["options"]))
+    # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
+    profile = recorded_profile(resolved.profile, run.manifest)
+    resolved = replace(resolved, profile=profile, planned=run.planned)
     stage = _set_stage(resolved, places, progress)
-    then = {image.target: image.digest for image in manifest.images}
-    now = {target: image.digest for target, image in stage.images.items()}
-    here = [gpu.uuid for gpu in resolved.gpus]
-    same = then == now and here == [gpu.uuid for gpu in manifest.gpus]
-    if not same or _weights(resolved, stage) != manifest.weights:
+    if others := _others(run.manifest, resolved, stage):
         stage.engine.close()
         raise StoreError(
-            f"{path} ran with other images, GPUs or weights than there are now.",
-            hint="Start a new run; trials of different images do not belong in one report.",
+            f"What {path} ran with has changed since: {', '.join(others)}.",
+            hint="Start a new run; trials of unlike things do not belong in one report.",
         )
-    return _prepared(resolved, stage, RunFolder(path), manifest, places)
+    return _prepared(resolved, stage, RunFolder(path), run.manifest, places)
+
+
+def _others(manifest: Manifest, resolved: Resolved, stage: _Stage) -> list[str]:
+    """Name what trials of a run would now differ in from those that it has."""
+    same = {
+        "images": {image.target: image.digest for image in manifest.images}
+        == {target: image.digest for target, image in stage.images.items()},
+        "GPUs": [gpu.uuid for gpu in manifest.gpus] == [gpu.uuid for gpu in resolved.gpus],
+        "weights": manifest.weights == _weights(resolved, stage),
+        "data": {one.workload: (one.kind, one.sha256) for one in manifest.data}
+        == {name: (info.kind, info.sha256) for name, (_, info) in stage.data.items()},
+        "workload files": manifest.sources == sources(resolved.entries),
+    }
+    return [name for name, alike in same.items() if not alike]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
