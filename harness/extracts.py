@@ -1,6 +1,7 @@
 """Extracts on disk: a cache, so that a folder of many runs opens quickly, and files for other machines.
 
-A cached extract is found by all that it was made from: the names, sizes and times of the run's files.
+A cached extract is found by all that it was made from: the names, sizes and times of the run's files, the
+prices, and the code that analyses.
 Whatever is wrong with one, it is made again.
 """
 
@@ -12,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,11 @@ class Cache:
         self._folder = folder
 
     def find(self, run: Path, price: str = "") -> Extract | None:
-        """Return a run's extract, with costs by `price`, if it is there and the run has not changed since."""
+        """Return a run's extract if it is there and the run has not changed since.
+
+        Args:
+            price: what its costs were computed with, in words; "" for the run's own prices.
+        """
         try:
             with gzip.open(self._path(run, price), "rt", encoding="utf-8") as file:
                 return from_json(json.load(file))
@@ -74,9 +80,19 @@ class Cache:
         return self._folder / name[:2] / f"{name}.json.gz"
 
 
+@cache
+def _program() -> str:
+    """Return a digest of what computes extracts; it takes about a millisecond."""
+    found = hashlib.sha256(f"{__version__} {EXTRACT_VERSION} {' '.join(Extract.__slots__)}".encode())
+    for folder in ("analysis", "model"):
+        for path in sorted((Path(__file__).parent / folder).glob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
 def _made_from(run: Path) -> Iterator[str]:
     """Yield what an extract depends on: this program, what it keeps, and every file that is not derived."""
-    yield f"{__version__} {EXTRACT_VERSION} {' '.join(Extract.__slots__)} {run.resolve()}"
+    yield f"{_program()} {run.resolve()}"
     for path in _files(run):
         stat = path.stat()
         yield f"{path.name} {stat.st_size} {stat.st_mtime_ns}"

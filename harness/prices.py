@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from harness.errors import UsageError
-from harness.model.run import Manifest, Prices
+from harness.model.run import Manifest, Prices, Scalar
 
 _AMOUNTS: Mapping[str, str] = {
     "machine": "machine",
@@ -124,16 +124,34 @@ def prices_for(text: str, machine: str, cards: Sequence[str]) -> Prices:
     return prices
 
 
+def machine_name(system_name: str, facts: Mapping[str, Scalar]) -> str:
+    """Return what a price file may know a machine by: its name, and the cloud's name of its type last.
+
+    Args:
+        system_name: MLPerf's.
+        facts: of the host, which have the cloud's where it was asked.
+    """
+    kind = str(facts.get("cloud_instance_type", ""))
+    return system_name if system_name.endswith(kind) else f"{system_name} {kind}".strip()
+
+
+def prices_in(listed: PriceList, manifest: Manifest) -> Prices | None:
+    """Return what holds for the machine that a run was made on; None where the list says nothing of it."""
+    return prices_of(listed, *_machine(manifest))
+
+
 def priced(manifest: Manifest, text: str) -> Manifest:
     """Return `manifest` with the prices that --price names for its machine; as it is where `text` is "".
 
     Raises:
         UsageError: see prices_for.
     """
-    if not text:
-        return manifest
-    cards = [gpu.name for gpu in manifest.gpus]
-    return replace(manifest, prices=prices_for(text, manifest.system.get("system_name", ""), cards))
+    return replace(manifest, prices=prices_for(text, *_machine(manifest))) if text else manifest
+
+
+def _machine(manifest: Manifest) -> tuple[str, list[str]]:
+    name = machine_name(manifest.system.get("system_name", ""), manifest.host_facts)
+    return name, [gpu.name for gpu in manifest.gpus]
 
 
 def spelt_out(prices: Prices) -> str:

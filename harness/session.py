@@ -57,7 +57,7 @@ from harness.model.run import (
 )
 from harness.places import Places
 from harness.plan import spec_for
-from harness.prices import prices_for, spelt_out
+from harness.prices import machine_name, prices_for, spelt_out
 from harness.progress import Progress
 from harness.provision import provide_images
 from harness.runner import Job, Runner
@@ -98,7 +98,8 @@ def prepare(
     prices = None
     if resolved.options.price:
         # Before anything is built: a machine that the price file does not know ends the command.
-        prices = prices_for(resolved.options.price, _machine(cloud), [gpu.name for gpu in resolved.gpus])
+        machine, cards = machine_name(system_name(), cloud), [gpu.name for gpu in resolved.gpus]
+        prices = prices_for(resolved.options.price, machine, cards)
         resolved = replace(resolved, options=replace(resolved.options, price=spelt_out(prices)))
     stage = _set_stage(resolved, places, progress)
     manifest = _manifest(resolved, stage, places, prices, cloud)
@@ -255,11 +256,6 @@ def _manifest(
         weights=_weights(resolved, stage),
         sources=sources(resolved.entries),
     )
-
-
-def _machine(cloud: Mapping[str, Scalar]) -> str:
-    """Return what a price file may know this machine by: its name, and the cloud's name of its type last."""
-    return f"{system_name()} {cloud.get('cloud_instance_type', '')}".strip()
 
 
 def _pinned(resolved: Resolved, info: EngineInfo) -> Options:

@@ -88,6 +88,15 @@ class TestCompare:
         best = json.loads(said.out)["bests"][0]
         assert best["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / best["speed"], rel=0.05)
 
+    def test_a_price_file_that_changed_gives_other_costs(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        file = tmp_path / "prices.toml"
+        costs = []
+        for amount in ("3.6", "7.2"):
+            file.write_text(f"machine = {amount}\n", encoding="utf-8")
+            said = tfbench("compare", *pair, "--price", str(file), "-f", "json", "-o", "-")
+            costs.append(json.loads(said.out)["bests"][0]["cost_per_million"])
+        assert costs[1] == pytest.approx(2 * costs[0])
+
     def test_a_second_time_comes_from_the_cache(self, tfbench: Call, pair, tmp_path: Path) -> None:
         first = tfbench("compare", *pair, "-f", "json", "-o", "-").out
         kept = list((tmp_path / "cache/extracts").rglob("*.json.gz"))

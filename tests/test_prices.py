@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model.run import Prices
-from harness.prices import priced, prices_for, prices_of, read_prices, spelt_out
+from harness.prices import machine_name, priced, prices_for, prices_of, read_prices, spelt_out
 from tests import builders
 
 TOML = """
@@ -136,3 +136,16 @@ def test_a_report_can_be_made_with_other_prices() -> None:
     manifest = replace(builders.manifest(gpus=1), prices=Prices(machine=1.0))
     assert priced(manifest, "") is manifest
     assert priced(manifest, "2").prices == Prices(machine=2.0, source="--price")
+
+
+@pytest.mark.parametrize("name", ["Google Compute Engine", "Amazon EC2 n1-standard-4"])
+def test_a_run_s_machine_is_known_by_what_the_cloud_calls_its_type(tmp_path: Path, name: str) -> None:
+    """Some clouds put the type into the machine's own name, the others tell it apart."""
+    path = tmp_path / "prices.toml"
+    path.write_text("[machines]\nn1-standard-4 = 0.19\n", encoding="utf-8")
+    made = builders.manifest(gpus=0)
+    facts = {**made.host_facts, "cloud_instance_type": "n1-standard-4"}
+    made = replace(made, system={**made.system, "system_name": name}, host_facts=facts)
+    found = priced(made, str(path)).prices
+    assert found is not None and found.machine == 0.19
+    assert machine_name(name, facts).count("n1-standard-4") == 1

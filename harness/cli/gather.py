@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.extracts import SUFFIX, Cache, from_json
 from harness.model.comparison import Extract
-from harness.prices import prices_of, read_prices
+from harness.prices import PriceList, prices_in, read_prices
 from harness.progress import Progress
 from harness.recording import open_recording
 
@@ -76,23 +76,24 @@ def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progr
     Args:
         price: as written with --price; a machine that it does not know has no costs.
     """
-    if price:
-        read_prices(price)  # a mistake in it is the user's, not a run's
+    listed = read_prices(price) if price else None  # a mistake in it is the user's, not a run's
+    # By what it says: a price file may have changed under its name.
+    paid = json.dumps(asdict(listed), sort_keys=True) if listed else ""
     found: dict[int, Found] = {}
     missing: list[int] = []
     for number, one in enumerate(wanted):
-        kept = None if _brief(one.path) else cache.find(one.path, price)
+        kept = None if _brief(one.path) else cache.find(one.path, paid)
         if kept is None:
             missing.append(number)
         else:
             found[number] = Found(path=one.path, extract=kept)
     with progress.task("Reading runs", float(len(missing)), "") as task:
-        read = partial(_read, price=price)
+        read = partial(_read, listed=listed)
         paths = [wanted[number].path for number in missing]
         for number, made in zip(missing, _all(read, paths), strict=True):
             found[number] = made
             if made.extract is not None and not _brief(wanted[number].path):
-                cache.keep(wanted[number].path, price, made.extract)
+                cache.keep(wanted[number].path, paid, made.extract)
             task.advance(1)
     return tuple(_labelled(found[number], one) for number, one in enumerate(wanted))
 
@@ -123,22 +124,20 @@ def _brief(path: Path) -> bool:
     return path.name.endswith(SUFFIX)
 
 
-def _read(path: Path, *, price: str) -> Found:
+def _read(path: Path, *, listed: PriceList | None) -> Found:
     """Read and analyse one run; in a process of its own where there are many."""
-    from harness.analysis import analyse  # noqa: PLC0415 - kept off the start of the command
+    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the start of the command
     from harness.analysis.extract import extract  # noqa: PLC0415
 
     try:
         if _brief(path):
             return Found(path=path, extract=_from_file(path))
         recording = open_recording(path)
-        run = recording.run
-        if price:
-            listed = read_prices(price)
-            cards = [gpu.name for gpu in run.manifest.gpus]
-            prices = prices_of(listed, run.manifest.system.get("system_name", ""), cards)
-            run = replace(run, manifest=replace(run.manifest, prices=prices))
-        analysis = recording.analysis if recording.analysis and not price else analyse(run)
+        run, analysis = recording.run, recording.analysis
+        if listed is not None:
+            run = replace(run, manifest=replace(run.manifest, prices=prices_in(listed, run.manifest)))
+            analysis = priced(analysis, run) if analysis else None
+        analysis = analysis or analyse(run)
         return Found(path=path, extract=extract(analysis, source=str(path)))
     except (StoreError, UsageError) as error:
         return Found(path=path, extract=None, error=error.message, hint=error.hint)
