@@ -167,9 +167,8 @@ class Page:
         return tuple((each, why.get((each.workload, each.leg), "")) for each in own)
 
     def verdicts(self, finding: str) -> tuple[Verdict, ...]:
-        """Give the verdicts with one finding, the costliest first."""
-        own = [verdict for verdict in self.analysis.verdicts if verdict.finding.value == finding]
-        return tuple(sorted(own, key=lambda verdict: -(verdict.cost or 0.0)))
+        """Give the verdicts with one finding, of each workload and device in the order of their weight."""
+        return tuple(verdict for verdict in self.analysis.verdicts if verdict.finding.value == finding)
 
     def remarks(self) -> tuple[tuple[str, Remark], ...]:
         """Give what articles say in words, with the workload of each."""

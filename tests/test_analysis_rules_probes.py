@@ -141,6 +141,16 @@ def test_others_cost_nothing_while_processors_are_free() -> None:
     assert "free ones left" in found.sentence
 
 
+def test_steal_is_found_beside_others_that_cost_nothing() -> None:
+    """The hypervisor took an eighth while others used a fifth of processors that were free besides."""
+    made = played(waiting(ACCELERATOR, 0.0), cpus=0.3 * CPUS)
+    made = retold(made, "cpu", "host", cpu_util_pct=62.0, cpu_steal_pct=12.0)
+    found = verdict(made, "contended-host")
+    assert found.finding is Finding.FOUND
+    assert "hypervisor" in found.sentence
+    assert found.cost == pytest.approx(0.12 / (0.12 + 0.3), rel=0.03)
+
+
 def shares(found: Verdict) -> dict[str, float]:
     return {
         one.metric.removeprefix("processor time "): float(one.observed.removesuffix("%"))

@@ -16,6 +16,8 @@ THROTTLED_PERIODS = 0.25
 # xprof calls a loss of 5 % of the time moderate; the same mark is used for time that others took.
 MODERATE = 0.05
 
+STOLEN, OTHERS = "taken by the hypervisor (steal)", "used by other programs"
+
 
 def cpu_quota(case: Case) -> Verdict:
     """Tell whether the container's CPU quota ran out, by kubernetes-mixin's CPUThrottlingHigh (25 %)."""
@@ -105,27 +107,28 @@ def contended_host(case: Case) -> Verdict:
         )
     free = host_idle(case, AS_WRITTEN)
     shares = {
-        "taken by the hypervisor (steal)": (steal or 0.0) / 100,
-        "used by other programs": others or 0.0,
+        STOLEN: (steal or 0.0) / 100,
+        OTHERS: others or 0.0,
     }
     evidence = [
         Evidence(metric=f"processor time {name}", observed=percent(value), threshold=percent(MODERATE))
         for name, value in shares.items()
     ]
-    worst, share = max(shares.items(), key=lambda item: item[1])
-    stolen = worst.endswith("(steal)")
     evidence += _rest(case)
-    if share < MODERATE or (not stolen and free is not None and free >= FREE):
+    enough = free is not None and free >= FREE
+    felt = {**shares, OTHERS: 0.0} if enough else shares
+    worst, share = max(felt.items(), key=lambda item: item[1])
+    if share < MODERATE:
         return case.verdict(
             rule,
             Finding.CLEAR,
             "Nobody else used the processors."
-            if share < MODERATE
+            if max(shares.values()) < MODERATE
             else "Others used processors, but there were free ones left.",
             evidence=evidence,
             cost=0.0,
         )
-    lost = _taken(case, sum(shares.values()))
+    stolen, lost = worst == STOLEN, _taken(case, sum(felt.values()))
     return case.verdict(
         rule,
         Finding.FOUND,
