@@ -149,11 +149,15 @@ class RunFolder:
 
     def finished(self) -> frozenset[str]:
         """Return the ids of the trials that went well."""
-        done = []
-        for path in self.path.glob("trials/*/trial.json"):
-            if _read_json(path).get("status") == Status.OK:
-                done.append(path.parent.name)
-        return frozenset(done)
+        return frozenset(name for name, (status, _) in self.endings().items() if status is Status.OK)
+
+    def endings(self) -> Mapping[str, tuple[Status, str]]:
+        """Return how each trial ended so far and what is said of it, by its id."""
+        found = {}
+        for path in sorted(self.path.glob("trials/*/trial.json")):
+            record = _read_json(path)
+            found[path.parent.name] = (Status(record["status"]), str(record.get("message", "")))
+        return found
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:

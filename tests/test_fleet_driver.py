@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import BusyError
+from harness.cli.measuring import raise_for_trials
+from harness.errors import BusyError, TrialError
 from harness.fleet.driver import Driver, seeded, tasks_for
-from harness.fleet.model import Entry, Failed, FleetPlan, Hello, Lost, Message, Node, Order, State
+from harness.fleet.model import Done, Entry, Failed, FleetPlan, Hello, Lost, Message, Node, Order, State
 from harness.fleet.store import FleetFolder
 from harness.model.run import Status
 from harness.store import read_run
@@ -90,6 +91,23 @@ def test_a_node_that_dies_keeps_its_trials_and_a_spare_one_of_its_kind_does_the_
     (said,) = board.notes
     assert said.startswith("Node a died: ")
     assert "1 of its trials is kept. b does the rest." in said
+
+
+def test_a_trial_that_failed_is_told_but_not_one_that_another_node_did(tmp_path: Path) -> None:
+    a, b, c = node("a"), node("b"), node("c", kind="another kind")
+    ill = done_trial(RUN, 0, tmp_path / "s", Status.ENGINE_LOST)
+    failed = [done_trial(RUN, 0, tmp_path / "c", Status.FAILED), done_trial(RUN, 1, tmp_path / "c")]
+    scripts = {
+        "a": [Hello(), START, ill, LOST],
+        "b-for-a": whole(RUN, START, tmp_path / "t"),
+        "c": [Hello(), START, *failed, Done(stops='{"stops": []}\n')],
+    }
+    folder = folder_of(tmp_path, [a, c])
+    drive(folder, crew_of([a, b, c], scripts, dies={"a": "a"}), [a, b, c], [a, c])
+    bad = {name: message for name, (status, message) in folder.endings().items() if status is not Status.OK}
+    assert bad == {f"c/{IDS[0]}": "It failed."}
+    with pytest.raises(TrialError, match=f"1 of 5 trials failed, first c/{IDS[0]}: It failed[.]"):
+        raise_for_trials(folder.endings())
 
 
 def test_what_nobody_can_do_is_reported_as_missing(tmp_path: Path) -> None:

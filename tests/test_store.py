@@ -108,6 +108,7 @@ def test_only_trials_that_went_well_are_finished(folder: RunFolder) -> None:
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
     assert folder.finished() == {RUN.planned[0].id}
+    assert [status for status, _ in folder.endings().values()] == [Status.OK, Status.FAILED]
 
 
 def test_opening_a_trial_again_begins_afresh(folder: RunFolder) -> None:

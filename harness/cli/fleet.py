@@ -21,7 +21,7 @@ from harness.cli.app import Json, Price, Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
-from harness.cli.measuring import stoppable
+from harness.cli.measuring import raise_for_trials, stoppable
 from harness.cli.options import absolute, pairs, seconds_between, split
 from harness.errors import FleetError, Interrupted
 from harness.extracts import Cache
@@ -232,3 +232,4 @@ def _raise_for(missing: Sequence[Entry], folder: FleetFolder) -> None:
             f"{len(missing)} measurements are missing, first: {missing[0].text}",
             hint=f"The page has the others. Repair it and run: tfbench fleet --resume {folder.path}",
         )
+    raise_for_trials(folder.endings())

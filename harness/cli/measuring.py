@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -40,7 +40,13 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     if failure is not None:
         raise failure
     swept = any(planned.point for planned in prepared.resolved.planned)
-    _raise_for([one for one in records if not (swept and one.status is Status.OUT_OF_MEMORY)])
+    raise_for_trials(
+        {
+            one.id: (one.status, one.message)
+            for one in records
+            if not (swept and one.status is Status.OUT_OF_MEMORY)
+        }
+    )
 
 
 def _announce(progress: Terminal, prepared: Prepared) -> None:
@@ -71,12 +77,20 @@ def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool,
     out().print(f"Report: {places['html'].resolve()}", soft_wrap=True)
 
 
-def _raise_for(records: Sequence[TrialRecord]) -> None:
-    failed = [record for record in records if record.status is not Status.OK]
+def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
+    """Raise for trials that did not go well.
+
+    Args:
+        ended: each trial's name -> how it ended, and what is said of it.
+
+    Raises:
+        TrialError: at least one did not.
+    """
+    failed = {name: message for name, (status, message) in ended.items() if status is not Status.OK}
     if failed:
+        first, message = next(iter(failed.items()))
         raise TrialError(
-            f"{len(failed)} of {counted(len(records), 'trial')} failed, "
-            f"first {failed[0].id}: {failed[0].message}",
+            f"{len(failed)} of {counted(len(ended), 'trial')} failed, first {first}: {message}",
             hint="The report has the others; log.txt in each trial's folder has what it printed.",
         )
 

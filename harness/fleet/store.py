@@ -21,7 +21,7 @@ import cattrs
 from harness.errors import StoreError
 from harness.fleet.model import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
 from harness.fleet.packing import pack_run_so_far, unpack
-from harness.model.run import PlannedTrial
+from harness.model.run import PlannedTrial, Status
 from harness.store import RunFolder, converter, on_disk
 
 _ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
@@ -138,6 +138,19 @@ class FleetFolder:
         """Return the run folders that have at least one trial, in the order of their names."""
         found = {path.parents[2] for path in self.path.glob("*/trials/*/trial.json")}
         return tuple(sorted(found))
+
+    def endings(self) -> Mapping[str, tuple[Status, str]]:
+        """Return how each trial ended and what is said of it, by "node/trial"; not of nodes that were lost.
+
+        What those left undone another one has done, or is missing.
+        """
+        lost = {name for name, entry in self.journal().items() if entry.state is not State.DONE}
+        return {
+            f"{path.name}/{trial}": ending
+            for path in self.runs()
+            if path.name not in lost
+            for trial, ending in RunFolder(path).endings().items()
+        }
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a derived file, whole or not at all."""
