@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
+import psutil
 
 from harness.catalog import Entry, built_in, external, select
+from harness.cpuset import processors
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
@@ -35,6 +37,7 @@ from harness.plan import (
     target_for,
 )
 from harness.prices import read_prices
+from harness.rounding import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +108,15 @@ def resolve(options: Options) -> Resolved:
     """Hold the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, leg, parameter or data mode, or no usable price.
+        UsageError: an unknown profile, workload, device, leg, parameter, processor or data mode, or no usable
+            price.
         GpuError: a GPU was asked for by name and none can be used.
     """
     if options.data not in MODES:
         raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
     if options.price:
         read_prices(options.price)
+    _check_cpus(options.cpus)
     profile = _profile(options)
     entries = _entries(options)
     gpus = _gpus(options)
@@ -134,6 +139,17 @@ def resolve(options: Options) -> Resolved:
     if not planned:
         raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
+
+
+def _check_cpus(text: str) -> None:
+    """Make sure that --cpus names processors of this machine, before anything is built."""
+    count = psutil.cpu_count() or 1
+    named = processors(text)
+    if text and (not named or max(named) >= count):
+        raise UsageError(
+            f"--cpus {text} does not name processors of this machine.",
+            hint=f"It has {counted(count, 'processor')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
+        )
 
 
 def _gpus(options: Options) -> tuple[Gpu, ...]:

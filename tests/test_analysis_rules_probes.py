@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.case import processors
 from harness.analysis.remedies import missed
+from harness.cpuset import processors
 from harness.model.analysis import Estimate, Finding, Verdict
 from harness.model.run import LegInfo, Run
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run

@@ -106,6 +106,8 @@ class TestMistakes:
             (("-d", "cpu", "--param", "batch_size=0"), 2, "batch_size=0", "above 0"),
             (("-d", "cpu", "--image", "cpu="), 2, "not NAME=VALUE", "--image name=value"),
             (("-d", "cpu", "--data", "dreams"), 2, "no data mode 'dreams'", "auto, real, procedural"),
+            (("-d", "cpu", "--cpus", "all"), 2, "--cpus all", "--cpus 0"),
+            (("-d", "cpu", "--cpus", "0-99999"), 2, "--cpus 0-99999", "--cpus 0"),
             (("-d", "cpu", "-e", "lxc"), 2, "no engine 'lxc'", "auto, docker, local"),
             (("--workload-file", "none.py"), 2, "none.py: No such file", "path"),
             (("--resume", "none"), 6, "none is not a run", "runs/"),

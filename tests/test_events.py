@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
         writer.write("phase", name="import", leg="", start_ns=1, end_ns=2)
         writer.write("window", leg="tuned", index=0, start_ns=5, end_ns=9, steps=2, samples=128, wait_ns=-1)
         writer.write("steps", leg="tuned", window=0, step_ns=[2, 2], wait_ns=[0, 0])
-        writer.write("metric", leg="tuned", name="accuracy", value=0.5, unit="share")
+        writer.metric("tuned", "accuracy", 0.5, "share")
+        writer.metric("tuned", "test_loss", math.nan, "loss")
         writer.write("warning", message="slow disk")
         writer.write("end", ok=True)
     log = read_log(file)
@@ -44,8 +46,8 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
     assert log.steps[0].step_ns.dtype == np.int64
     assert log.steps[0].step_ns.tolist() == [2, 2]
-    assert log.metrics[0].value == 0.5
-    assert log.warnings == ["slow disk"]
+    assert [metric.value for metric in log.metrics] == [0.5]
+    assert log.warnings == ["tuned: test_loss is nan, and is left out.", "slow disk"]
 
 
 def test_a_truncated_last_line_is_a_crash_and_no_fault_of_the_rest(file: Path) -> None:

@@ -55,6 +55,7 @@ RULES: Mapping[str, Rule] = {
     "workloads.higgs_trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
     "harness.errors": Rule(),
+    "harness.cpuset": Rule(),
     "harness.progress": Rule(),
     # What is recorded knows nothing of what is said of it.
     "harness.model.run": Rule(ours=("workloads.protocol",), others=("numpy",)),
@@ -66,6 +67,7 @@ RULES: Mapping[str, Rule] = {
     "harness.analysis": Rule(
         ours=(
             "harness.analysis",
+            "harness.cpuset",
             "harness.model",
             "harness.rounding",
             "harness.telemetry.metrics",
@@ -84,6 +86,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.engines": Rule(
         ours=(
+            "harness.cpuset",
             "harness.engines",
             "harness.errors",
             "harness.model.run",

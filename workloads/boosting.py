@@ -68,10 +68,6 @@ class Trees:
         count = min(params["batch_size"], len(self.arrays["x_train"]))
         return self.arrays["x_train"][:count], self.arrays["y_train"][:count]
 
-    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
-        """Write a metric event."""
-        self.events.write("metric", leg=leg, name=name, value=float(value), unit=unit)
-
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     """Run all that `spec` asks for.
@@ -193,7 +189,7 @@ def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> Non
         going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
     _hold_device(job, booster)
     if meter.full:
-        job.metric(leg, "training_s", meter.finish(), "s")
+        job.events.metric(leg, "training_s", meter.finish(), "s")
     if leg == MODEL_ONLY:
         return
     began = meter.now()
@@ -202,9 +198,9 @@ def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> Non
     said = booster.predict(held_out, iteration_range=(0, judged))
     truth = job.arrays["y_test"]
     meter.phase(EVALUATE, began)
-    job.metric(leg, "steps_trained", judged, "steps")
-    job.metric(leg, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
-    job.metric(leg, "test_auc", auc(said, truth), "share")
+    job.events.metric(leg, "steps_trained", judged, "steps")
+    job.events.metric(leg, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
+    job.events.metric(leg, "test_auc", auc(said, truth), "share")
 
 
 def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:

@@ -95,7 +95,3 @@ class Job:
         if self.author.in_memory is None:
             return None
         return self.author.in_memory(params, self.data_dir(params), part)
-
-    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
-        """Write a metric event."""
-        self.events.write("metric", leg=leg, name=name, value=float(value), unit=unit)

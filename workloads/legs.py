@@ -84,10 +84,10 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     else:
         _fit(job, params, meter, model)
     if meter.full:
-        job.metric(leg, "training_s", meter.finish(), "s")
-    job.metric(leg, "steps_trained", meter.steps, "steps")
+        job.events.metric(leg, "training_s", meter.finish(), "s")
+    job.events.metric(leg, "steps_trained", meter.steps, "steps")
     if meter.last_loss is not None:
-        job.metric(leg, "final_loss", meter.last_loss, "loss")
+        job.events.metric(leg, "final_loss", meter.last_loss, "loss")
     _evaluate(job, leg, params, meter, model)
 
 
@@ -151,9 +151,11 @@ def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model
     meter.phase(EVALUATE, began)
     for name, value in found.items():
         accuracy = "acc" in name
-        job.metric(leg, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss")
+        job.events.metric(
+            leg, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss"
+        )
     if count < len(x):
-        job.metric(leg, "evaluated", count, "samples")
+        job.events.metric(leg, "evaluated", count, "samples")
 
 
 def _affordable(model: Any, x: Any) -> int:

@@ -11,6 +11,7 @@ died: everything before it counts.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -375,6 +376,13 @@ class EventWriter:
         check(event)
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
+
+    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
+        """Write a figure of a leg, or of the whole trial for ""; one that is not finite becomes a warning."""
+        if math.isfinite(value):
+            self.write("metric", leg=leg, name=name, value=float(value), unit=unit)
+        else:
+            self.write("warning", message=f"{leg or 'The trial'}: {name} is {value}, and is left out.")
 
     def start(self) -> None:
         """Write the first event, which lets the host compare clocks and kernels."""

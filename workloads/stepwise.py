@@ -36,7 +36,7 @@ def custom_loop(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> 
     size = _size(job.shared.batch)
     batches = _epochs(dataset, size if params["jit_compile"] else 0)
     meter.phase(BUILD, began)
-    job.metric(leg, "next_floor_us", floor_ns / 1e3, "us")
+    job.events.metric(leg, "next_floor_us", floor_ns / 1e3, "us")
     with Completions() if job.gpu else Immediate() as completions:
         meter.begin()
         while True:

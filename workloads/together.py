@@ -131,9 +131,9 @@ def report_collective(job: Job) -> None:
         return (time.monotonic_ns() - began) / 1e9
 
     timed()
-    job.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)), "s")
-    job.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes), "B")
-    job.metric("", "workers", float(job.spec.workers), "workers")
+    job.events.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)), "s")
+    job.events.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes), "B")
+    job.events.metric("", "workers", float(job.spec.workers), "workers")
 
 
 def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:

@@ -207,7 +207,7 @@ def _extra_metrics(job: Job) -> None:
         return
     params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=True)
     for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
-        job.metric("", name, value, unit)
+        job.events.metric("", name, value, unit)
 
 
 def _phase(events: EventWriter, name: str, start_ns: int) -> int:

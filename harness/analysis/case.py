@@ -8,6 +8,7 @@ from statistics import median
 
 from harness.analysis.align import PER_CORE, core_mean, gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
+from harness.cpuset import processors
 from harness.model.analysis import Comparison, Estimate, Evidence, Finding, Remedy, Summary, Verdict
 from harness.model.run import Run, Status
 from workloads.protocol import AS_WRITTEN, TUNED, Workload
@@ -206,14 +207,3 @@ def host_busy(case: Case, leg: str) -> float | None:
             return sum(cores) / len(cores) / 100
     busy = case.host(leg, "host", "cpu_util_pct")
     return None if busy is None or case.pinned else busy / 100
-
-
-def processors(text: str) -> tuple[int, ...]:
-    """Return the processors of a cpuset such as "0-3,8"; empty for what is none."""
-    found: list[int] = []
-    for part in filter(None, text.replace(" ", "").split(",")):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            return ()
-        found += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(found))

@@ -16,6 +16,7 @@ from typing import Any
 import platformdirs
 import psutil
 
+from harness.cpuset import processors
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.owner import current_owner, owner_from, start_ticks
 from harness.engines.process import LocalProcess
@@ -75,7 +76,7 @@ class LocalEngine:
             if words[0] in _PYTHONS:
                 words[0] = python
             process = subprocess.Popen(
-                [python, "-I", "-S", "-c", init_source(), _cpu_list(spec.cpus), *words],
+                [python, "-I", "-S", "-c", init_source(), ",".join(map(str, processors(spec.cpus))), *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -161,15 +162,6 @@ def _translate_spec(path: Path, root: Path) -> None:
         name: _translated(value, root) if isinstance(value, str) else value for name, value in spec.items()
     }
     path.write_text(json.dumps(ours), encoding="utf-8")
-
-
-def _cpu_list(cpus: str) -> str:
-    """Return cpuset syntax ("0-3,8") written out ("0,1,2,3,8")."""
-    numbers: list[int] = []
-    for part in cpus.split(",") if cpus else ():
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return ",".join(map(str, numbers))
 
 
 def _end(pid: int, started: int) -> None:

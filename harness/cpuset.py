@@ -1,0 +1,14 @@
+"""Lists of processors as cpusets write them (cpuset(7), "List format")."""
+
+from __future__ import annotations
+
+
+def processors(text: str) -> tuple[int, ...]:
+    """Return the processors of a list such as "0-3,8"; empty for what is none."""
+    found: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            return ()
+        found += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(found))
