@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import Data, Rung
+from workloads.protocol import Change, Data, Rung
 
 IMAGE = (224, 224, 3)
 CLASSES = 1000
@@ -39,6 +39,12 @@ XLA_RUNG = Rung(
     after="rung:fp16",
     device="gpu",
     why="XLA fuses normalisation, activation and additions, so that activations are read once",
+)
+FOLDED = Change(
+    what="fold_batch_norm",
+    before="a layer of its own",
+    after="in the convolutions",
+    why="for prediction it is a factor and a bias of each convolution, so that activations are read less",
 )
 
 MOMENTUM = 0.9

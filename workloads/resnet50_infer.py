@@ -10,7 +10,7 @@ import tensorflow as tf
 from workloads import probe, resnet
 from workloads.author import Stage
 from workloads.protocol import Remark, Requests, Rung, Workload
-from workloads.resnet import DATA, FP16, FP16_RUNG, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
+from workloads.resnet import DATA, FOLDED, FP16, FP16_RUNG, FP16_XLA, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
 
 # Half precision on cards, on which it pays; XLA on any device.
 ANY_XLA = {**RESIDENT, "gpu:precision": "fp16", "jit_compile": True}
@@ -26,15 +26,23 @@ workload = Workload(
     params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False, "fold_batch_norm": False},
     tuned={
         "feed": "resident",
+        "fold_batch_norm": True,
         "gpu:precision": "fp16",
         "gpu:jit_compile": True,
         "gpu:batch_size": 256,
     },
+    changes=(FOLDED,),
     ladder=(
         Rung(
             name="resident",
             params=RESIDENT,
             why="one compiled call on a batch that lies on the device, instead of Keras' predict_on_batch",
+        ),
+        Rung(
+            name="folded",
+            params={**RESIDENT, "fold_batch_norm": True},
+            after="rung:resident",
+            why="normalisation is a factor and a bias of each convolution, so that activations are read less",
         ),
         FP16_RUNG,
         Rung(
@@ -45,6 +53,13 @@ workload = Workload(
             why="one kernel normalises a half-width tensor",
         ),
         XLA_RUNG,
+        Rung(
+            name="xla-folded",
+            params={**FP16_XLA, "fold_batch_norm": True},
+            after="rung:xla",
+            device="gpu",
+            why="XLA fuses a bias with its convolution, a normalisation only with what follows",
+        ),
         Rung(
             name="batch-1",
             params={**ANY_XLA, "batch_size": 1},

@@ -10,7 +10,7 @@ import tensorflow as tf
 from workloads import resnet
 from workloads.author import Stage
 from workloads.protocol import Published, Requests, Workload
-from workloads.resnet import DATA, WEIGHTS
+from workloads.resnet import DATA, FOLDED, WEIGHTS
 
 workload = Workload(
     name="resnet50-serve",
@@ -23,11 +23,13 @@ workload = Workload(
     params={"jit_compile": False, "fused_batch_norm": False, "fold_batch_norm": False},
     tuned={
         "feed": "resident",
+        "fold_batch_norm": True,
         "gpu:precision": "fp16",
         "gpu:jit_compile": True,
         "cpu:batch_size": 8,
         "gpu:batch_size": 64,
     },
+    changes=(FOLDED,),
     # 15 ms is MLPerf Inference's bound for ResNet-50 in the Server scenario.
     requests=Requests(
         batch_sizes=(1, 2, 4, 8, 16, 32),
