@@ -100,9 +100,19 @@ def options_of(command: str) -> set[str]:
 
 
 class TestOptionsOfBench:
-    @pytest.mark.parametrize(("command", "missing"), [("sweep", {"--workload", "--analysis"})])
+    @pytest.mark.parametrize(
+        ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis"})]
+    )
     def test_another_command_takes_them_but_for_a_few(self, command: str, missing: set[str]) -> None:
         assert options_of("bench") - options_of(command) == missing
+
+    @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
+    def test_workers_who_share_a_machine_have_no_limits_of_their_own(
+        self, tfbench: Run, limit: tuple[str, str]
+    ) -> None:
+        said = tfbench("fleet", "--workers", "1,2", *limit)
+        assert (said.code, said.out) == (2, "")
+        assert "--cpu-quota" in said.err
 
     def test_a_sweep_does_not_take_one_for_a_parameter(self, tfbench: Run) -> None:
         words = ("transfer-learning", "--batch-size", "32,64", "--weights", "none.h5", "-d", "cpu")
