@@ -15,7 +15,7 @@ LONGEST = 300  # TensorFlow's own errors run to hundreds of lines; log.txt has t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a container was seen to end: `hung` says in words why the harness ended it, "" if it did not."""
+    """How a container was seen to end: `hung` says why the harness ended it and what to try, or is ""."""
 
     exit: Exit
     hung: str
@@ -34,7 +34,7 @@ def judge(
         return Status.INTERRUPTED, "The run was stopped during this trial."
     said = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
     if ended.hung:
-        return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last; raise --stall to wait longer."
+        return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last."
     if ended.exit.out_of_memory:
         limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
         return (

@@ -165,7 +165,8 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         else:
             raise UsageError(
                 f"There is no device {word!r}.",
-                hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+'.",
+                hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+', "
+                "and have more to choose from with --gpus all.",
             )
     return tuple(dict.fromkeys(found))
 

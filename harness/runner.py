@@ -174,9 +174,11 @@ class Runner:
                 container.kill()
                 bar.advance(0.0 if optional else 1.0 - shown)
                 hung = (
-                    f"No event for {self._profile.stall_s:g} s, so it was ended."
+                    f"No event for {self._profile.stall_s:g} s, so it was ended. "
+                    "Raise --stall to wait longer."
                     if silent
-                    else f"Not done after {self._profile.limit_s:g} s, so it was ended."
+                    else f"Not done after {self._profile.limit_s:g} s, so it was ended. "
+                    "Measure less, as with --legs as-written,tuned, or take another --profile."
                 )
                 return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
             time.sleep(POLL_S)

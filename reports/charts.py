@@ -5,7 +5,6 @@ Colours are names of CSS variables: the same drawing, interactive or still, foll
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,15 +98,6 @@ def tidied(figure: Figure, svg: str) -> str:
     numbers: dict[str, int] = {}
     svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{numbers.setdefault(clip[2], len(numbers))}", svg)
     return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
-
-
-def script_json(value: Any) -> str:
-    """Write JSON that may stand inside a script element: no text in it can end the element."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    text = harmless(text)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"

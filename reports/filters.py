@@ -9,7 +9,7 @@ from harness.model.analysis import Evidence, Summary
 from harness.rounding import counted
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown
-from reports.names import device_name, leg_name, phase_name
+from reports.names import device_name, leg_name
 from reports.setup import field_rows, setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
 from reports.sweep_chart import value_text as sweep_value
@@ -66,7 +66,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "money": numbers.money,
     "number": numbers.number,
     "percent": numbers.percent,
-    "phase": phase_name,
     "published_quantity": numbers.published_quantity,
     "quantity": numbers.quantity,
     "quantity_estimate": numbers.quantity_estimate,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from harness.model.run import Gpu
 from workloads.protocol import (
     AS_WRITTEN,
     BATCH_PREFIX,
@@ -96,12 +95,6 @@ def device_name(device: str) -> str:
     if kind not in ("CPU", "GPU") or (number and not number.isdecimal()):
         return device
     return f"{kind} {number}".strip()
-
-
-def card_name(device: str, gpus: tuple[Gpu, ...]) -> str:
-    """Name the model of a device's first card, "" for the processor or a card that is not known."""
-    first = device.split("+", maxsplit=1)[0].removeprefix("gpu")
-    return next((gpu.name for gpu in gpus if is_gpu(device) and str(gpu.index) == first), "")
 
 
 def throttle_names(reasons: int) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from harness.model.run import Status
 from harness.rounding import counted
 from reports.charts import Figure
 from reports.doubts import Doubt, doubts
-from reports.names import card_name
 from reports.setup import framework
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
@@ -182,10 +181,6 @@ class Page:
                 key = (trial.workload, trial.device, fact.leg, fact.name, fact.text)
                 found.setdefault(key, []).append(trial.id)
         return tuple(SaidLine(*key, trial_ids=tuple(ids)) for key, ids in found.items())
-
-    def card(self, device: str) -> str:
-        """Name the model of a device's card, "" when there is none."""
-        return card_name(device, self.analysis.run.manifest.gpus)
 
     def gaps(self) -> tuple[GapLine, ...]:
         """Sum up missing telemetry over the trials by what is missing and why."""

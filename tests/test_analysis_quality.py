@@ -58,8 +58,13 @@ def test_the_local_engine_and_a_remote_one() -> None:
 def test_trials_that_did_not_go_well_are_counted_with_their_reason() -> None:
     found = about(failed_run(), "3 trials left out: no-gpu")
     assert "TensorFlow registered 0 of 1 GPUs." in found.fact
-    about(interrupted_run(), "1 trial left out: interrupted")
-    assert "--resume" in about(empty_run(), "stopped before").remedy
+    for cut_off, words in (
+        (interrupted_run(), "1 trial left out: interrupted"),
+        (empty_run(), "stopped before"),
+    ):
+        remedy = about(cut_off, words).remedy
+        assert "--resume" in remedy
+        assert "runs/" not in remedy, "--out and fleets keep runs elsewhere"
 
 
 def test_few_trials_and_wide_intervals() -> None:

@@ -13,7 +13,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.rules import RULES, primary
 from harness.model.analysis import Finding, Verdict
-from harness.model.run import Metric, Run
+from harness.model.run import Metric, Run, Series
 from tests.builders import (
     COMPUTE_BOUND,
     INPUT_BOUND,
@@ -289,21 +289,34 @@ def test_power_capped_and_thermal_found_clear_and_unknown(rule: str, metric: str
     assert all(one.rule != rule for one in analyse(cpu_run()).verdicts)
 
 
+FOUR = "gpu0+gpu1+gpu2+gpu3"
+
+
+def held_down(made: Run, card: str, **values: float) -> Run:
+    """Have one card of a run's devices read other values all the time."""
+
+    def told(one: Series) -> Series:
+        if (one.source, one.device) != ("nvml", card):
+            return one
+        columns = {name: np.full(len(one.t_ns), value) for name, value in values.items()}
+        return replace(one, columns={**one.columns, **columns})
+
+    return replace(
+        made,
+        trials=tuple(replace(each, telemetry=tuple(map(told, each.telemetry))) for each in made.trials),
+    )
+
+
 def test_capping_of_one_card_among_four_is_not_averaged_away() -> None:
-    made = four_gpu_run()
-    device = "gpu0+gpu1+gpu2+gpu3"
-    trials = tuple(
-        replace(
-            trial,
-            telemetry=tuple(
-                replace(one, columns={**one.columns, "throttle_hw_thermal": np.full(len(one.t_ns), 0.12)})
-                if (one.source, one.device) == ("nvml", "gpu2") else one
-                for one in trial.telemetry
-            ),
-        )
-        for trial in made.trials
-    )  # fmt: skip
-    assert verdict(replace(made, trials=trials), "thermal", device).finding is Finding.FOUND
+    made = held_down(four_gpu_run(), "gpu2", throttle_hw_thermal=0.12)
+    assert verdict(made, "thermal", FOUR).finding is Finding.FOUND
+
+
+def test_the_remedy_of_power_capped_is_for_the_card_that_was_capped_as_nvml_counts_it() -> None:
+    made = held_down(four_gpu_run(), "gpu2", throttle_sw_power_cap=0.6, sm_clock_mhz=1485.0)
+    chosen = tuple(replace(gpu, index=gpu.index + 4) for gpu in made.manifest.gpus)
+    remedy = verdict(replace(made, manifest=replace(made.manifest, gpus=chosen)), "power-capped", FOUR).remedy
+    assert remedy and remedy.code == "nvidia-smi -i 6 -pl WATTS"
 
 
 def test_not_learning_found_clear_unknown_and_silent() -> None:

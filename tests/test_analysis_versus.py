@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
-from harness.analysis.versus import MANY, narrowed, versus
+from harness.analysis.versus import MANY, versus
 from harness.model.comparison import Extract, Outcome, Word
 from tests import builders
 from tests.comparisons import again, fleet, whole
@@ -205,8 +205,3 @@ class TestGate:
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)
         assert "new: resnet50 gpu0 tuned" in checked.missing
         assert gate(versus([without, run], reference=0), 0.05).missing == ()
-
-
-def test_narrowed_to_a_workload_and_device() -> None:
-    made = narrowed(whole(), workloads=("resnet50",), devices=("gpu0",))
-    assert {(one.workload, one.device) for one in made.speeds} == {("resnet50", "gpu0")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -90,6 +91,34 @@ class TestHelp:
     def test_completion_of_commands(self) -> None:
         words = {"_TFBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "tfbench be", "COMP_CWORD": "1"}
         assert CliRunner().invoke(app, [], env=words, prog_name="tfbench").stdout.split() == ["bench"]
+
+
+def options_of(command: str) -> set[str]:
+    """Return the names by which a command's options are given."""
+    importlib.import_module(f"harness.cli.{COMMANDS[command]}")
+    return {one.opts[0] for one in typer.main.get_command(app).commands[command].params}
+
+
+class TestOptionsOfBench:
+    @pytest.mark.parametrize(
+        ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis"})]
+    )
+    def test_another_command_takes_them_but_for_a_few(self, command: str, missing: set[str]) -> None:
+        assert options_of("bench") - options_of(command) == missing
+
+    @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
+    def test_workers_who_share_a_machine_have_no_limits_of_their_own(
+        self, tfbench: Run, limit: tuple[str, str]
+    ) -> None:
+        said = tfbench("fleet", "--workers", "1,2", *limit)
+        assert (said.code, said.out) == (2, "")
+        assert "--cpu-quota" in said.err
+
+    def test_a_sweep_does_not_take_one_for_a_parameter(self, tfbench: Run) -> None:
+        words = ("transfer-learning", "--batch-size", "32,64", "--weights", "none.h5", "-d", "cpu")
+        said = tfbench("sweep", *words)
+        assert said.code == 2
+        assert "There is no file" in said.err
 
 
 class TestMistakes:

@@ -14,6 +14,8 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
+from harness.cli.gather import narrowed
+from harness.errors import UsageError
 from harness.extracts import Cache, from_json, to_json
 from harness.model.run import Run
 from tests import builders
@@ -124,6 +126,8 @@ class TestCompare:
             (("{a}", "--baseline", "{a}"), 2, "no comparison"),
             (("{a}", "nowhere"), 6, "nowhere"),
             (("{a}", "{b}", "--price", "lots"), 2, "--price"),
+            (("{a}", "{b}", "-w", "typo"), 2, "Choose from: cifar100-mlp."),
+            (("{a}", "--baseline", "{b}", "-d", "gpu0", "--fail-if-slower", "5%"), 2, "Choose from: cpu."),
         ],
     )  # fmt: skip
     def test_mistakes(self, tfbench: Call, pair, arguments, code: int, said: str) -> None:
@@ -162,6 +166,14 @@ class TestBaseline:
         said = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
         assert said.code == 10
         assert "Nothing could be judged" in said.err
+
+    def test_what_the_baseline_has_not_measured_cannot_be_judged(
+        self, tfbench: Call, pair, tmp_path: Path
+    ) -> None:
+        both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
+        said = self.check(tfbench, both, pair[0], "--fail-if-slower", "5%", "-d", "gpu0")
+        assert said.code == 10
+        assert "the baseline has not measured any of it" in said.err
 
     def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
         run: Run = builders.gpu_run(trials=3)
@@ -213,10 +225,31 @@ class TestHistory:
         said = tfbench("history", folder, "-f", "json", "-o", "-")
         assert len(json.loads(said.out)["trends"][0]["points"]) == 8, "once it has ended it counts"
 
+    def test_of_what_no_run_has_measured(self, tfbench: Call, folder: Path) -> None:
+        said = tfbench("history", folder, "-w", "typo", "-o", "-")
+        assert (said.code, said.out) == (2, "")
+        assert "No run here has measured a workload 'typo'." in said.err
+
     def test_of_an_empty_folder(self, tfbench: Call, tmp_path: Path) -> None:
         said = tfbench("history", tmp_path)
         assert said.code == 6
         assert "no runs in" in said.err
+
+
+class TestNarrowed:
+    def test_to_a_workload_and_a_device(self) -> None:
+        (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
+        assert {(one.workload, one.device) for one in made.speeds} == {("resnet50", "gpu0")}
+
+    def test_to_a_device_that_has_other_workloads_only(self) -> None:
+        assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
+        with pytest.raises(UsageError, match="has measured resnet50 on 'cpu'") as caught:
+            narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
+        assert caught.value.hint == "Choose from: gpu0."
+
+    def test_runs_that_have_measured_nothing_have_no_names(self) -> None:
+        empty = replace(whole(), speeds=())
+        assert narrowed([empty], workloads=("resnet50",), devices=()) == (empty,)
 
 
 class TestExtracts:

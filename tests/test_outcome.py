@@ -39,7 +39,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
         (ended(), GOOD, LOST, Status.ENGINE_LOST, "does not answer"),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
-        (ended(137, hung="No event for 5 s, so it was ended."), GOOD, None, Status.TIMEOUT, "raise --stall"),
+        (ended(137, hung="No event for 5 s."), GOOD, None, Status.TIMEOUT, "No event for 5 s. See log.txt"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
         (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),

@@ -71,6 +71,12 @@ def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
     assert "cpu" in caught.value.hint
 
 
+def test_whoever_names_a_card_that_was_not_chosen_is_told_how_to_choose_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        devices_named("gpu1", 1)
+    assert "--gpus all" in caught.value.hint
+
+
 def test_params_have_the_type_of_what_they_replace() -> None:
     one = workload(**{"rate": 0.1, "cpu:workers": 4, "augment": True, "mode": "fast", "offset": 0})
     texts = {

@@ -13,6 +13,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from harness.analysis import analyse
+from harness.model.run import Stop
 from harness.recording import carried
 from reports.bundle import bundle_text
 from reports.doubts import doubts
@@ -179,6 +180,16 @@ def test_found_limits_come_with_gains_and_code():
 
 def test_clean_run_has_no_banner():
     assert 'class="banner' not in page("gpu")
+
+
+def test_why_repeating_stopped_is_said_of_each_point_of_a_sweep():
+    run = replace(builders.empty_run(), stops=tuple(
+        Stop(workload="cifar100-mlp", device="cpu", trials=3, reason="narrow", point=(("batch_size", size),))
+        for size in (32, 64)
+    ))  # fmt: skip
+    text = Document(render_html(analyse(run))).text
+    for size in (32, 64):
+        assert f"batch_size = {size} CPU 3 narrow" in text
 
 
 def test_local_engine_is_said_at_the_top():

@@ -203,6 +203,8 @@ class TestHanging:
         records = run_all(bench, Script(writes=(start_line(), *chatter), code=None), Script())
         assert [one.status for one in records] == [Status.TIMEOUT, Status.OK, Status.OK]
         assert "Not done after 0.3 s" in records[0].message
+        assert "--legs" in records[0].message
+        assert "--stall" not in records[0].message
         assert bench.engine.containers[0].killed
 
     def test_a_slow_trial_that_keeps_talking_is_left_alone(self, bench: Bench) -> None:

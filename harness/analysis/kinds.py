@@ -8,7 +8,7 @@ from statistics import median
 
 from harness.analysis.independent import Gap
 from harness.analysis.measures import Key
-from harness.analysis.stats import estimate, spread
+from harness.analysis.stats import estimate, variation
 from harness.model.comparison import Extract, Kind, Standing
 
 # A median of fewer says nothing of any one of them.
@@ -34,7 +34,7 @@ def kinds(runs: Sequence[Extract], standings: Sequence[Standing]) -> tuple[Kind,
                 machine=machine,
                 runs=tuple(one.run for one in own),
                 score=own[0].score if len(own) == 1 else score,
-                spread=spread(scores).cv if len(scores) >= FEW else None,
+                spread=variation(scores) if len(scores) >= FEW else None,
             )
         )
     return tuple(sorted(found, key=lambda one: -one.score.median))

@@ -45,8 +45,7 @@ def unfinished(run: Run, found: Measures, summaries: Sequence[Summary]) -> Itera
                 severity=WARNING,
                 subject=f"{workload} on {device}",
                 fact=f"{counted(count, 'trial')} left out: {status.value}. {message}".strip(),
-                remedy=f"Read log.txt in the trial's folder, then go on with: tfbench bench --resume "
-                f"runs/{run.manifest.run_id}",
+                remedy="Read log.txt in the trial's folder, then go on by --resume with the run's folder.",
             )
     pairs = dict.fromkeys((trial.workload, trial.device) for trial in run.planned)
     missing = [f"{workload} on {device}" for workload, device in pairs if not _any(run, workload, device)]
@@ -55,7 +54,7 @@ def unfinished(run: Run, found: Measures, summaries: Sequence[Summary]) -> Itera
             severity=WARNING,
             subject="the run",
             fact=f"It stopped before {listed(missing)} had begun.",
-            remedy=f"Go on with: tfbench bench --resume runs/{run.manifest.run_id}",
+            remedy="Go on by --resume with the run's folder.",
         )
 
 

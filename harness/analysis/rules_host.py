@@ -9,6 +9,7 @@ from harness.analysis.case import FREE, Case, host_busy, host_idle
 from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Evidence, Finding, Remedy, Verdict
+from harness.model.run import Gpu
 from workloads.protocol import AS_WRITTEN, CALLS_PREFIX, MODEL_ONLY
 
 # kubernetes-mixin, alert CPUThrottlingHigh: a quarter of the quota periods in which it ran out.
@@ -224,7 +225,7 @@ def power_capped(case: Case) -> Verdict | None:
         "At full load that is how the card is meant to run. Raise the limit if it is below the card's "
         "default, "
         "and give the same limit to any card that you compare with.",
-        "nvidia-smi -i 0 -pl WATTS",
+        "nvidia-smi -i {index} -pl WATTS",
     )
 
 
@@ -245,20 +246,21 @@ def _capped(
 ) -> Verdict | None:
     if not case.on_gpu:
         return None
-    shares: Mapping[str, float] = {
-        metric: max(values)
+    held: Mapping[str, tuple[float, ...]] = {
+        metric: values
         for source, metric in metrics
         if (values := case.cards(AS_WRITTEN, (source, metric)))
     }  # fmt: skip
-    if not shares:
+    if not held:
         return case.verdict(
             rule, Finding.INCONCLUSIVE, f"Whether {why} held the card down cannot be told: NVML did not say."
         )
-    share = max(shares.values())
+    each = [max(values) for values in zip(*held.values(), strict=True)]
+    share = max(each)
     clock = _clock_share(case)
     evidence = [
-        Evidence(metric=metric, observed=percent(value), threshold=percent(MODERATE))
-        for metric, value in shares.items()
+        Evidence(metric=metric, observed=percent(max(values)), threshold=percent(MODERATE))
+        for metric, values in held.items()
     ]
     if clock is not None:
         evidence.append(Evidence(metric="SM clock over its maximum", observed=percent(clock), threshold=""))
@@ -271,6 +273,7 @@ def _capped(
         )
     slowed = f", at {percent(clock)} of its highest clock" if clock is not None else ""
     watts = case.cards(AS_WRITTEN, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
+    worst = _gpus(case).get(gpu_names(case.device)[each.index(share)])
     drawn = f" It drew {significant(max(watts))} W." if watts and rule == "power-capped" else ""
     return case.verdict(
         rule,
@@ -280,17 +283,27 @@ def _capped(
         cause=why,
         evidence=evidence,
         cost=lost,
-        remedy=Remedy(text=text, code=code, predicted_gain=None, measured_gain=None),
+        remedy=Remedy(
+            text=text,
+            code=code.format(index=worst.index if worst else "INDEX"),
+            predicted_gain=None,
+            measured_gain=None,
+        ),
     )
+
+
+def _gpus(case: Case) -> Mapping[str, Gpu]:
+    """Return the machine's chosen cards by their names in a device."""
+    return {f"gpu{position}": gpu for position, gpu in enumerate(case.run.manifest.gpus)}
 
 
 def _clock_share(case: Case) -> float | None:
     """Return the slowest card's mean SM clock over its highest possible one."""
-    highest = {f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)}
+    known = _gpus(case)
     clocks = case.cards(AS_WRITTEN, ("nvml", "sm_clock_mhz"))
     shares = [
         clock / top
         for name, clock in zip(gpu_names(case.device), clocks, strict=False)
-        if (top := highest.get(name))
+        if name in known and (top := known[name].clock_max_sm_mhz)
     ]
     return min(1.0, *shares) if shares else None

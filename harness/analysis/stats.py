@@ -132,24 +132,11 @@ def narrow_enough(values: Sequence[float], target: float) -> bool:
     return width is not None and width <= target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """How far values lie apart: median absolute deviation and coefficient of variation over the median."""
-
-    mad: float
-    mad_share: float
-    cv: float
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Return the spread of one or more values; a single one has none."""
+def variation(values: Sequence[float]) -> float:
+    """Return the coefficient of variation of one or more values; 0 for a single one."""
     array = np.asarray(values, dtype=np.float64)
-    median = float(np.median(array))
-    mad = float(np.median(np.abs(array - median)))
     deviation = float(array.std(ddof=1)) if array.size > 1 else 0.0
-    return Spread(
-        mad=mad, mad_share=mad / abs(median) if median else 0.0, cv=deviation / abs(array.mean() or 1)
-    )
+    return deviation / abs(float(array.mean()) or 1)
 
 
 def outliers(values: Sequence[float], least_share: float = 0.05) -> tuple[int, ...]:

@@ -87,16 +87,6 @@ def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
     return tuple(found)
 
 
-def narrowed(run: Extract, *, workloads: Sequence[str], devices: Sequence[str]) -> Extract:
-    """Return a run with the speeds of some workloads and devices only; of all where none is named."""
-    kept = tuple(
-        one
-        for one in run.speeds
-        if (not workloads or one.workload in workloads) and (not devices or one.device in devices)
-    )
-    return replace(run, speeds=kept)
-
-
 def _cells(run: Extract) -> dict[Key, _Cell]:
     found = {}
     for one in run.speeds:

@@ -13,7 +13,7 @@ from harness.cli.app import Price, Quiet, app, err, out, places
 from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
 from harness.cli.destinations import PRINTED
-from harness.cli.gather import Named, all_of, gather, named
+from harness.cli.gather import Named, all_of, gather, named, narrowed
 from harness.cli.options import split
 from harness.cli.pages import deliver, show, wanted_of
 from harness.errors import SlowerError, UsageError
@@ -50,7 +50,7 @@ def compare(
     taken together, was measured in the baseline only, or when nothing could be judged at all.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415
-    from harness.analysis.versus import TARGET, narrowed, versus  # noqa: PLC0415
+    from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
 
     wanted = wanted_of(formats, folder, FORMATS)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
@@ -62,7 +62,7 @@ def compare(
         )
     progress = Terminal(err(), quiet=quiet)
     found = all_of(gather(asked, cache=Cache(places().cache / "extracts"), price=price, progress=progress))
-    narrow = [narrowed(one, workloads=split(workload), devices=split(device)) for one in found]
+    narrow = narrowed(found, workloads=split(workload), devices=split(device))
     made = versus(narrow, reference=reference, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
     deliver(out(), NAME, texts_of(made, checked, wanted.formats), folder, wanted.file)
@@ -135,6 +135,11 @@ def _raise_for(checked: Gate, made: Versus) -> None:
         raise SlowerError(
             f"Measured in the baseline only: {', '.join(checked.missing)}.",
             hint="See why it was not measured, or leave it out with --workload and --device.",
+        )
+    if not checked.checks:
+        raise SlowerError(
+            "Nothing could be judged: the baseline has not measured any of it.",
+            hint="Measure the same workloads on the same devices for it.",
         )
     if not any(one.ratio.joint for one in checked.checks):
         raise SlowerError(

@@ -22,8 +22,8 @@ from harness.cli.console import Terminal
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
 from harness.cli.measuring import raise_for_trials, stoppable
-from harness.cli.options import absolute, pairs, seconds_between, split
-from harness.errors import FleetError, Interrupted
+from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
+from harness.errors import FleetError, Interrupted, UsageError
 from harness.extracts import Cache
 from harness.fleet.choice import ALL
 from harness.fleet.crew import connected
@@ -84,6 +84,9 @@ def fleet(
     engine: given.Engine = "auto",
     image: given.Image = None,
     base: given.Base = None,
+    cpus: given.Cpus = "",
+    cpu_quota: given.CpuQuota = None,
+    memory: given.Memory = None,
     trials: given.Trials = None,
     rate: given.Rate = 10,
     stall: given.Stall = None,
@@ -123,6 +126,9 @@ def fleet(
         out=runs,
         data=data,
         interval_s=seconds_between(rate),
+        cpus=cpus,
+        cpu_quota=cpu_quota,
+        memory_bytes=bytes_of(memory),
         stall_s=stall,
         seed=seed,
         price=price,
@@ -130,6 +136,11 @@ def fleet(
     )
     command = shlex.join(["tfbench", *sys.argv[1:]])
     counts_in(workers or "1")
+    if workers and (cpus or cpu_quota or memory):
+        raise UsageError(
+            "--workers goes with none of --cpus, --cpu-quota and --memory.",
+            hint="Leave them out: workers on one machine divide its processors and memory among them.",
+        )
     wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command, workers=workers)
     checkout = places().checkout
     ready: Ready | None = None

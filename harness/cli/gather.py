@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -108,6 +108,35 @@ def all_of(found: Sequence[Found]) -> tuple[Extract, ...]:
         if one.extract is None:
             raise StoreError(one.error, hint=one.hint)
     return tuple(one.extract for one in found if one.extract is not None)
+
+
+def narrowed(
+    runs: Sequence[Extract], *, workloads: Sequence[str], devices: Sequence[str]
+) -> tuple[Extract, ...]:
+    """Return runs with the speeds of some workloads and devices only; of all where none is named.
+
+    Raises:
+        UsageError: no run has measured such a workload, or anything of the workloads on such a device.
+    """
+    measured = {(one.workload, one.device) for run in runs for one in run.speeds}
+    _check(workloads, {name for name, _ in measured}, "a workload")
+    measured = {pair for pair in measured if not workloads or pair[0] in workloads}
+    _check(devices, {device for _, device in measured}, f"{' or '.join(workloads) or 'anything'} on")
+    measured = {pair for pair in measured if not devices or pair[1] in devices}
+    return tuple(
+        replace(run, speeds=tuple(one for one in run.speeds if (one.workload, one.device) in measured))
+        for run in runs
+    )
+
+
+def _check(names: Sequence[str], measured: Collection[str], what: str) -> None:
+    """Refuse names that nothing was measured of; where nothing was measured at all there is no choice."""
+    for name in names:
+        if measured and name not in measured:
+            raise UsageError(
+                f"No run here has measured {what} {name!r}.",
+                hint=f"Choose from: {', '.join(sorted(measured))}.",
+            )
 
 
 def _all(read: partial[Found], paths: Sequence[Path]) -> Iterator[Found]:

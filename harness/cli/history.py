@@ -13,7 +13,7 @@ from harness.cli import options as given
 from harness.cli.app import Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.destinations import PRINTED
-from harness.cli.gather import Named, gather, runs_under
+from harness.cli.gather import Named, gather, narrowed, runs_under
 from harness.cli.options import split
 from harness.cli.pages import deliver, in_formats, show, wanted_of
 from harness.errors import StoreError
@@ -44,7 +44,6 @@ def history(
     time is fast.
     """  # fmt: skip
     from harness.analysis.history import history as through_time  # noqa: PLC0415
-    from harness.analysis.versus import narrowed  # noqa: PLC0415
 
     wanted = wanted_of(formats, target, FORMATS)
     paths = runs_under(folder)
@@ -56,11 +55,11 @@ def history(
     cache = Cache(places().cache / "extracts")
     found = gather([Named(path=path) for path in paths], cache=cache, price="", progress=progress)
     made = through_time(
-        [
-            narrowed(one.extract, workloads=split(workload), devices=split(device))
-            for one in found
-            if one.extract is not None
-        ],
+        narrowed(
+            [one.extract for one in found if one.extract is not None],
+            workloads=split(workload),
+            devices=split(device),
+        ),
         [Skipped(path=str(one.path), why=one.error) for one in found if one.extract is None],
     )
     deliver(out(), NAME, _texts(made, wanted.formats), target, wanted.file)

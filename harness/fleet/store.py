@@ -4,7 +4,7 @@ fleet.json        what was asked for, the nodes with their facts, and what was w
 journal.jsonl     what became of each task, one line each: what a killed driver goes on from
 <task>/           a run folder as `tfbench bench` makes it: <node>, or <other>-for-<node> where another
                   node did the rest of one that died
-compare.html      derived; made again by `tfbench compare`
+comparison.html   derived; made again by `tfbench compare`
 """
 
 from __future__ import annotations
