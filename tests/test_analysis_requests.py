@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies
+from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies, request_ratios
 from harness.model.analysis import Analysis
 from harness.model.run import (
     RequestTimes,
@@ -62,6 +62,12 @@ class TestLatency:
         served = [one for one in card if one.scenario == SERVER]
         assert len(served) == 6
         assert sum(one.requests < one.planned for one in served) == 2
+
+    def test_the_points_of_a_sweep_are_left_out(self) -> None:
+        run = serving_run()
+        points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in run.trials)
+        swept = replace(run, trials=points)
+        assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
 
 
 class TestCapacity:

@@ -52,7 +52,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
 
 def _all(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
     for trial in run.trials:
-        if trial.status is Status.OK:
+        if trial.status is Status.OK and not trial.point:
             for one in trial.requests:
                 if len(one.latency_ns) and one.end_ns > one.start_ns:
                     yield trial, one
