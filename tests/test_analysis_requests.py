@@ -100,6 +100,32 @@ class TestCapacity:
         assert first.rate_per_s is None
         assert first.why.startswith("a request alone takes longer: 41.")
 
+    def test_it_is_that_of_most_trials_and_says_of_how_many(self) -> None:
+        for well, told in ((3, 3), (2, 2), (1, None), (0, None)):
+            run = serving_run()
+            trials = tuple(
+                replace(
+                    trial, requests=(offered(AS_WRITTEN, 5, [10.0 if trial.index < well else 50.0] * 200),)
+                )
+                for trial in run.trials
+            )
+            found = capacities(replace(run, trials=trials))
+            (one,) = (one for one in found if (one.device, one.bound_s) == ("cpu", 0.015))
+            assert (one.rate_per_s.n if one.rate_per_s else None) == told
+            assert len(one.trial_ids) == 3
+            assert ("only 1 of 3 trials" in one.why) == (well == 1)
+            assert bool(one.why) == (told is None)
+
+    def test_the_card_is_not_compared_at_a_bound_to_which_few_trials_kept(self) -> None:
+        run = serving_run()
+        fine, late = offered(AS_WRITTEN, 5, [10.0] * 200), offered(AS_WRITTEN, 4, [50.0] * 200)
+        trials = tuple(
+            replace(trial, requests=(late,) if trial.device == "cpu" and trial.index else (late, fine))
+            for trial in run.trials
+        )
+        (one,) = request_ratios(replace(run, trials=trials))
+        assert one.ratio.n == 3, "at 0.1 s, which all of the processor's trials keep to"
+
     def test_the_card_is_compared_at_the_least_bound_that_both_keep_to(self) -> None:
         analysis = analyse(serving_run())
         (one,) = (one for one in analysis.comparisons if one.kind == REQUESTS_GPU_OVER_CPU)
@@ -116,7 +142,7 @@ class TestReport:
         assert {"figure-latency", "figure-server"} <= figures_of(analysis).keys()
         text = Document(render(analysis)).text
         for expected in ("SingleStream", "Server", "a request alone takes longer", "CudnnRNNV3 on GPU:0",
-                         "says it <can> lose", "901"):  # fmt: skip
+                         "says it <can> lose", "901", "; 3 of 3"):  # fmt: skip
             assert expected in text
 
     def test_without_requests_there_is_no_such_section(self) -> None:
