@@ -25,6 +25,7 @@ from harness.gpus import discover
 from harness.model.run import (
     Gpu,
     PlannedTrial,
+    target_for,
 )
 from harness.params import check_axes, check_params
 from harness.plan import (
@@ -35,7 +36,6 @@ from harness.plan import (
     legs_named,
     plan_trials,
     profile_named,
-    target_for,
 )
 from harness.prices import read_prices
 

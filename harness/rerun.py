@@ -22,9 +22,10 @@ from harness.model.run import (
     PlannedTrial,
     Run,
     Status,
+    target_for,
 )
 from harness.places import Places
-from harness.plan import Profile, target_for
+from harness.plan import Profile
 from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 

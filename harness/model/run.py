@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.protocol import Change, Workload
+from workloads.protocol import TENSORFLOW, Change, Workload
 
 SCHEMA_VERSION = 1
 
@@ -255,6 +255,12 @@ class ImageInfo:
     base: str
     lock_sha256: str
     note: str = ""
+
+
+def target_for(image: str, *, gpu: bool) -> str:
+    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
+    kind = "cuda" if gpu else "cpu"
+    return kind if image == TENSORFLOW else f"{image}-{kind}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
