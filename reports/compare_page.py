@@ -111,13 +111,11 @@ class ComparePage:
         return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.leg) == key)
 
     def reference_speed(self, cell: Cell) -> str:
-        """Write the reference's own speed, "" where it is the median of all."""
+        """Write the reference's own speed as ratios are over it; "" where that is the median of all."""
         if self.versus.reference is None:
             return ""
-        for speed in self.runs[self.versus.reference].speeds:
-            if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
-                return numbers.number(sorted(speed.throughput)[len(speed.throughput) // 2], 4)
-        return ""
+        one = self.ratios(cell)[0]
+        return numbers.number(one.speed / one.ratio.median, 4)
 
     def bests(self, run: int) -> tuple[Best, ...]:
         """Give a run's best of every workload."""
