@@ -364,6 +364,19 @@ class Run:
     stops: tuple[Stop, ...] = ()
 
     @property
+    def system(self) -> Mapping[str, str]:
+        """MLPerf's system description; the framework, which only the containers know, is filled in."""
+        names = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
+        versions = dict.fromkeys(
+            f"{name} {trial.facts[fact]}"
+            for trial in self.trials
+            for fact, name in names.items()
+            if fact in trial.facts
+        )
+        framework = self.manifest.system.get("framework") or ", ".join(versions)
+        return {**self.manifest.system, "framework": framework}
+
+    @property
     def unfinished(self) -> bool:
         """Whether it goes on or was cut short: a trial was, or some are missing that no rule left out."""
         if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
