@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.analysis.best import may_be_best
-from harness.analysis.energy import energy_per_sample
+from harness.analysis.energy import energy_over_trials, energy_per_sample
 from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.stats import estimate, ratio
 from harness.analysis.words import interval, listed, significant
@@ -106,7 +106,7 @@ def _point(
 ) -> SweepPoint:
     told = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
     throughput = estimate([one.throughput for one in found], "samples/s")
-    energy = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
+    energies = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
     accuracies = [
         metric.value for one in found for metric in one.trial.metrics
         if (metric.leg, metric.name) == (one.leg, _ACCURACY)
@@ -117,7 +117,7 @@ def _point(
         message="" if throughput else told.message if told else "Not run yet.",
         throughput=throughput,
         step_time=estimate([one.step_s for one in found], "s"),
-        energy_j_per_sample=estimate([joules for joules, _ in energy], "J/sample"),
+        energy_j_per_sample=energy_over_trials(energies)[0],
         accuracy=float(np.median(accuracies)) if accuracies else None,
         over_best=ratio(by_index(found), best) if found else None,
         tied=tied,
