@@ -1,4 +1,4 @@
-"""Numbers in words: as many digits as an interval supports, and counts of things.
+"""Numbers in words: as many digits as an interval supports, counts of things; and digests cut short.
 
 Every sentence, table and chart writes them by these.
 """
@@ -6,11 +6,13 @@ Every sentence, table and chart writes them by these.
 from __future__ import annotations
 
 import math
+import re
 
 from harness.model.analysis import Estimate
 
 _RATIO_DIGITS = 3
 _DIGITS = 4
+_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def decimals(value: float, digits: int) -> int:
@@ -59,3 +61,8 @@ def counted(count: int, one: str, several: str = "") -> str:
     """
     noun = one if count == 1 else several or f"{one}s"
     return f"{count:,} {noun}" if count else f"no {noun}"
+
+
+def short_digests(text: str) -> str:
+    """Cut every SHA-256 in a text to the twelve digits that a person compares."""
+    return _DIGEST.sub(r"\1", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +20,6 @@ from reports.together_charts import rate, share_interval
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
 _NAMED = 3
-_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
 _MARKS = {
     Outcome.FASTER: "▲",
@@ -249,11 +247,6 @@ def _expense(best: Best) -> tuple[float, float]:
 
 def _blindness(one: Ratio) -> float:
     return float("inf") if one.detectable is None else one.detectable
-
-
-def digest(text: str) -> str:
-    """Cut digests to what a person compares."""
-    return _DIGEST.sub(lambda found: found.group(1), text)
 
 
 def mark(outcome: Outcome) -> str:

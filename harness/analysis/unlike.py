@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from harness.analysis.compare import CPU
@@ -10,7 +9,7 @@ from harness.analysis.facts import DATA, DRIVER, IMAGE, PROFILE, SECTIONS, SOFTW
 from harness.analysis.words import listed
 from harness.model.comparison import Difference, Extract, Speed, Unlike
 from harness.model.run import target_for
-from harness.rounding import counted
+from harness.rounding import counted, short_digests
 from workloads.protocol import AS_WRITTEN, TENSORFLOW, TREES
 
 # Sections in which any difference makes speeds mean something else, and what to say of it.
@@ -30,7 +29,6 @@ _SOFTWARE = frozenset((*_COMMON, *(name for names in _FRAMEWORKS.values() for na
 _HARMLESS = frozenset({"trials", "max_trials", "target_interval", "legs", "analysis"})
 _SOFTWARE_SENTENCE = "The software differs"
 BATCH = "batch size"
-_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NAMED = 3
 
 
@@ -87,16 +85,11 @@ def _who_has_what(runs: Sequence[Extract], one: Difference) -> str:
     parts = []
     for value, labels in sorted(holders.items(), key=lambda pair: -len(pair[1]))[:_NAMED]:
         who = listed(labels) if len(labels) <= _NAMED else counted(len(labels), "run")
-        parts.append(f"{_short(value) or 'not known'} in {who}")
+        parts.append(f"{short_digests(value) or 'not known'} in {who}")
     more = len(holders) - _NAMED
     if more > 0:
         parts.append(counted(more, "other value"))
     return f"{one.field}: {', '.join(parts)}"
-
-
-def _short(value: str) -> str:
-    """Cut digests to what a person compares."""
-    return _DIGEST.sub(lambda digest: digest.group(1), value)
 
 
 class Alike:
