@@ -1,4 +1,4 @@
-"""Numbers in words: as many digits as an interval supports, counts of things; and digests cut short.
+"""Numbers in words: as many digits as an interval supports, counts of things; also digests and points.
 
 Every sentence, table and chart writes them by these.
 """
@@ -9,6 +9,7 @@ import math
 import re
 
 from harness.model.analysis import Estimate
+from harness.model.run import Point, Scalar
 
 _RATIO_DIGITS = 3
 _DIGITS = 4
@@ -66,3 +67,13 @@ def counted(count: int, one: str, several: str = "") -> str:
 def short_digests(text: str) -> str:
     """Cut every SHA-256 in a text to the twelve digits that a person compares."""
     return _DIGEST.sub(r"\1", text)
+
+
+def point_words(point: Point) -> str:
+    """Say a point: "batch_size=64, workers=2"."""
+    return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
+
+
+def scalar_word(value: Scalar) -> str:
+    """Say a parameter's value as one writes it on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

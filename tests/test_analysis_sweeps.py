@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.sweeps import point_words, sweeps
+from harness.analysis.sweeps import sweeps
 from harness.model.analysis import (
     Estimate,
     Sweep,
@@ -18,6 +18,7 @@ from harness.model.run import (
     Run,
     Status,
 )
+from harness.rounding import point_words
 from tests import builders
 from tests.builders_sweep import sweep_run
 

@@ -24,7 +24,7 @@ from harness.model.run import (
     Status,
     Trial,
 )
-from harness.rounding import counted
+from harness.rounding import counted, point_words
 
 _ACCURACY = "accuracy"
 # Of a point's trials the one that says most about it comes first.
@@ -40,16 +40,6 @@ def sweeps(run: Run) -> tuple[Sweep, ...]:
 def headline(found: Sequence[Sweep]) -> str:
     """Return a paragraph in plain English: the best point of each sweep, and what is tied with it."""
     return " ".join(_sentence(one) for one in found)
-
-
-def point_words(point: Point) -> str:
-    """Say a point: "batch_size=64, workers=2"."""
-    return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
-
-
-def scalar_word(value: Scalar) -> str:
-    """Say a parameter's value as one writes it on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _sweeps(run: Run) -> Iterator[Sweep]:
