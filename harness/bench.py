@@ -24,7 +24,7 @@ from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.gpus import discover
-from harness.model.run import Gpu, Manifest, PlannedTrial
+from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
 from harness.params import check_axes, check_params
 from harness.plan import (
     Profile,
@@ -34,7 +34,6 @@ from harness.plan import (
     legs_named,
     plan_trials,
     profile_named,
-    target_for,
 )
 from harness.prices import read_prices
 from harness.rounding import counted

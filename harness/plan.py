@@ -112,12 +112,6 @@ def profile_named(name: str) -> Profile:
     return PROFILES[name]
 
 
-def target_for(image: str, *, gpu: bool) -> str:
-    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
-    kind = "cuda" if gpu else "cpu"
-    return kind if image == TENSORFLOW else f"{image}-{kind}"
-
-
 def device_words(wanted: str) -> tuple[str, ...]:
     """Split a device list, whichever of them this machine has.
 

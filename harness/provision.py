@@ -10,8 +10,7 @@ from harness.engines.docker import DockerEngine
 from harness.errors import UsageError
 from harness.images.builder import ImageBuilder, user_image
 from harness.images.environment import LocalEnvironment
-from harness.model.run import ImageInfo
-from harness.plan import target_for
+from harness.model.run import ImageInfo, target_for
 from harness.progress import Progress
 from workloads.protocol import IMAGES
 

@@ -14,9 +14,8 @@ from harness.errors import StoreError, UsageError
 from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
-from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status
+from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.places import Places
-from harness.plan import target_for
 from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 

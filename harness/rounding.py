@@ -1,4 +1,4 @@
-"""Numbers in words: as many digits as an interval supports, and counts of things.
+"""Numbers in words: as many digits as an interval supports, counts of things; also digests and points.
 
 Every sentence, table and chart writes them by these.
 """
@@ -6,11 +6,14 @@ Every sentence, table and chart writes them by these.
 from __future__ import annotations
 
 import math
+import re
 
 from harness.model.analysis import Estimate
+from harness.model.run import Point, Scalar
 
 _RATIO_DIGITS = 3
 _DIGITS = 4
+_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def decimals(value: float, digits: int) -> int:
@@ -59,3 +62,18 @@ def counted(count: int, one: str, several: str = "") -> str:
     """
     noun = one if count == 1 else several or f"{one}s"
     return f"{count:,} {noun}" if count else f"no {noun}"
+
+
+def short_digests(text: str) -> str:
+    """Cut every SHA-256 in a text to the twelve digits that a person compares."""
+    return _DIGEST.sub(r"\1", text)
+
+
+def point_words(point: Point) -> str:
+    """Say a point: "batch_size=64, workers=2"."""
+    return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
+
+
+def scalar_word(value: Scalar) -> str:
+    """Say a parameter's value as one writes it on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

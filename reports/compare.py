@@ -10,10 +10,11 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.model.comparison import Gate, Versus
+from harness.rounding import short_digests
 from reports.bundle import bundle_text
 from reports.charts import Figure
 from reports.compare_charts import figures_of
-from reports.compare_page import ComparePage, banners, digest, mark, titles_of
+from reports.compare_page import ComparePage, banners, mark, titles_of
 from reports.frame import Drawing, framed, here, stills
 from reports.render import html_environment, markdown_environment
 from reports.table import cell
@@ -47,7 +48,7 @@ def render_html(
     page = _page(versus, gate, version)
     figures = figures_of(versus, page.titles, page.over(), page.scored_over())
     environment = html_environment()
-    environment.filters |= {"mark": mark, "digest": digest}
+    environment.filters |= {"mark": mark, "digest": short_digests}
     whole = _page(versus, gate, version, figures, stills(figures, draw))
     return framed(
         environment,
@@ -63,7 +64,7 @@ def render_html(
 def render_markdown(versus: Versus, *, gate: Gate | None = None, version: str = "") -> str:
     """Write the comparison in GitHub's Markdown, short enough for a pull request."""
     environment = markdown_environment()
-    environment.filters |= {"mark": mark, "digest": digest}
+    environment.filters |= {"mark": mark, "digest": short_digests}
     text = environment.get_template("compare.md").render(page=_page(versus, gate, version))
     return text.strip() + "\n"
 

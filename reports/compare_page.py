@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +20,6 @@ from reports.together_charts import rate, share_interval
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
 _NAMED = 3
-_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
 _MARKS = {
     Outcome.FASTER: "▲",
@@ -111,13 +109,11 @@ class ComparePage:
         return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.leg) == key)
 
     def reference_speed(self, cell: Cell) -> str:
-        """Write the reference's own speed, "" where it is the median of all."""
+        """Write the reference's own speed as ratios are over it; "" where that is the median of all."""
         if self.versus.reference is None:
             return ""
-        for speed in self.runs[self.versus.reference].speeds:
-            if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
-                return numbers.number(sorted(speed.throughput)[len(speed.throughput) // 2], 4)
-        return ""
+        one = self.ratios(cell)[0]
+        return numbers.number(one.speed / one.ratio.median, 4)
 
     def bests(self, run: int) -> tuple[Best, ...]:
         """Give a run's best of every workload."""
@@ -251,11 +247,6 @@ def _expense(best: Best) -> tuple[float, float]:
 
 def _blindness(one: Ratio) -> float:
     return float("inf") if one.detectable is None else one.detectable
-
-
-def digest(text: str) -> str:
-    """Cut digests to what a person compares."""
-    return _DIGEST.sub(lambda found: found.group(1), text)
 
 
 def mark(outcome: Outcome) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model.analysis import Evidence, Summary
-from harness.rounding import counted
+from harness.rounding import counted, scalar_word
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown
 from reports.names import device_name, leg_name
 from reports.setup import field_rows, setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
-from reports.sweep_chart import value_text as sweep_value
 from reports.telemetry_text import metric_label, metric_value
 from reports.text import breakable, coded
 from workloads.protocol import Change
@@ -76,7 +75,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "size": numbers.size,
     "state": state,
     "sweep_outcome": outcome,
-    "sweep_value": sweep_value,
+    "sweep_value": scalar_word,
     "system_rows": system_rows,
     "when": numbers.when,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from harness.model.history import History, Point, Trend
@@ -188,8 +189,6 @@ def _levels(trend: Trend) -> list[dict[str, Any]]:
     found = []
     for start, end in pairwise(ends):
         own = trend.points[start:end]
-        speeds = sorted(point.speed.median for point in own)
-        found.append(
-            {"t": _moment(own[0].created), "end": _moment(own[-1].created), "v": speeds[len(speeds) // 2]}
-        )
+        middle = median(point.speed.median for point in own)
+        found.append({"t": _moment(own[0].created), "end": _moment(own[-1].created), "v": middle})
     return found

@@ -21,7 +21,6 @@ from harness.model.run import Status
 from harness.rounding import counted
 from reports.charts import Figure
 from reports.doubts import Doubt, doubts
-from reports.setup import framework
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, MODEL_ONLY, RUNG_PREFIX, Remark
@@ -203,7 +202,7 @@ class Page:
 
     def framework(self) -> str:
         """Name the framework with its version, "" when no container said it."""
-        return framework(self.analysis.run)
+        return self.analysis.run.system["framework"]
 
     def model_is_no_bound(self, summary: Summary) -> bool:
         """Tell whether the model alone was slower than training, which it should bound from above."""

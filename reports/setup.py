@@ -18,21 +18,11 @@ _SAID = frozenset({"profile", "name", "seed", "params", "engine", "legs"})
 _UNITS = {"_bytes": ("", numbers.size), "_s": ("", numbers.duration)}
 
 
-def framework(run: Run) -> str:
-    """Name the framework; only the containers know its version."""
-    known = str(run.manifest.system.get("framework") or "")
-    versions = dict.fromkeys(
-        f"TensorFlow {trial.facts['tensorflow']}" for trial in run.trials if "tensorflow" in trial.facts
-    )
-    return known or ", ".join(versions)
-
-
 def system_rows(run: Run) -> list[tuple[str, str]]:
     """Give MLPerf's system description; a host without a card has no accelerator to describe."""
-    system = {**run.manifest.system, "framework": framework(run)}
     return [
         (name, value_text(value))
-        for name, value in system.items()
+        for name, value in run.system.items()
         if run.manifest.gpus or not name.startswith(_ACCELERATOR)
     ]
 

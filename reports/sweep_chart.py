@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Scalar, Status
+from harness.rounding import point_words, scalar_word
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
@@ -46,7 +47,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         id=f"figure-sweep-{number}",
         title=f"{where}: samples per second",
         description=f"Speed over the values of {', '.join(axis.name for axis in sweep.axes)} as {words}. "
-        + (f"The fastest point is {point_words(best)}." if best else "No point was measured."),
+        + (f"The fastest point is {point_words(best.point)}." if best else "No point was measured."),
         spec=chart(panels, spacing=_BETWEEN_PX),
         table=Table(header=header(sweep), rows=tuple(row(sweep, one) for one in ranked(sweep))),
         reserve_px=_LABELS_PX + 4,
@@ -70,7 +71,7 @@ def row(sweep: Sweep, one: SweepPoint) -> tuple[str, ...]:
     """Give a point as a table's row."""
     values = dict(one.point)
     return (
-        *(value_text(values[axis.name]) for axis in sweep.axes),
+        *(scalar_word(values[axis.name]) for axis in sweep.axes),
         numbers.estimate(one.throughput) if one.throughput else "–",
         numbers.interval(one.throughput) if one.throughput else "–",
         numbers.ratio_estimate(one.over_best) if one.over_best else "–",
@@ -85,16 +86,6 @@ def outcome(sweep: Sweep, one: SweepPoint) -> str:
     if one is sweep.best or one == sweep.best:
         return _BEST
     return _TIED if one.tied else "" if one.tied is False else "cannot be told apart"
-
-
-def point_words(one: SweepPoint) -> str:
-    """Say a point: "batch_size=64, workers=2"."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in one.point)
-
-
-def value_text(value: Scalar) -> str:
-    """Write a parameter's value as on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _effect(axis: Axis) -> float:
@@ -124,7 +115,7 @@ def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[dict[str, Any]]:
         third = varied[2]
         groups = [
             (
-                f"{third.name} = {value_text(value)}",
+                f"{third.name} = {scalar_word(value)}",
                 [one for one in sweep.points if (third.name, value) in one.point],
             )
             for value in third.values
@@ -179,8 +170,8 @@ def _cell(sweep: Sweep, one: SweepPoint, x: Axis, y: Axis, top: float) -> dict[s
     values = dict(one.point)
     faint, full = _OPACITY
     return {
-        "x": value_text(values[x.name]),
-        "y": value_text(values[y.name]),
+        "x": scalar_word(values[x.name]),
+        "y": scalar_word(values[y.name]),
         "opacity": faint + (full - faint) * _speed(one) / top if one.throughput else 0.0,
         "text": numbers.estimate(one.throughput, 3) if one.throughput else outcome(sweep, one),
         **_told(sweep, one),
@@ -193,7 +184,7 @@ def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
         whiskers = one.throughput is not None and numbers.has_interval(one.throughput)
         data.append(
             {
-                "x": value_text(dict(one.point)[axis.name]),
+                "x": scalar_word(dict(one.point)[axis.name]),
                 "value": one.throughput.median if one.throughput else 0.0,
                 "low": one.throughput.low if one.throughput and whiskers else None,
                 "high": one.throughput.high if one.throughput and whiskers else None,
@@ -235,7 +226,7 @@ def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
 
 def _told(sweep: Sweep, one: SweepPoint) -> Mapping[str, str]:
     return {
-        "point": point_words(one),
+        "point": point_words(one.point),
         "speed": numbers.estimate(one.throughput) if one.throughput else "–",
         "interval": numbers.interval(one.throughput) if one.throughput else "–",
         "outcome": outcome(sweep, one),

@@ -68,6 +68,23 @@ def test_a_machine_without_a_card() -> None:
     assert "GPU" not in said
 
 
+def test_within_a_published_range_it_is_as_fast_as_published() -> None:
+    made = cpu_run()
+    (declared,) = made.workloads
+    number = replace(declared.published[0], device="cpu", value=10_000.0, upto=12_000.0, unit="samples/s")
+    ranged = replace(made, workloads=(replace(declared, published=(number,)),))
+    found = analyse(ranged)
+    (one,) = found.published
+    assert one.factor is not None and one.factor.median == 1
+    assert "That is 1 times the speed published" in found.headline
+
+
+def test_one_published_speed_among_several_workloads_names_its_own() -> None:
+    other = run({"cpu": CPU_SPEEDS}, name="cifar10-mlp")
+    unpublished = replace(other, workloads=(replace(other.workloads[0], published=()),))
+    assert "For cifar100-mlp that is 2.28 times" in analyse(merged(cpu_run(), unpublished)).headline
+
+
 def test_several_workloads_are_grouped_by_who_wins_and_by_cause() -> None:
     made = merged(
         gpu_run(),

@@ -73,6 +73,17 @@ class TestHistory:
         assert "2026-03-11" in made.headline
         assert "−10 %" in made.headline
 
+    def test_a_point_has_the_image_of_its_workloads_family(self) -> None:
+        images = {"cpu": "aaa", "trees-cpu": "bbb"}
+        made = history(
+            [
+                replace(run, facts={**run.facts, "images": images}, families={"resnet50": "trees"})
+                for run in runs([1.0])
+            ]
+        )
+        found = {(trend.workload, point.image) for trend in made.trends for point in trend.points}
+        assert found == {("cifar100-mlp", "aaa"), ("resnet50", "bbb")}
+
     def test_noise_alone_is_no_change(self) -> None:
         made = history(runs([1.0] * 24, noise=0.03))
         assert [change for trend in made.trends for change in trend.changes] == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies
+from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies, request_ratios
 from harness.model.analysis import Analysis
 from harness.model.run import RequestTimes, Run
 from reports.figures import figures_of
@@ -60,6 +60,12 @@ class TestLatency:
         assert len(served) == 6
         assert sum(one.requests < one.planned for one in served) == 2
 
+    def test_the_points_of_a_sweep_are_left_out(self) -> None:
+        run = serving_run()
+        points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in run.trials)
+        swept = replace(run, trials=points)
+        assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
+
 
 class TestCapacity:
     def test_it_is_the_largest_rate_within_the_bound_trial_by_trial(self) -> None:
@@ -91,6 +97,32 @@ class TestCapacity:
         assert first.rate_per_s is None
         assert first.why.startswith("a request alone takes longer: 41.")
 
+    def test_it_is_that_of_most_trials_and_says_of_how_many(self) -> None:
+        for well, told in ((3, 3), (2, 2), (1, None), (0, None)):
+            run = serving_run()
+            trials = tuple(
+                replace(
+                    trial, requests=(offered(AS_WRITTEN, 5, [10.0 if trial.index < well else 50.0] * 200),)
+                )
+                for trial in run.trials
+            )
+            found = capacities(replace(run, trials=trials))
+            (one,) = (one for one in found if (one.device, one.bound_s) == ("cpu", 0.015))
+            assert (one.rate_per_s.n if one.rate_per_s else None) == told
+            assert len(one.trial_ids) == 3
+            assert ("only 1 of 3 trials" in one.why) == (well == 1)
+            assert bool(one.why) == (told is None)
+
+    def test_the_card_is_not_compared_at_a_bound_to_which_few_trials_kept(self) -> None:
+        run = serving_run()
+        fine, late = offered(AS_WRITTEN, 5, [10.0] * 200), offered(AS_WRITTEN, 4, [50.0] * 200)
+        trials = tuple(
+            replace(trial, requests=(late,) if trial.device == "cpu" and trial.index else (late, fine))
+            for trial in run.trials
+        )
+        (one,) = request_ratios(replace(run, trials=trials))
+        assert one.ratio.n == 3, "at 0.1 s, which all of the processor's trials keep to"
+
     def test_the_card_is_compared_at_the_least_bound_that_both_keep_to(self) -> None:
         analysis = analyse(serving_run())
         (one,) = (one for one in analysis.comparisons if one.kind == REQUESTS_GPU_OVER_CPU)
@@ -107,7 +139,7 @@ class TestReport:
         assert {"figure-latency", "figure-server"} <= figures_of(analysis).keys()
         text = Document(render(analysis)).text
         for expected in ("SingleStream", "Server", "a request alone takes longer", "CudnnRNNV3 on GPU:0",
-                         "says it <can> lose", "901"):  # fmt: skip
+                         "says it <can> lose", "901", "; 3 of 3"):  # fmt: skip
             assert expected in text
 
     def test_without_requests_there_is_no_such_section(self) -> None:

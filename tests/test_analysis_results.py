@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from harness.analysis import analyse
 from harness.analysis.results import RESULTS_VERSION, results_document, results_schema
 from harness.model.run import Run, Stop
+from reports.setup import system_rows
 from tests import builders
 from tests.builders_sweep import sweep_run
 
@@ -102,10 +103,13 @@ def test_numbers_that_json_has_not_become_null() -> None:
     assert document(run)["trials"][0]["sampling"] == {"ticks": None}
 
 
-def test_the_framework_comes_from_the_containers() -> None:
-    run = builders.cpu_run(trials=1)
-    run = replace(run, manifest=replace(run.manifest, system={**run.manifest.system, "framework": ""}))
-    assert document(run)["system"]["framework"] == "TensorFlow 2.21.0"
+def test_the_frameworks_come_from_the_containers_and_the_page_has_the_same() -> None:
+    run = builders.cpu_run(trials=2)
+    trees = replace(run.trials[1], facts={"xgboost": "3.0.0"})
+    bare = replace(run.manifest, system={**run.manifest.system, "framework": ""})
+    run = replace(run, manifest=bare, trials=(run.trials[0], trees))
+    assert document(run)["system"]["framework"] == "TensorFlow 2.21.0, XGBoost 3.0.0"
+    assert dict(system_rows(run))["framework"] == "TensorFlow 2.21.0, XGBoost 3.0.0"
 
 
 def test_why_repeating_stopped_is_there() -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.sweeps import point_words, sweeps
+from harness.analysis.sweeps import sweeps
 from harness.model.analysis import Estimate, Sweep, SweepPoint
 from harness.model.run import Point, Run, Status
+from harness.rounding import point_words
 from tests import builders
 from tests.builders_sweep import sweep_run
 
@@ -96,6 +97,19 @@ def test_single_trials_cannot_be_told_apart() -> None:
     run = sweep_run(trials=1)
     assert {one.tied for one in only(run).points} == {None}
     assert "cannot be told apart" in analyse(run).headline
+
+
+def test_sources_of_energy_are_not_mixed() -> None:
+    run = sweep_run({"batch_size": (32,)}, device="gpu0")
+    bare = replace(
+        run.trials[0], telemetry=tuple(one for one in run.trials[0].telemetry if one.source != "nvml_slow")
+    )
+    mixed, rest = (
+        only(replace(run, trials=trials)).points[0].energy_j_per_sample
+        for trials in ((bare, *run.trials[1:]), run.trials[1:])
+    )
+    assert mixed is not None and mixed.n == 2
+    assert mixed == rest
 
 
 def test_points_are_in_no_other_figure() -> None:

@@ -46,6 +46,15 @@ class TestExtract:
         run = replace(run, manifest=replace(run.manifest, parameters={"settings": settings[0]}))
         assert extract(analyse(run)).adaptive is settings[1]
 
+    def test_names_the_family_of_images_and_the_version_of_its_framework(self) -> None:
+        run = builders.cpu_run(trials=1)
+        (trial,) = run.trials
+        facts = {"xgboost": "3.0.0", "python": "3.13"}
+        run = replace(run, workloads=(replace(run.workloads[0], image="trees"),))
+        made = extract(analyse(replace(run, trials=(replace(trial, facts=facts),))))
+        assert made.families == {"cifar100-mlp": "trees"}
+        assert made.facts["software"]["xgboost"] == "3.0.0"
+
     @pytest.mark.parametrize(
         "run", [builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run]
     )
@@ -128,6 +137,17 @@ class TestUnlike:
         assert warning.subject == subject
         assert all(word in warning.sentence for word in ("one in old", "other in new", field))
         assert any(subject in one.unlike for one in made.ratios)
+
+    @pytest.mark.parametrize(
+        ("section", "field", "subject"),
+        [("images", "trees-cpu", "image"), ("software", "xgboost", "software")],
+    )
+    def test_of_another_family_of_images_only_its_own_workloads(self, section, field, subject) -> None:
+        base = replace(whole(3), families={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
+        made = versus([changed(base, section, field, value) for value in ("one", "other")])
+        assert [one.subject for one in made.unlikes] == [subject]
+        for one in made.ratios:
+            assert one.unlike == ((subject,) if one.workload == "cifar100-mlp" else ())
 
     def test_the_machine_itself_may_differ(self) -> None:
         other = changed(whole(), "machine", "host_processor_model_name", "Xeon")

@@ -257,6 +257,13 @@ class TestExtracts:
         made = extract(analyse(builders.gpu_run(trials=2)))
         assert from_json(json.loads(json.dumps(to_json(made)))) == made
 
+    def test_one_that_says_no_family_of_images_is_of_tensorflow(self) -> None:
+        document = to_json(whole())
+        del document["families"]
+        made = from_json(document)
+        assert made is not None
+        assert made.family("cifar100-mlp") == "tensorflow"
+
     @pytest.mark.parametrize("document", [None, [], {}, {"schema": "tfbench-extract"}, {"schema": "x"}])
     def test_foreign_ones_are_none(self, document: object) -> None:
         assert from_json(document) is None

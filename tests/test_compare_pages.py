@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from harness.analysis.gate import gate
+from harness.analysis.history import history
 from harness.analysis.versus import versus
-from reports.compare import render_csv, render_markdown
+from reports.compare import render_csv, render_html, render_markdown
+from reports.history_chart import figures_of
 from tests import comparisons
 from tests.comparisons import COMPARISONS, again, comparison, history_page, page, whole
 from tests.report_pages import Document
@@ -118,3 +121,24 @@ def test_dates_and_changes_of_a_history() -> None:
     assert "images, cpu: image-one → image-two" in text
     first = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=comparisons.CHANGED)
     assert f"{first.day} {first:%B %Y}" in text
+
+
+def test_the_references_speed_is_the_mean_that_ratios_are_over() -> None:
+    runs = [again(whole(3), seed) for seed in (1, 2)]
+    wide = [
+        replace(run, speeds=tuple(replace(one, throughput=(300.0, 1200.0)) for one in run.speeds))
+        for run in runs
+    ]
+    text = Document(render_html(versus(wide), {}, bundle=str)).text
+    assert " 600.0 " in text
+    assert "1,200" not in text.replace("\u202f", ",")
+
+
+def test_a_levels_line_is_the_median_of_its_runs() -> None:
+    base = whole(3)
+    runs = [again(base, day, noise=0.0, factor=factor) for day, factor in enumerate((1.0, 1.2))]
+    for figure in figures_of(history(runs)).values():
+        for panel in figure.spec["vconcat"]:
+            levels, points = (layer["data"]["values"] for layer in (panel["layer"][0], panel["layer"][-1]))
+            (level,) = levels
+            assert level["v"] == pytest.approx(sum(point["v"] for point in points) / 2)

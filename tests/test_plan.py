@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UsageError
+from harness.model.run import target_for
 from harness.params import check_params, params_for
 from harness.plan import (
     PROBES,
@@ -17,7 +18,6 @@ from harness.plan import (
     plan_trials,
     profile_named,
     spec_for,
-    target_for,
 )
 from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Data, Rung, Workload
 

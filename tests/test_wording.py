@@ -11,7 +11,7 @@ from harness.analysis.gate import gate
 from harness.analysis.history import history
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract
-from harness.rounding import counted, three_digits
+from harness.rounding import counted, short_digests, three_digits
 from reports.compare import render_html, render_markdown
 from reports.history import render_html as history_html
 from reports.history import render_markdown as history_markdown
@@ -119,3 +119,8 @@ class TestHeadlinesNameTheirLegs:
 )
 def test_three_digits(value: float, said: str) -> None:
     assert three_digits(value) == said
+
+
+def test_digests_are_cut_wherever_they_stand_and_nothing_else_is() -> None:
+    one, name = "0123456789abcdef" * 4, "tfbench-base:b70015400409"
+    assert short_digests(f"sha256:{one} and {one}, {name}") == f"0123456789ab and 0123456789ab, {name}"

@@ -109,7 +109,7 @@ def _offer(
         LONGEST_PROBE_WINDOWS * window_s,
     )
     wanted = min(rate * lasts_s, most)
-    planned = max(1, int(wanted))
+    planned = max(1, round(wanted))
     random = np.random.default_rng((job.spec.seed, probe))
     offsets_ns = np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
     began = time.monotonic_ns()

@@ -84,7 +84,7 @@ def _shorten_memory(backbone: tf.keras.Model) -> None:
     """Let moving means and variances follow within tens of steps, as in the other networks here.
 
     As published (momentum 0.999, for ImageNet's millions of images) they lag behind by epochs: after three of
-    these 94 % of the training images are right, and 10 % of held-out ones, where 86 % are after one like this.
+    these 94 % of the training images are right and 10 % of held-out ones; like this, 86 % after one epoch.
     """
     for layer in _normalising(backbone):
         layer.momentum = MOMENTUM

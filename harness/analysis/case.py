@@ -180,11 +180,16 @@ def activity(case: Case, leg: str) -> tuple[float, str] | None:
             if values:
                 return sum(values) / len(values) / 100, metric
         return None
-    cpus = case.cpus
+    used, cpus = cpus_used(case, leg), case.cpus
+    return (min(1.0, used / cpus), "cpu_usage_s") if used is not None and cpus else None
+
+
+def cpus_used(case: Case, leg: str) -> float | None:
+    """Return the processors' worth of time that the container used in a leg."""
     for source in ("cgroup", "process"):
         used = case.host(leg, source, "cpu_usage_s_per_s")
-        if used is not None and cpus:
-            return min(1.0, used / cpus), "cpu_usage_s"
+        if used is not None:
+            return used
     return None
 
 

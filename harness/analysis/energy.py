@@ -7,6 +7,7 @@ how much it is in all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.align import SECOND_NS, Floats, edges, find, gpu_names, grown
+from harness.analysis.stats import estimate
+from harness.model.analysis import Estimate
 from harness.model.run import Series, Trial, Window
 
 GPU_COUNTER = "GPU energy counter"
@@ -60,6 +63,14 @@ def energies_per_sample(trial: Trial, legs: Iterable[str]) -> Mapping[str, tuple
             if joules is not None:
                 found[leg] = (joules, label)
     return found
+
+
+def energy_over_trials(found: Sequence[tuple[float, str]]) -> tuple[Estimate | None, str]:
+    """Summarise joules a sample over the trials that have the source most have: sources are not mixed."""
+    if not found:
+        return None, ""
+    source = Counter(source for _, source in found).most_common(1)[0][0]
+    return estimate([joules for joules, its_source in found if its_source == source], "J/sample"), source
 
 
 def counter_over_power(trial: Trial) -> Mapping[str, float]:

@@ -45,6 +45,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         currency=manifest.prices.currency if manifest.prices else "",
         warnings=_warnings(analysis),
         unfinished=run.unfinished,
+        families={workload.name: workload.image for workload in run.workloads},
     )
 
 

@@ -30,7 +30,7 @@ _PASSING = frozenset(
 _ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
 _OPTIONS = ("legs", "analysis", "interval_s", "stall_s", "seed")
-_VERSIONS = ("tensorflow", "keras", "python", "numpy", "cuda", "cudnn")
+_VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
 
 
 def facts(run: Run) -> dict[str, dict[str, str]]:

@@ -32,7 +32,7 @@ def headline(
     return " ".join(
         (
             *_speeds(run, summaries, ratios, device),
-            *_published(published, device),
+            *_published(summaries, published, device),
             *_limits(run, summaries, verdicts, device),
             *_tuned(summaries, ratios, device),
             *_missed(verdicts, device),
@@ -124,16 +124,20 @@ def _direction(ratio: Estimate) -> tuple[str, Estimate]:
     return SLOWER, inverse
 
 
-def _published(published: Sequence[PublishedComparison], device: str) -> Iterator[str]:
+def _published(
+    summaries: Sequence[Summary], published: Sequence[PublishedComparison], device: str
+) -> Iterator[str]:
     """Say how this machine does beside the first published time or speed; several are left to the table."""
     said: dict[str, str] = {}
     for one in published:
-        if one.device == device and one.measured is not None and one.unit in ("s", "samples/s"):
-            ratio = one.value / one.measured.median if one.unit == "s" else one.measured.median / one.value
-            text = f"{significant(ratio)} times the speed published for {one.system} ({one.source})"
+        if one.device == device and one.factor is not None and one.unit in ("s", "samples/s"):
+            factor = significant(one.factor.median)
+            text = f"{factor} times the speed published for {one.system} ({one.source})"
             said.setdefault(one.workload, text)
     if len(said) == 1:
-        yield f"That is {next(iter(said.values()))}."
+        ((workload, text),) = said.items()
+        listed_too = {one.workload for one in summaries if (one.device, one.leg) == (device, AS_WRITTEN)}
+        yield f"For {workload} that is {text}." if len(listed_too) > 1 else f"That is {text}."
 
 
 def _limits(

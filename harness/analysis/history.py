@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from harness.analysis.changes import LEAST, Split, splits
+from harness.analysis.compare import CPU
 from harness.analysis.facts import DATA, IMAGE, PROFILE, SECTIONS
 from harness.analysis.independent import LEVEL, gap, sample
 from harness.analysis.stats import estimate
@@ -14,6 +15,7 @@ from harness.analysis.versus import TESTED
 from harness.analysis.words import interval, listed, percent, significant
 from harness.model.comparison import Extract, Speed
 from harness.model.history import ChangePoint, History, Point, Skipped, Trend
+from harness.model.run import target_for
 from harness.rounding import counted
 
 _Key = tuple[str, str, str, str, str]
@@ -68,7 +70,8 @@ def _trend(runs: Sequence[Extract], key: _Key, group: Sequence[tuple[int, Speed]
     for position, speed in group:
         made, value = sample(speed.throughput), estimate(speed.throughput, "samples/s")
         if made is not None and value is not None:
-            image = runs[position].facts.get(IMAGE, {}).get("cpu" if device == "cpu" else "cuda", "")
+            target = target_for(runs[position].family(workload), gpu=device != CPU)
+            image = runs[position].facts.get(IMAGE, {}).get(target, "")
             created = runs[position].created
             points.append(Point(run=position, created=created, speed=value, image=image[:12]))
             logs.append(made.mean)

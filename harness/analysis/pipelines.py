@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.analysis.breakdown import stage_seconds
-from harness.analysis.case import Case, cases
+from harness.analysis.case import Case, cases, cpus_used
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Comparison, Evidence, Pipeline, Stage, Summary
 from harness.model.run import Run
@@ -108,15 +108,6 @@ def _speedup(case: Case) -> float | None:
     feed = case.speed(INPUT_ONLY)
     single = case.speed(f"{THREADS_PREFIX}1")
     return feed / single if feed and single else None
-
-
-def cpus_used(case: Case, leg: str) -> float | None:
-    """Return the processors' worth of time that the container used in a leg."""
-    for source in ("cgroup", "process"):
-        used = case.host(leg, source, "cpu_usage_s_per_s")
-        if used is not None:
-            return used
-    return None
 
 
 def overlapped_speed(case: Case) -> float | None:

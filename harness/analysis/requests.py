@@ -11,6 +11,7 @@ from harness.analysis.compare import CPU
 from harness.analysis.stats import estimate, ratio
 from harness.model.analysis import Capacity, Comparison, Latency
 from harness.model.run import RequestTimes, Run, Status, Trial
+from harness.rounding import counted
 from workloads.protocol import SERVER, SINGLE_STREAM, Workload
 
 REQUESTS_GPU_OVER_CPU = "requests-gpu-over-cpu"
@@ -43,7 +44,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
 
 def _all(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
     for trial in run.trials:
-        if trial.status is Status.OK:
+        if trial.status is Status.OK and not trial.point:
             for one in trial.requests:
                 if len(one.latency_ns) and one.end_ns > one.start_ns:
                     yield trial, one
@@ -83,7 +84,8 @@ def _busy_ns(one: RequestTimes) -> float:
 def capacities(run: Run) -> tuple[Capacity, ...]:
     """Return, for each leg that was served, the largest rate within each declared bound.
 
-    One value a trial: the largest offered rate of which at most one sample in a hundred was late.
+    One value a trial: the largest offered rate of which at most one sample in a hundred was late. A bound to
+    which no rate kept in half of the trials or more has none: the others' luck would stand for all.
     """
     declared = {workload.name: workload for workload in run.workloads}
     groups: dict[tuple[str, str, str], dict[str, tuple[Trial, list[RequestTimes]]]] = {}
@@ -117,7 +119,9 @@ def _capacity(
         if one.scenario == SINGLE_STREAM and one.batch_size == 1
     ]
     why = ""
-    if not known and alone and min(alone) > bound_s:
+    if known and 2 * len(known) <= len(rates):
+        why = f"a rate kept to it in only {len(known)} of {counted(len(rates), 'trial')}"
+    elif not known and alone and min(alone) > bound_s:
         why = f"a request alone takes longer: {min(alone) * 1e3:.3g} ms"
     elif not known:
         why = "no rate with at least a hundred requests kept to it"
@@ -126,7 +130,7 @@ def _capacity(
         device=device,
         leg=leg,
         bound_s=bound_s,
-        rate_per_s=estimate(known, "requests/s"),
+        rate_per_s=None if why else estimate(known, "requests/s"),
         why=why,
         trial_ids=tuple(rates),
     )
@@ -145,7 +149,7 @@ def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
 
 def request_ratios(run: Run) -> tuple[Comparison, ...]:
     """Compare each card's rate with the processor's, at the least bound that both keep to."""
-    found = capacities(run)
+    found = [one for one in capacities(run) if one.rate_per_s is not None]
     trials: dict[tuple[str, str, str, float], dict[int, float]] = {}
     for trial, one in _all(run):
         for each in found:

@@ -28,7 +28,7 @@ from harness.model.analysis import (
     SweepPoint,
     Verdict,
 )
-from harness.model.run import Run, Trial
+from harness.model.run import Trial
 
 RESULTS_VERSION = 1
 
@@ -50,7 +50,7 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
             "trials_planned": len(analysis.run.planned),
         },
         "headline": analysis.headline,
-        "system": _system(analysis.run),
+        "system": analysis.run.system,
         "host_facts": manifest.host_facts,
         "engine": asdict(manifest.engine),
         "gpus": [asdict(gpu) for gpu in manifest.gpus],
@@ -84,19 +84,6 @@ def results_schema() -> dict[str, Any]:
     path = resources.files("harness") / "schemas" / "results.schema.json"
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
-
-
-def _system(run: Run) -> dict[str, str]:
-    """Fill in the framework, which only the containers know."""
-    names = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
-    versions = dict.fromkeys(
-        f"{name} {trial.facts[fact]}"
-        for trial in run.trials
-        for fact, name in names.items()
-        if fact in trial.facts
-    )
-    framework = run.manifest.system.get("framework") or ", ".join(versions)
-    return {**run.manifest.system, "framework": framework}
 
 
 def _estimate(value: Estimate | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from harness.analysis.align import gpu_names
-from harness.analysis.case import FREE, Case, host_busy, host_idle
+from harness.analysis.case import FREE, Case, cpus_used, host_busy, host_idle
 from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Evidence, Finding, Remedy, Verdict
@@ -154,7 +154,7 @@ def _others(case: Case, steal_pct: float) -> float | None:
 
     Time that the hypervisor took counts as busy, and is no program's of this machine.
     """
-    busy, cpus, used = host_busy(case, AS_WRITTEN), _cpus(case), _used(case)
+    busy, cpus, used = host_busy(case, AS_WRITTEN), _cpus(case), cpus_used(case, AS_WRITTEN)
     return (
         max(0.0, busy - used / cpus - steal_pct / 100)
         if busy is not None and used is not None and cpus
@@ -167,7 +167,8 @@ def _rest(case: Case) -> Iterator[Evidence]:
 
     What is free counts against what the container may use, by a quota less than all: below FREE of that.
     """
-    busy, cpus, used, may = host_busy(case, AS_WRITTEN), _cpus(case), _used(case), case.cpus
+    busy, cpus, may = host_busy(case, AS_WRITTEN), _cpus(case), case.cpus
+    used = cpus_used(case, AS_WRITTEN)
     if used is not None and cpus:
         yield Evidence(
             metric="processor time used by this workload", observed=percent(used / cpus), threshold=""
@@ -185,21 +186,13 @@ def _rest(case: Case) -> Iterator[Evidence]:
 
 def _taken(case: Case, share: float) -> float:
     """Return what others took of the processor time that this could have used, at most its own and theirs."""
-    cpus, used = _cpus(case), _used(case)
+    cpus, used = _cpus(case), cpus_used(case, AS_WRITTEN)
     return share / (share + used / cpus) if cpus and used else share
 
 
 def _cpus(case: Case) -> int | None:
     cpus = case.run.manifest.host_facts.get("cpus")
     return len(case.pinned) or (cpus if isinstance(cpus, int) else None)
-
-
-def _used(case: Case) -> float | None:
-    for source in ("cgroup", "process"):
-        used = case.host(AS_WRITTEN, source, "cpu_usage_s_per_s")
-        if used is not None:
-            return used
-    return None
 
 
 _POWER = (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.analysis.align import steady_means
-from harness.analysis.energy import energies_per_sample
+from harness.analysis.energy import energies_per_sample, energy_over_trials
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
@@ -58,7 +58,7 @@ def _summary(
     assert throughput is not None and step_time is not None  # a group has at least one measure
     waits = [one.wait_share for one in group if one.wait_share is not None]
     training, projected = _training(key.leg, group, workload)
-    energy, energy_source = _energy(joules)
+    energy, energy_source = energy_over_trials(joules)
     accuracy = _median(_metric_values(group, ACCURACY))
     return Summary(
         workload=key.workload,
@@ -141,14 +141,6 @@ def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
         for name, length_ns in sums.items():
             seconds[name].append(length_ns / 1e9)
     return tuple((name, float(np.median(values))) for name, values in seconds.items())
-
-
-def _energy(found: Sequence[tuple[float, str]]) -> tuple[Estimate | None, str]:
-    """Summarise the energy of the trials that have the source most of them have: sources are not mixed."""
-    if not found:
-        return None, ""
-    source = Counter(source for _, source in found).most_common(1)[0][0]
-    return estimate([joules for joules, its_source in found if its_source == source], "J/sample"), source
 
 
 def _medians(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:

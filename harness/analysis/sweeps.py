@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.analysis.best import may_be_best
-from harness.analysis.energy import energy_per_sample
+from harness.analysis.energy import energy_over_trials, energy_per_sample
 from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.stats import estimate, ratio
 from harness.analysis.words import interval, listed, significant
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Point, Run, Scalar, Status, Trial
-from harness.rounding import counted
+from harness.rounding import counted, point_words
 
 _ACCURACY = "accuracy"
 # Of a point's trials the one that says most about it comes first.
@@ -30,16 +30,6 @@ def sweeps(run: Run) -> tuple[Sweep, ...]:
 def headline(found: Sequence[Sweep]) -> str:
     """Return a paragraph in plain English: the best point of each sweep, and what is tied with it."""
     return " ".join(_sentence(one) for one in found)
-
-
-def point_words(point: Point) -> str:
-    """Say a point: "batch_size=64, workers=2"."""
-    return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
-
-
-def scalar_word(value: Scalar) -> str:
-    """Say a parameter's value as one writes it on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _sweeps(run: Run) -> Iterator[Sweep]:
@@ -96,7 +86,7 @@ def _point(
 ) -> SweepPoint:
     told = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
     throughput = estimate([one.throughput for one in found], "samples/s")
-    energy = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
+    energies = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
     accuracies = [
         metric.value for one in found for metric in one.trial.metrics
         if (metric.leg, metric.name) == (one.leg, _ACCURACY)
@@ -107,7 +97,7 @@ def _point(
         message="" if throughput else told.message if told else "Not run yet.",
         throughput=throughput,
         step_time=estimate([one.step_s for one in found], "s"),
-        energy_j_per_sample=estimate([joules for joules, _ in energy], "J/sample"),
+        energy_j_per_sample=energy_over_trials(energies)[0],
         accuracy=float(np.median(accuracies)) if accuracies else None,
         over_best=ratio(by_index(found), best) if found else None,
         tied=tied,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from harness.analysis.compare import CPU
 from harness.analysis.facts import DATA, DRIVER, IMAGE, PROFILE, SECTIONS, SOFTWARE, WORKLOAD
 from harness.analysis.words import listed
 from harness.model.comparison import Difference, Extract, Speed, Unlike
-from harness.rounding import counted
-from workloads.protocol import AS_WRITTEN
+from harness.model.run import target_for
+from harness.rounding import counted, short_digests
+from workloads.protocol import AS_WRITTEN, TENSORFLOW, TREES
 
 # Sections in which any difference makes speeds mean something else, and what to say of it.
 _SUBJECTS: Mapping[str, tuple[str, str]] = {
@@ -19,13 +20,15 @@ _SUBJECTS: Mapping[str, tuple[str, str]] = {
     PROFILE: ("profile", "Profile or parameters differ: the runs did not do the same"),
     WORKLOAD: ("workload", "The workloads themselves differ: they share their name only"),
 }
-# Fields of the software section that count likewise; the others are the machine's own.
-_SOFTWARE = frozenset({"tensorflow", "keras", "isolated", "tfbench"})
+# Fields of the software section that count likewise, some for one family of images alone; the others are the
+# machine's own.
+_FRAMEWORKS: Mapping[str, tuple[str, ...]] = {TENSORFLOW: ("tensorflow", "keras"), TREES: ("xgboost",)}
+_COMMON = ("isolated", "tfbench")
+_SOFTWARE = frozenset((*_COMMON, *(name for names in _FRAMEWORKS.values() for name in names)))
 # How often and what else was measured changes no speed.
 _HARMLESS = frozenset({"trials", "max_trials", "target_interval", "legs", "analysis"})
 _SOFTWARE_SENTENCE = "The software differs"
 BATCH = "batch size"
-_DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NAMED = 3
 
 
@@ -82,16 +85,11 @@ def _who_has_what(runs: Sequence[Extract], one: Difference) -> str:
     parts = []
     for value, labels in sorted(holders.items(), key=lambda pair: -len(pair[1]))[:_NAMED]:
         who = listed(labels) if len(labels) <= _NAMED else counted(len(labels), "run")
-        parts.append(f"{_short(value) or 'not known'} in {who}")
+        parts.append(f"{short_digests(value) or 'not known'} in {who}")
     more = len(holders) - _NAMED
     if more > 0:
         parts.append(counted(more, "other value"))
     return f"{one.field}: {', '.join(parts)}"
-
-
-def _short(value: str) -> str:
-    """Cut digests to what a person compares."""
-    return _DIGEST.sub(lambda digest: digest.group(1), value)
 
 
 class Alike:
@@ -112,13 +110,13 @@ class Alike:
             run: position of the run.
             speed, other: the run's and the reference's, None where the reference is the median of all.
         """
-        target = "cpu" if speed.device == "cpu" else "cuda"
-        asked = [(IMAGE, target), (DATA, speed.workload)]
+        family, gpu = self._runs[run].family(speed.workload), speed.device != CPU
+        asked = [(IMAGE, target_for(family, gpu=gpu)), (DATA, speed.workload)]
         own = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
         asked += [(WORKLOAD, name) for name in own]
         asked += [(PROFILE, name) for name in self._runs[run].facts.get(PROFILE, {})]
-        asked += [(SOFTWARE, name) for name in sorted(_SOFTWARE)]
-        if target == "cuda":
+        asked += [(SOFTWARE, name) for name in (*_FRAMEWORKS.get(family, ()), *_COMMON)]
+        if gpu:
             asked.append((DRIVER, "driver_version"))
         found = []
         for section, name in asked:

@@ -20,6 +20,7 @@ from harness.cli.rendering import newest
 from harness.model.run import Run
 from harness.recording import open_run
 from harness.rerun import again, named_after, outlook, prepared_run
+from harness.rounding import short_digests
 from harness.session import prepare
 
 _NOT_HERE = "not here"
@@ -117,14 +118,8 @@ def _show(progress: Terminal, title: str, fields: Fields) -> None:
         if section != shown:
             table.add_row(Text(section, style="bold"))
             shown = section
-        table.add_row(Text(f"  {name}"), *(Text(_short(value)) for value in values))
+        table.add_row(Text(f"  {name}"), *(Text(short_digests(value)) for value in values))
     progress.show(table)
-
-
-def _short(value: str) -> str:
-    plain = value.removeprefix("sha256:")
-    is_digest = len(plain) == 64 and set(plain) <= set("0123456789abcdef")
-    return f"{plain[:12]}…" if is_digest else value
 
 
 def _show_commit(progress: Terminal, then: Run, told: Fields) -> None:

@@ -89,7 +89,11 @@ class Latency:
 class Capacity:
     """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
 
-    `rate_per_s` is None when no rate was shown to keep to it, and `why` says how that came.
+    Attributes:
+        rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
+            than half.
+        why: how it came that there is none; "" where there is one.
+        trial_ids: all that were asked.
     """
 
     workload: str

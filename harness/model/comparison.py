@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from harness.model.analysis import Estimate
 from harness.model.scaling import Scaling
+from workloads.protocol import TENSORFLOW
 
 EXTRACT_VERSION = 1
 
@@ -68,6 +69,7 @@ class Extract:
         adaptive: whether the number of trials was left to the width of the interval.
         planned, ok: how many trials there were to be, and how many ended well.
         unfinished: whether it was still being measured, or cut short.
+        families: workload -> the family of images that it runs in, as its declaration says.
     """
 
     run_id: str
@@ -88,6 +90,11 @@ class Extract:
     currency: str = ""
     warnings: tuple[str, ...] = ()
     unfinished: bool = False
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    def family(self, workload: str) -> str:
+        """Return a workload's family of images; TensorFlow's where the extract does not say."""
+        return self.families.get(workload, TENSORFLOW)
 
 
 class Outcome(StrEnum):

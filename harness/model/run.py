@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.protocol import Change, Workload
+from workloads.protocol import TENSORFLOW, Change, Workload
 
 SCHEMA_VERSION = 1
 
@@ -257,6 +257,12 @@ class ImageInfo:
     note: str = ""
 
 
+def target_for(image: str, *, gpu: bool) -> str:
+    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
+    kind = "cuda" if gpu else "cpu"
+    return kind if image == TENSORFLOW else f"{image}-{kind}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
     """The data that a workload trained on; `why` says how that came.
@@ -356,6 +362,19 @@ class Run:
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
     stops: tuple[Stop, ...] = ()
+
+    @property
+    def system(self) -> Mapping[str, str]:
+        """MLPerf's system description; the framework, which only the containers know, is filled in."""
+        names = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
+        versions = dict.fromkeys(
+            f"{name} {trial.facts[fact]}"
+            for trial in self.trials
+            for fact, name in names.items()
+            if fact in trial.facts
+        )
+        framework = self.manifest.system.get("framework") or ", ".join(versions)
+        return {**self.manifest.system, "framework": framework}
 
     @property
     def unfinished(self) -> bool:

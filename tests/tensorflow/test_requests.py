@@ -89,6 +89,26 @@ def test_a_stall_is_felt_by_every_request_that_came_meanwhile(script):
     assert set(found["batches"]) <= {1, 4, 8}
 
 
+EVEN = """
+import json
+from types import SimpleNamespace
+import numpy as np
+from workloads import requests
+from workloads.protocol import Spec
+job = SimpleNamespace(spec=Spec(window_s=0.1))
+pool = np.zeros((8, 1), np.float32)
+# rate * (100 / rate) is a little below 100 for these; all samples are late, so that each series is given up.
+print(json.dumps([
+    requests._offer(job, lambda batch: None, pool, (1, 4, 8), rate, 1e-6, 0)[0]
+    for rate in (131.2, 151.6, 158.3)
+]))
+"""
+
+
+def test_a_series_is_never_one_short_of_the_hundred_that_a_quantile_needs(script):
+    assert script(EVEN) == [100, 100, 100]
+
+
 DECLARED = """
 import json
 from workloads import author, resnet
