@@ -117,7 +117,7 @@ def resolve(options: Options) -> Resolved:
         read_prices(options.price)
     _check_cpus(options.cpus)
     profile = _profile(options)
-    entries = _entries(options)
+    entries = entries_of(options)
     gpus = _gpus(options)
     devices = devices_named(options.device, len(gpus))
     workloads = tuple(entry.workload for entry in entries)
@@ -179,7 +179,12 @@ def _profile(options: Options) -> Profile:
     return Profile(**changed)
 
 
-def _entries(options: Options) -> tuple[Entry, ...]:
+def entries_of(options: Options) -> tuple[Entry, ...]:
+    """Return the workloads that were asked for, the user's own among them.
+
+    Raises:
+        UsageError: one does not exist, or is called like another.
+    """
     own = tuple(external(path) for path in options.files)
     known = built_in()
     taken = {entry.workload.name for entry in known}

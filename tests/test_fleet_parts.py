@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.bench import Options
 from harness.errors import FleetError, StoreError, UsageError
 from harness.fleet import code, crew, scratch
 from harness.fleet.checks import IMAGE_BYTES, problems
@@ -22,6 +23,7 @@ from harness.fleet.model import Entry, FleetPlan, Node, Problem, State, Task
 from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.probe import facts as ask
 from harness.fleet.probe import kind, versions
+from harness.fleet.session import needed_targets
 from harness.fleet.store import JOURNAL, FleetFolder
 from tests.conftest import ROOT
 from tests.fleets import OURS, facts, node
@@ -269,3 +271,20 @@ class TestScratch:
             assert not left.exists()
         assert (files / "my.py").exists(), "it was asked for a moment ago"
         assert others.is_dir(), "not the fleet's"
+
+
+@pytest.mark.parametrize(
+    ("asked", "targets"),
+    [
+        ({"device": "cpu"}, ("cpu",)),
+        ({"device": "auto"}, ("cpu", "cuda")),
+        ({"device": "cpu", "workloads": ("higgs-trees",)}, ("trees-cpu",)),
+        (
+            {"device": "gpu", "workloads": ("higgs-trees", "cifar10-mlp")},
+            ("cpu", "cuda", "trees-cpu", "trees-cuda"),
+        ),
+        ({"engine": "local"}, ()),
+    ],
+)
+def test_nodes_need_the_images_of_the_workloads_families(asked: dict, targets: tuple[str, ...]) -> None:
+    assert set(needed_targets(Options(**asked))) == set(targets)

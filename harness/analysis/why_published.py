@@ -133,10 +133,9 @@ def _limit(
 
 def _software(case: Case, number: Published) -> Iterator[str]:
     versions = dict.fromkeys(
-        f"TensorFlow {trial.facts['tensorflow']}"
-        + (f" with Keras {trial.facts['keras']}" if "keras" in trial.facts else "")
+        trial.framework + (f" with Keras {trial.facts['keras']}" if "keras" in trial.facts else "")
         for trial in case.run.trials
-        if trial.workload == case.name and trial.device == case.device and "tensorflow" in trial.facts
+        if trial.workload == case.name and trial.device == case.device and trial.framework
     )
     if versions:
         there = number.source.removesuffix(".")

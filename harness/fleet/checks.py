@@ -11,7 +11,12 @@ from harness.fleet.model import Node, Problem
 CLOCKS_APART_S = 5.0
 # A run folder of the quick profile; an image with its wheels, unpacked, while it is being built.
 RUN_BYTES = 2**30 // 4
-IMAGE_BYTES: Mapping[str, int] = {"cpu": 6 * 2**30, "cuda": 24 * 2**30}
+IMAGE_BYTES: Mapping[str, int] = {
+    "cpu": 6 * 2**30,
+    "cuda": 24 * 2**30,
+    "trees-cpu": 2 * 2**30,
+    "trees-cuda": 4 * 2**30,
+}
 
 
 def problems(

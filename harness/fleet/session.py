@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import __version__
-from harness.bench import Options, commit_of, new_run_id, options_document
+from harness.bench import Options, commit_of, entries_of, new_run_id, options_document
 from harness.errors import FleetError
 from harness.fleet import checks, choice, crew, probe
 from harness.fleet.driver import Board, Driver, seeded, tasks_for
 from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
 from harness.fleet.scaling import measure, team_nodes
 from harness.fleet.store import FleetFolder
+from harness.model.run import target_for
 from harness.plan import device_words
 from harness.rounding import counted
 
@@ -74,8 +75,9 @@ def needed_targets(options: Options) -> tuple[str, ...]:
     """Return the images that a plan may need on a node, whichever cards it has."""
     if options.engine == "local":
         return ()
-    cpu_only = set(device_words(options.device)) <= {"cpu"}
-    return ("cpu",) if cpu_only else ("cpu", "cuda")
+    kinds = (False,) if set(device_words(options.device)) <= {"cpu"} else (False, True)
+    families = dict.fromkeys(entry.workload.image for entry in entries_of(options))
+    return tuple(target_for(family, gpu=gpu) for family in families for gpu in kinds)
 
 
 def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[str], None]) -> Ready:

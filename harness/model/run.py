@@ -14,6 +14,9 @@ from workloads.protocol import TENSORFLOW, Change, Workload
 
 SCHEMA_VERSION = 1
 
+# Fact that a container tells -> name of the framework whose version it is.
+_FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
+
 Scalar = str | int | float | bool
 
 # One combination of a sweep's values, (parameter, value) in the order of its axes; () outside a sweep.
@@ -202,6 +205,12 @@ class Trial:
     sampling: Mapping[str, float] = field(default_factory=dict)
     point: Point = ()
 
+    @property
+    def framework(self) -> str:
+        """What it trained with and its version, "" where the container did not come to say so."""
+        found = (f"{name} {self.facts[fact]}" for fact, name in _FRAMEWORKS.items() if fact in self.facts)
+        return next(found, "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -366,13 +375,7 @@ class Run:
     @property
     def system(self) -> Mapping[str, str]:
         """MLPerf's system description; the framework, which only the containers know, is filled in."""
-        names = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
-        versions = dict.fromkeys(
-            f"{name} {trial.facts[fact]}"
-            for trial in self.trials
-            for fact, name in names.items()
-            if fact in trial.facts
-        )
+        versions = dict.fromkeys(trial.framework for trial in self.trials if trial.framework)
         framework = self.manifest.system.get("framework") or ", ".join(versions)
         return {**self.manifest.system, "framework": framework}
 
