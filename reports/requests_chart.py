@@ -15,6 +15,7 @@ from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM, TUNED
 
 _LABELS_PX = 62
 _PANEL_PX = 170
+_SPACING_PX = 76  # room for an axis with its title and the next panel's own
 _DASHES: Mapping[str, list[int]] = {"p50": [1, 0], "p99": [5, 3], "p90": [5, 3]}
 _LEGS = (AS_WRITTEN, TUNED)
 
@@ -41,7 +42,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         title="Latency and speed against the batch size",
         description="Lines of the median (drawn through) and of the 99th percentile (dashed; the 90th where "
         "requests were too few) of latency, and of samples a second, against the batch size.",
-        spec=chart(panels, spacing=58),
+        spec=chart(panels, spacing=_SPACING_PX),
         table=Table(
             header=("Workload", "Device", "Leg", "Batch", "samples/s", "p50", "p90", "p99", "Requests"),
             rows=tuple(
@@ -52,7 +53,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         ),
         reserve_px=_LABELS_PX + 4,
         rank=5,
-        legend=_legend(shown),
+        legend=_legend(shown, "line", "dash"),
         trial_ids=tuple(dict.fromkeys(trial for one in shown for trial in one.trial_ids)),
     )  # fmt: skip
 
@@ -76,7 +77,7 @@ def server_figure(analysis: Analysis) -> Figure | None:
         description="Points of latency against the rate at which single samples were offered, each a series "
         "of one trial: the median filled, the 99th percentile hollow. A series that was given up is left "
         "out: it could not keep to the bound.",
-        spec=chart(panels, spacing=58),
+        spec=chart(panels, spacing=_SPACING_PX),
         table=Table(
             header=("Workload", "Device", "Leg", "Offered, 1/s", "Served, 1/s", "p50", "p90", "p99",
                     "Served of planned"),
@@ -89,7 +90,7 @@ def server_figure(analysis: Analysis) -> Figure | None:
         ),
         reserve_px=_LABELS_PX + 4,
         rank=6,
-        legend=_legend(shown),
+        legend=_legend(shown, "dot", "ring"),
         trial_ids=tuple(dict.fromkeys(trial for one in shown for trial in one.trial_ids)),
     )  # fmt: skip
 
@@ -101,12 +102,22 @@ def _cells(one: Latency) -> tuple[str, ...]:
     )
 
 
-def _legend(shown: Sequence[Latency]) -> tuple[Key, ...]:
+def _legend(shown: Sequence[Latency], median: str, high: str) -> tuple[Key, ...]:
+    """List devices and legs by their colours, and the two quantiles by the shapes they are drawn in."""
     names = {
         colour(one.device, one.leg): f"{'GPU' if is_gpu(one.device) else 'CPU'} {leg_name(one.leg)}"
         for one in shown
     }
-    return tuple(Key(colour=fill, shape="line", name=name) for fill, name in names.items())
+    highs = dict.fromkeys(_high(one) for one in shown if _high(one) in one.quantiles_s)
+    return (
+        *(Key(colour=fill, shape="line", name=name) for fill, name in names.items()),
+        Key(colour="var(--ink-2)", shape=median, name="median"),
+        *(Key(colour="var(--ink-2)", shape=high, name=f"{name[1:]}th percentile") for name in highs),
+    )
+
+
+def _high(one: Latency) -> str:
+    return "p99" if "p99" in one.quantiles_s else "p90"
 
 
 def _quantiles(group: Sequence[Latency], against: str) -> list[dict[str, Any]]:
@@ -114,8 +125,7 @@ def _quantiles(group: Sequence[Latency], against: str) -> list[dict[str, Any]]:
     for one in group:
         if one.scenario == SERVER and one.requests < one.planned:
             continue
-        high = "p99" if "p99" in one.quantiles_s else "p90"
-        for name in ("p50", high):
+        for name in ("p50", _high(one)):
             if name in one.quantiles_s:
                 x = one.batch_size if against == "batch" else one.rate_per_s
                 rows.append(_row(one, x or 0.0, one.quantiles_s[name] * 1e3, name))
