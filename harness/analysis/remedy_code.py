@@ -26,7 +26,7 @@ _FEED = """\
 with tf.device("{device}"):  # the data stays on the device
     x, y = tf.constant(x_train), tf.constant(y_train)
 
-@tf.function(jit_compile={jit})
+{compiled}
 def train(indices):  # int32[{steps}, batch], shuffled: so many steps a call
     for chosen in indices:
         model.train_step((tf.gather(x, chosen), tf.gather(y, chosen)))
@@ -36,7 +36,7 @@ _SEVERAL = """\
 # feed = resident: every card keeps the data, and steps run under tf.distribute.MirroredStrategy
 # with {steps} of them in each call of a tf.function"""
 _FEED_INFER = """\
-@tf.function(jit_compile={jit})
+{compiled}
 def predict(batch):  # a tensor that lies on {device}
     return model(batch, training=False)
 """
@@ -156,9 +156,9 @@ def _keras(after: Mapping[str, str], program: Program) -> Iterator[str]:
 def _resident(after: Mapping[str, str], program: Program) -> Iterator[str]:
     if after.get("loader") == "tfdata":
         yield _ONCE
-    steps, jit = _steps(after, program), _jit(after, program)
+    compiled = "@tf.function(jit_compile=True)" if _jit(after, program) else "@tf.function"
     template = _SEVERAL if program.cards > 1 else _FEED if program.task == "train" else _FEED_INFER
-    yield template.format(device=program.device, jit=jit, steps=steps)
+    yield template.format(device=program.device, compiled=compiled, steps=_steps(after, program))
 
 
 def _compiling(after: Mapping[str, str], program: Program) -> Iterator[str]:

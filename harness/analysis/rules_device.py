@@ -316,7 +316,7 @@ def _faster(case: Case) -> str:
             "that pass their results through memory. Beyond that only a faster device helps."
         )
     return (
-        "XLA and several steps in one call get more out of a processor, as far as the tuned leg shows; "
+        "XLA and several steps in one call may get more out of a processor, as far as the tuned leg shows; "
         f"beyond that a faster one, or a GPU.{_larger_batch(case)}"
     )
 
