@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import lzma
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +20,7 @@ from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status, Stop
 from harness.places import Places
 from harness.plan import profile_named
-from harness.recording import carried
+from harness.recording import carried, unpack
 from harness.rerun import again, outlook
 from reports.render import render_html
 from tests import builders
@@ -146,3 +149,15 @@ def test_check_says_what_differs_and_runs_nothing(
     assert "Another" in said.err
     assert "000000000000 is not in this repository" in " ".join(said.err.split())
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
+def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> None:
+    """A trial's folder is made afresh: whatever lay there is gone."""
+    made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True).text))
+    head, _, block = made.partition(b"\n")
+    document = json.loads(head)
+    document["run"]["planned"][0]["id"] = name
+    changed = lzma.compress(json.dumps(document).encode() + b"\n" + block)
+    with pytest.raises(StoreError, match=r"invalid value @ [$].planned"):
+        unpack(base64.b64encode(changed).decode())
