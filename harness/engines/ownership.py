@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.engines import Mount
+from harness.engines import FILE_DIR, Mount
 from harness.errors import EngineError
 
 
@@ -43,6 +43,13 @@ class Lent:
         self._owners.clear()
 
 
+# It may lie in somebody's home, which is not to be opened to everybody for that.
+_OWN_FOLDER = (
+    "Keep the workload file, with what it needs, in a folder of its own that others may read: all of that "
+    "folder is mounted."
+)
+
+
 def check_readable(mounts: Iterable[Mount]) -> None:
     """Make sure that a user who is not the harness' can read the folders.
 
@@ -59,7 +66,9 @@ def check_readable(mounts: Iterable[Mount]) -> None:
             if path.stat().st_mode & needed != needed:
                 raise EngineError(
                     f"{path} cannot be read by the container's user, who is not root.",
-                    hint=f"Let others read it: chmod -R o+rX {folder}",
+                    hint=_OWN_FOLDER
+                    if mount.container == FILE_DIR
+                    else f"Let others read it: chmod -R o+rX {folder}",
                 )
 
 
