@@ -29,6 +29,7 @@ from workloads.protocol import (
     TUNED_INPUT,
     Spec,
     Workload,
+    measures_speed,
 )
 
 # What the rules look at beside the profile's own legs; see docs/verdicts.md for what each of them shows.
@@ -89,7 +90,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             name="full",
-            purpose="hours: the published epochs trained to the end, and quick's measurement besides",
+            purpose="hours: the published epochs trained to the end where time allows, and quick's measurement",
             legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
             windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
             analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
@@ -259,6 +260,12 @@ def _stage_legs(workload: Workload) -> tuple[str, ...]:
     return tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
 
 
+def _whole_s(legs: Sequence[str], profile: Profile) -> float:
+    """Return a leg's share of a trial's time for training to the end, a fifth being left for all else."""
+    trained = sum(measures_speed(leg) for leg in legs)
+    return 0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0
+
+
 def spec_for(
     trial: PlannedTrial,
     profile: Profile,
@@ -292,6 +299,7 @@ def spec_for(
         analysis_windows=profile.analysis_windows,
         analysis_warmup_s=profile.analysis_warmup_s,
         steps=profile.steps,
+        whole_s=_whole_s(trial.legs, profile),
         full=profile.full and trial.index == 0,
         seed=seed,
         image=image,

@@ -36,7 +36,7 @@ class Machine:
         self.now = max(self.now, self.busy_until)
 
 
-def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None, full: int = 0):
+def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None, full: int = 0, **options):
     """Run a leg of 32 samples a step until the meter stops it; return its events."""
     left = [windows]
 
@@ -47,7 +47,7 @@ def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None
     with EventWriter(path) as events:
         meter = Meter(
             "as-written", spec=spec, events=events, synchronise=machine.synchronise, pause=pause,
-            full=bool(full), clock=machine.clock,
+            full=bool(full), clock=machine.clock, **options,
         )  # fmt: skip
         meter.loss = loss
         meter.begin()
@@ -186,6 +186,21 @@ def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step
     assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(windows))
     steady = [event for event in of(events, "phase") if event["name"] == "steady"]
     assert [(event["start_ns"], event["end_ns"]) for event in steady] == [(10 * MS, 4500 * MS)]
+
+
+@pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])
+def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_path, hours, ends):
+    """At 10 ms a step of 32, 3,200 samples/s."""
+    machine = Machine(host_ns=10 * MS, device_ns=0)
+    spec = Spec(window_s=1, warmup_s=1, whole_s=hours * 3600)
+    events, meter, _ = measure(
+        tmp_path / "e", machine, spec=spec, windows=2, full=1200, whole_samples=3200 * 3 * 3600
+    )
+    assert meter.full is ends
+    windows = [window["index"] for window in of(events, "window")]
+    assert windows == (list(range(11)) if ends else [0, 1, 2, 3, 4])
+    said = [event["message"] for event in of(events, "warning")]
+    assert said == [] if ends else "h, and a leg may take 2 h" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,8 @@ class Spec:
         steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
             have time for (to try things out, and for tests).
         full: train the published epochs instead of measuring windows.
+        whole_s: most seconds that a leg's whole training may take: one that would take longer is measured in
+            windows; 0 for no limit.
         seed: for weights, shuffling and augmentation.
         image: the workload's family of images, which says what runs its legs.
     """
@@ -334,6 +336,7 @@ class Spec:
     analysis_warmup_s: float = 0.0
     steps: int = 0
     full: bool = False
+    whole_s: float = 0.0
     seed: int = 1
     image: str = TENSORFLOW
 

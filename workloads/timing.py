@@ -26,6 +26,8 @@ LEAD_IN, LEAD_IN_STEPS, LEAD_IN_MOST = 0.05, 16, 0.5
 # Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
 # model is tried out in seconds too.
 SLOW = 10
+# After so many windows of a whole training it is judged whether it will end in time.
+JUDGED_WINDOWS = 3
 # A step that takes less than this share of the usual one found its batch ready in a buffer.
 BUFFERED = 0.5
 
@@ -61,7 +63,8 @@ class Meter:
         agree: gives every worker that takes the same steps the same readings, so that all decide alike.
         pause: lets other legs run; returns True to measure another window, False to stop.
         warn: say so when the step time does not settle.
-        full: measure windows back to back until `finish` instead of pausing.
+        full: measure windows back to back until `finish` instead of pausing, unless that took too long.
+        whole_samples: how many samples the whole training has; 0 where that is not known.
         clock: nanoseconds, CLOCK_MONOTONIC.
 
     Attributes:
@@ -83,6 +86,7 @@ class Meter:
         pause: Callable[[], bool],
         agree: Agree = alone_decides,
         full: bool = False,
+        whole_samples: float = 0.0,
         warn: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -98,6 +102,7 @@ class Meter:
         self._agree = agree
         self._alone = agree is alone_decides
         self.full = full
+        self._whole_samples = whole_samples
         self.gate = Gate()
         self._warn = warn
         self._clock = clock
@@ -160,11 +165,12 @@ class Meter:
 
     def _life(self) -> Machine:
         yield from self._first_step()
+        index = 0
         if self.full:
             self._steady = self._clock()
-            yield from self._windows_back_to_back()
+            index = yield from self._windows_back_to_back()
+            self.full = False
         yield from self._warm_up()
-        index = 0
         while self._turn():
             yield from self._lead_in()
             yield from self._window(index)
@@ -235,10 +241,25 @@ class Meter:
         return self._alone and passed_ns >= length_ns * (SLOW if self._spec.steps else 1)
 
     def _windows_back_to_back(self) -> Machine:
+        """Measure until the training is through; return the next window's number if that is not in time."""
         index = 0
-        while True:
+        while index != JUDGED_WINDOWS or not self._too_long():
             yield from self._window(index)
             index += 1
+        return index
+
+    def _too_long(self) -> bool:
+        """Tell, and say, whether training to the end would take longer than a leg may."""
+        passed_s = (self._clock() - self._steady) / 1e9
+        whole_s = passed_s * self._whole_samples / self.samples
+        if not (self._alone and self._spec.whole_s and whole_s > self._spec.whole_s):
+            return False
+        self._events.write(
+            "warning",
+            message=f"{self._leg}: training to the end would take {whole_s / 3600:.3g} h, and a leg may take "
+            f"{self._spec.whole_s / 3600:.3g} h: it is measured in windows, its training time projected.",
+        )
+        return True
 
     def _window(self, index: int) -> Machine:
         length_ns = self._spec.window_s * 1e9

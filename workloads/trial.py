@@ -160,6 +160,7 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             agree=together.agreement(job.strategy) if spec.workers else alone_decides,
             pause=pause_and_restore,
             full=whole,
+            whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
             warn=measures_speed(leg),
         )
         if params.get("storage") == "ram":

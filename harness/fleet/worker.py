@@ -48,7 +48,9 @@ def work(order: Order) -> Iterator[Message]:
 def _do(order: Order, places: Places, outbox: Outbox) -> None:
     try:
         with held(places.cache) as folder:
-            _measure(order, places, folder, outbox)
+            done = _measure(order, places, folder, outbox)
+        # The driver may end this process when it has heard of it.
+        outbox.put(done)
     except TfbenchError as error:
         outbox.put(Failed(message=error.message, hint=error.hint, exit_code=error.exit_code))
     except Exception as error:  # what nobody has foreseen must reach the driver in words, not as a hang
@@ -58,7 +60,7 @@ def _do(order: Order, places: Places, outbox: Outbox) -> None:
         outbox.put(_END)
 
 
-def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> None:
+def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> Done:
     progress = Reporter(outbox, order.beat_s)
     prepared = prepared_for(order, places, scratch, progress)
     folder = prepared.folder
@@ -76,7 +78,7 @@ def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> Non
     execute(prepared, progress, ended)
     stops = (folder.path / "stops.json").read_text(encoding="utf-8")
     # A run that goes on lacks the telemetry of its first part here; the driver has all of it.
-    outbox.put(Done(stops=stops, brief="" if order.seed else brief_of(folder.path)))
+    return Done(stops=stops, brief="" if order.seed else brief_of(folder.path))
 
 
 def brief_of(run: Path) -> str:

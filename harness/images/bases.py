@@ -75,7 +75,8 @@ class BaseImages:
             pull_missing(self._client, pinned.reference, self._progress, self._answer_s)
         except ImageError as error:
             self._progress.line(
-                f"{error.message} A base image is made of this host's distribution packages instead."
+                f"{error.message} A base image is made of this host's distribution packages instead, by "
+                "mmdebstrap, which apt installs if it is missing."
             )
             self._bootstrap(bootstrapped.reference)
             return bootstrapped
