@@ -90,7 +90,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             name="full",
-            purpose="hours: the published epochs trained to the end where time allows, and quick's measurement",
+            purpose="hours: the published epochs trained to the end where time allows, else as quick",
             legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
             windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
             analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,

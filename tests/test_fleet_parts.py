@@ -23,7 +23,7 @@ from harness.fleet.model import Entry, FleetPlan, Node, Problem, State, Task
 from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.probe import facts as ask
 from harness.fleet.probe import kind, versions
-from harness.fleet.session import needed_targets
+from harness.fleet.session import needed_targets, shipped
 from harness.fleet.store import JOURNAL, FleetFolder
 from tests.conftest import ROOT
 from tests.fleets import OURS, facts, node
@@ -288,3 +288,12 @@ class TestScratch:
 )
 def test_nodes_need_the_images_of_the_workloads_families(asked: dict, targets: tuple[str, ...]) -> None:
     assert set(needed_targets(Options(**asked))) == set(targets)
+
+
+def test_only_modules_travel_beside_a_workload_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    for name in ("mine.py", "helper.py", "old version.py", ".hidden.py"):
+        (tmp_path / name).write_text("pass")
+    (tmp_path / ".#mine.py").symlink_to("user@host.1234")  # an editor's lock
+    (tmp_path / "folder.py").mkdir()
+    assert {path.name for path in shipped(Options(files=(mine,)))} == {"mine.py", "helper.py"}

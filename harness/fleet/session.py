@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import __version__
 from harness.bench import Options, commit_of, entries_of, new_run_id, options_document
-from harness.errors import FleetError
+from harness.errors import FleetError, UsageError
 from harness.fleet import checks, choice, crew, probe
 from harness.fleet.driver import Board, Driver, seeded, tasks_for
 from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
@@ -84,7 +84,7 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
     """Choose and check the nodes and write the fleet folder.
 
     Raises:
-        UsageError: no node fits the choice.
+        UsageError: no node fits the choice, or a file of the user's own cannot be sent.
         FleetError: none of those that fit can be used; the message names each with its reason.
         StoreError: the folder cannot be written.
     """  # fmt: skip
@@ -102,7 +102,7 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
         nodes=asked,
         chosen=tuple(node.key for node in chosen),
         problems=problems,
-        files={str(path): path.read_text(encoding="utf-8") for path in shipped(options)},
+        files={str(path): _text(path) for path in shipped(options)},
         retry=wanted.retry,
         settings={
             "wait_s": wanted.wait_s,
@@ -190,10 +190,30 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
 def shipped(options: Options) -> tuple[Path, ...]:
     """Return the files of the user's own that the plan needs on every node."""
     price = Path(options.price.partition(",")[0]) if options.price else None
-    # What lies beside a workload file can be imported by it.
-    beside = {path for file in options.files for path in sorted(file.parent.glob("*.py"))}
+    # What lies beside a workload file can be imported by it; an editor's lock or backup cannot.
+    beside = {
+        path
+        for file in options.files
+        for path in file.parent.glob("*.py")
+        if path.is_file() and path.stem.isidentifier()
+    }
     files = dict.fromkeys((*options.files, *sorted(beside)))
     return (*files, *((price,) if price is not None and price.is_file() else ()))
+
+
+def _text(path: Path) -> str:
+    """Return a file that travels.
+
+    Raises:
+        UsageError: it cannot be read, or is no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be sent to the nodes: {error}.",
+            hint="Keep the workload file in a folder of its own: the Python files beside it travel with it.",
+        ) from error
 
 
 def _usable(nodes: Sequence[Node], problems: Sequence[Problem]) -> dict[str, Node]:
