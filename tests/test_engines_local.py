@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
@@ -122,6 +124,16 @@ def test_python_that_is_not_there_is_refused(engine, make_spec):
     missing = replace(IMAGE, reference="/nowhere/python")
     with pytest.raises(EngineError, match="a-trial could not be started"):
         engine.start(make_spec("true", image=missing))
+
+
+def test_a_trial_that_cannot_be_recorded_is_ended_and_cleared_away(engine, make_spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "state/running").rmdir()
+    before = set(psutil.Process().children())
+    with pytest.raises(EngineError, match=r"cannot write to .*running"):
+        engine.start(make_spec("sleep", "1000"))
+    assert set(psutil.Process().children()) <= before
+    assert list(tmp_path.glob("tfbench-*")) == []
 
 
 HARNESS = """

@@ -64,7 +64,7 @@ class LocalEngine:
         """Start a trial.
 
         Raises:
-            EngineError: the process cannot be started.
+            EngineError: the process cannot be started, or not be recorded; nothing is left of it.
         """
         root = Path(tempfile.mkdtemp(prefix="tfbench-"))
         try:
@@ -93,9 +93,16 @@ class LocalEngine:
         record = self._running / f"{process.pid}.json"
         started = start_ticks(process.pid) or 0
         facts = {"process": process.pid, "process_started": started, "root": str(root)}
-        record.write_text(json.dumps({**current_owner().labels(), **facts}), encoding="utf-8")
         local = LocalProcess(process=process, record=record, root=root)
         local.watch()
+        try:
+            record.write_text(json.dumps({**current_owner().labels(), **facts}), encoding="utf-8")
+        except OSError as error:
+            local.remove()
+            raise EngineError(
+                f"The local engine cannot write to {record}: {error.strerror}.",
+                hint="Look at that disk's free space, or set XDG_STATE_HOME to a folder that can be written.",
+            ) from error
         return local
 
     def remove_stale(self) -> int:
