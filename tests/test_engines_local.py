@@ -136,6 +136,27 @@ def test_a_trial_that_cannot_be_recorded_is_ended_and_cleared_away(engine, make_
     assert list(tmp_path.glob("tfbench-*")) == []
 
 
+def test_a_copy_in_memory_goes_with_its_trial(engine, make_spec, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/x").write_text("payload")
+    code = f"from workloads.storage import in_ram; print(in_ram({str(tmp_path / 'data')!r}))"
+    spec = make_spec(
+        "python3",
+        "-c",
+        code,
+        # As where /tmp lies on a disk: what is in memory is not in the trial's own folder.
+        environment={"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"},
+        mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
+    )
+    trial = engine.start(spec)
+    assert wait_for(trial).code == 0, trial.log()
+    copy = Path(trial.log().strip())
+    assert (copy / "x").read_text() == "payload"
+    assert copy.parent == Path("/dev/shm")
+    trial.remove()
+    assert not copy.exists()
+
+
 HARNESS = """
 import sys, time
 from pathlib import Path
@@ -169,8 +190,11 @@ def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine,
     harness.kill()
     harness.wait()
     wait_until_ended(*pids)
+    memory = Path(f"/dev/shm/{Path(record['root']).name}-x")
+    memory.mkdir()
     assert engine.remove_stale() == 1
     assert not Path(record["root"]).exists()
+    assert not memory.exists()
     assert engine.remove_stale() == 0
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -19,10 +18,11 @@ import psutil
 from harness.cpuset import processors
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.owner import current_owner, owner_from, start_ticks
-from harness.engines.process import LocalProcess
+from harness.engines.process import LocalProcess, clear_away
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
+from workloads.protocol import MEMORY_ENV
 
 # Everything of a trial lies under this folder in a container, and under a private one here.
 ROOT = "/tfbench"
@@ -85,7 +85,7 @@ class LocalEngine:
                 start_new_session=True,
             )
         except OSError as error:
-            shutil.rmtree(root, ignore_errors=True)
+            clear_away(root)
             raise EngineError(
                 f"Trial {spec.trial_id} could not be started: {error}.",
                 hint="Look at the disk's free space and whether the local environment is whole.",
@@ -120,7 +120,7 @@ class LocalEngine:
                 continue
             if owner.boot == here.boot:
                 _end(int(facts["process"]), int(facts["process_started"]))
-            shutil.rmtree(facts["root"], ignore_errors=True)
+            clear_away(Path(facts["root"]))
             record.unlink(missing_ok=True)
             removed += 1
         return removed
@@ -152,7 +152,8 @@ def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
     gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
     given = {name: _translated(value, root) for name, value in spec.environment.items()}
     home = str(root / "home")
-    return {**inherited, "HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
+    private = {"HOME": home, "TMPDIR": home, MEMORY_ENV: root.name}
+    return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
 
 
 def _translated(text: str, root: Path) -> str:
