@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pynvml
@@ -24,6 +25,8 @@ WINDOW_S = 0.25
 SETTLE_S = 0.5
 RATE_HZ = 10
 NONE = "none"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +120,7 @@ def take_turns(
             except LeftOutError as error:
                 left_out[name] = str(error)
         for number in range(rounds):
-            names = list(everyone)
-            # Each round starts with another sampler, so that none always follows the same one.
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name in in_turn(list(everyone), number):
                 if name not in left_out:
                     try:
                         turns.append(_turn(name, number, everyone[name], turn_s, counter, settle_s))
@@ -129,6 +130,12 @@ def take_turns(
         for sampler in everyone.values():
             sampler.close()
     return turns, left_out
+
+
+def in_turn(everyone: Sequence[T], number: int) -> Sequence[T]:
+    """Return the order of a round: each starts with another, so that none always follows the same one."""
+    first = number % len(everyone)
+    return [*everyone[first:], *everyone[:first]]
 
 
 def _turn(

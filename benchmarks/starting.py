@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks.sampling import in_turn
 from benchmarks.settings import Settings
 from harness.analysis.stats import estimate
 from harness.bench import Options, resolve
@@ -24,10 +26,7 @@ from workloads.protocol import AS_WRITTEN, FIRST_STEP
 
 def measure(settings: Settings) -> Sequence[str]:
     """Return a Markdown table with the added seconds and their interval, from interleaved pairs."""
-    plain, ours = [], []
-    for _ in range(settings.rounds):
-        plain.append(_plain(settings))
-        ours.append(_ours(settings))
+    plain, ours = pairs(partial(_plain, settings), partial(_ours, settings), settings.rounds)
     added = estimate([b - a for a, b in zip(plain, ours, strict=True)], "s")
     assert added is not None
     return (
@@ -39,6 +38,17 @@ def measure(settings: Settings) -> Sequence[str]:
         f"| tfbench bench | {median(ours):.2f} |",
         f"| added by tfbench | {added.median:.2f} ({added.low:.2f} to {added.high:.2f}) |",
     )
+
+
+def pairs(
+    one: Callable[[], float], other: Callable[[], float], rounds: int
+) -> tuple[list[float], list[float]]:
+    """Call both in each round, taking turns at being first, and return what each gave, round by round."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        for call, values in in_turn(((one, found[0]), (other, found[1])), number):
+            values.append(call())
+    return found
 
 
 def _first_step_s(events: Path, began_ns: int) -> float:

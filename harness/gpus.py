@@ -91,6 +91,7 @@ def _card(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
         clock_max_sm_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
         clock_max_mem_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
         vbios=_or_none(lambda: pynvml.nvmlDeviceGetVbiosVersion(handle)),
+        minor_number=_or_none(lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
     )
 
 
@@ -121,6 +122,9 @@ def _instance(card: Gpu, handle: Any) -> Gpu:
         clock_max_sm_mhz=card.clock_max_sm_mhz,
         clock_max_mem_mhz=card.clock_max_mem_mhz,
         vbios=card.vbios,
+        minor_number=card.minor_number,
+        gpu_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetGpuInstanceId(handle)),
+        compute_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetComputeInstanceId(handle)),
     )
 
 

@@ -243,7 +243,7 @@ def _manifest(
         data=tuple(info for _, info in stage.data.values()),
         gpus=resolved.gpus,
         system=system_description(resolved.gpus, engine, software),
-        host_facts={**host_facts(), **cloud},
+        host_facts={**host_facts(folder=options.out), **cloud},
         parameters={
             "options": options_document(options),
             "profile": resolved.profile.name,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
+from harness.analysis.facts import facts
 from harness.model.analysis import Comparison
 from harness.model.run import Run, Status
 from tests.builders import (
@@ -115,3 +116,11 @@ def test_an_unknown_unit_is_said_not_guessed() -> None:
     found = analyse(made).published[0]
     assert found.measured is None
     assert "furlongs" in found.measured_label
+
+
+def test_which_slice_of_a_card_was_used_makes_no_other_machine() -> None:
+    run = gpu_run(trials=1)
+    (card,) = run.manifest.gpus
+    slices = [replace(card, gpu_instance_id=number, compute_instance_id=number) for number in (1, 2)]
+    one, other = (facts(replace(run, manifest=replace(run.manifest, gpus=(each,)))) for each in slices)
+    assert one == other

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.processes import Command, LeftOutError, Nobody, Peer, cpu_s, mem
 from benchmarks.rendering import source
 from benchmarks.sampling import Turn, speed, take_turns
 from benchmarks.sampling_table import table
+from benchmarks.starting import pairs
 from harness.analysis import analyse
 from harness.model.run import Series, Status
 from harness.store import read_run
@@ -122,6 +124,18 @@ class TestTurns:
         with pytest.raises(OSError, match="gone"):
             take_turns({"a": FakeSampler("a", told)}, 1, 0.0, broken, settle_s=0.0)
         assert told[-1] == ("a", "close")
+
+
+def test_both_of_a_pair_take_turns_at_being_first():
+    order = []
+
+    def timed(name, seconds):
+        order.append(name)
+        return seconds
+
+    found = pairs(partial(timed, "plain", 1.0), partial(timed, "ours", 2.0), 3)
+    assert order == ["plain", "ours", "ours", "plain", "plain", "ours"]
+    assert found == ([1.0] * 3, [2.0] * 3)
 
 
 class TestSpeed:

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
@@ -124,6 +126,37 @@ def test_python_that_is_not_there_is_refused(engine, make_spec):
         engine.start(make_spec("true", image=missing))
 
 
+def test_a_trial_that_cannot_be_recorded_is_ended_and_cleared_away(engine, make_spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "state/running").rmdir()
+    before = set(psutil.Process().children())
+    with pytest.raises(EngineError, match=r"cannot write to .*running"):
+        engine.start(make_spec("sleep", "1000"))
+    assert set(psutil.Process().children()) <= before
+    assert list(tmp_path.glob("tfbench-*")) == []
+
+
+def test_a_copy_in_memory_goes_with_its_trial(engine, make_spec, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/x").write_text("payload")
+    code = f"from workloads.storage import in_ram; print(in_ram({str(tmp_path / 'data')!r}))"
+    spec = make_spec(
+        "python3",
+        "-c",
+        code,
+        # As where /tmp lies on a disk: what is in memory is not in the trial's own folder.
+        environment={"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"},
+        mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
+    )
+    trial = engine.start(spec)
+    assert wait_for(trial).code == 0, trial.log()
+    copy = Path(trial.log().strip())
+    assert (copy / "x").read_text() == "payload"
+    assert copy.parent == Path("/dev/shm")
+    trial.remove()
+    assert not copy.exists()
+
+
 HARNESS = """
 import sys, time
 from pathlib import Path
@@ -157,8 +190,11 @@ def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine,
     harness.kill()
     harness.wait()
     wait_until_ended(*pids)
+    memory = Path(f"/dev/shm/{Path(record['root']).name}-x")
+    memory.mkdir()
     assert engine.remove_stale() == 1
     assert not Path(record["root"]).exists()
+    assert not memory.exists()
     assert engine.remove_stale() == 0
 
 

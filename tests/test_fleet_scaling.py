@@ -143,6 +143,14 @@ def test_network_counters_of_every_interface() -> None:
     assert gaps == [("network", "lo", "*", "The interface is gone.")]
 
 
+def test_what_is_layered_over_interfaces_is_not_counted_again(tmp_path: Path) -> None:
+    for name in ("lo", "bond0", "eth0/device", "eth1/device", "eth0.5", "br-1a2b"):
+        (tmp_path / "class/net" / name).mkdir(parents=True)
+    found = ("lo", "bond0", "eth0", "eth1", "eth0.5", "br-1a2b")
+    source = NetworkSource(counters=lambda: dict.fromkeys(found), sys=tmp_path)
+    assert set(source.start(Target(pid=None, gpus={}), lambda *gap: None)) == {"lo", "eth0", "eth1"}
+
+
 def test_this_machine_s_interfaces() -> None:
     source = NetworkSource()
     found = source.start(Target(pid=None, gpus={}), lambda *gap: None)

@@ -294,6 +294,19 @@ def test_discovery_gives_mig_instances_in_the_place_of_their_card(standin):
     assert "has no instances" in found["reason"]
 
 
+def test_discovery_tells_which_device_nodes_belong_to_what(standin):
+    script = f"card 0 {UUID} -1\ncard 1 {OTHER} 2\n"
+    names = ("minor_number", "gpu_instance_id", "compute_instance_id")
+    found = [tuple(card[name] for name in names) for card in standin.discover(script)["cards"]]
+    assert found == [(0, None, None), (1, 0, 0), (1, 1, 0)]
+    unsupported = "".join(
+        f"fail nvmlDeviceGet{name} {pynvml.NVML_ERROR_NOT_SUPPORTED}\n"
+        for name in ("MinorNumber", "GpuInstanceId", "ComputeInstanceId")
+    )
+    cards = standin.discover(script + unsupported)["cards"]
+    assert {card[name] for card in cards for name in names} == {None}
+
+
 def test_discovery_names_a_lost_card_and_gives_the_others(standin):
     found = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST}\n")
     assert [card["uuid"] for card in found["cards"]] == [OTHER]

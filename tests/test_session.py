@@ -65,6 +65,13 @@ def test_a_run_goes_on_by_the_plan_that_it_has(around: Surroundings) -> None:
     assert again.manifest.run_id == prepared.manifest.run_id
 
 
+def test_the_free_disk_is_the_one_that_the_run_is_written_to(around: Surroundings) -> None:
+    # /proc is a disk without room; nothing is written until a run starts.
+    options = replace(around.options, out=Path("/proc/runs"))
+    prepared = session.prepare(resolve(options), around.places, Silent())
+    assert prepared.manifest.host_facts["free_disk_bytes"] == 0
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

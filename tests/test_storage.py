@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,4 @@ def test_a_copy_is_whole(tmp_path: Path) -> None:
     copy = Path(in_ram(str(tmp_path)))
     assert (copy / "train/cat/0.jpg").read_bytes() == b"meow"
     assert in_ram(str(tmp_path)) == str(copy), "once in a process"
+    shutil.rmtree(copy)

@@ -36,6 +36,14 @@ def test_what_is_written_is_read_back_and_a_gap_is_an_empty_cell(tmp_path):
     assert text == f"t_ns,energy_j,pids\n1,{0.1 + 0.2!r},{2**53}\n3,,7\n"
 
 
+def test_a_device_may_have_hyphens_in_its_name(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("network", {"br-1a2b": ("net_sent_bytes",)})
+        writer.write([a_sample(1, "network", "br-1a2b", net_sent_bytes=5)])
+    (series,) = read_series(tmp_path)
+    assert (series.source, series.device) == ("network", "br-1a2b")
+
+
 def test_pandas_reads_a_file_in_one_line(tmp_path):
     with TelemetryWriter(tmp_path) as writer:
         writer.begin("host", {"host": ("load1",)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -180,15 +181,28 @@ class TestPlanting:
         container = engine.start(container_spec(tmp_path))
         assert [one.spec.command[0] for one in inner.containers] == ["python3", "train"]
         assert "range(2)" in inner.containers[0].spec.command[-1]
+        own = inner.containers[0].spec.out
+        assert own.is_dir()
         container.kill()
         container.remove()
         assert inner.left_behind == []
+        assert not own.exists()
 
     def test_neighbours_end_when_the_trial_cannot_start(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script(), Script(refused=EngineError("No.", hint="Try.")))
         with pytest.raises(EngineError):
             PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
         assert inner.left_behind == []
+        assert not inner.containers[0].spec.out.exists()
+
+    def test_a_neighbour_that_cannot_start_leaves_no_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        inner = FakeEngine(Script(refused=EngineError("No.", hint="Try.")))
+        with pytest.raises(EngineError):
+            PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_disk_that_cannot_be_limited_is_an_error_and_ends_the_trial(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script())

@@ -57,6 +57,11 @@ START, RARE, FIRST_WORD = 1, 2, 4
 LEASE_ENV = "TFBENCH_LEASE"
 LEASE_EXIT = 143
 
+# What the names of a trial's folders in memory begin with: whoever started it finds them by that, since a
+# trial that shares the host's memory does not always get to remove them.
+MEMORY_ENV = "TFBENCH_MEMORY"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+
 # Everything before "steady" is cold start, reported apart from the speed.
 IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
     "import",  # TensorFlow's import and device initialisation

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
+from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
+
 MOUNTS = Path("/proc/mounts")
 IN_MEMORY = ("tmpfs", "ramfs")
 _MARGIN = 1.05  # files take whole pages
@@ -28,8 +30,10 @@ def in_ram(folder: str) -> str:
     """
     files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
     needed = sum(path.stat().st_size for path in files) * _MARGIN
-    place = place_for(needed, (tempfile.gettempdir(), "/dev/shm"), MOUNTS.read_text(encoding="utf-8"), _free)  # noqa: S108
-    copy = Path(tempfile.mkdtemp(prefix="tfbench-data-", dir=place))
+    place = place_for(
+        needed, (tempfile.gettempdir(), SHARED_MEMORY), MOUNTS.read_text(encoding="utf-8"), _free
+    )
+    copy = Path(tempfile.mkdtemp(prefix=f"{os.environ.get(MEMORY_ENV, 'tfbench')}-", dir=place))
     for parent in {path.parent for path in files}:
         (copy / parent.relative_to(folder)).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -35,7 +35,9 @@ class PlantingEngine:
         Raises:
             EngineError: the engine refuses, or the disk cannot be limited here.
         """
-        neighbours = [self._neighbour(spec)] if self._around.neighbours else []
+        neighbours = (
+            [Neighbour(self._inner, spec, self._around.neighbours)] if self._around.neighbours else []
+        )
         try:
             container = self._inner.start(spec)
         except BaseException:
@@ -63,21 +65,44 @@ class PlantingEngine:
         """Let go of the engine."""
         self._inner.close()
 
-    def _neighbour(self, spec: ContainerSpec) -> Container:
-        code = BUSY.format(others=self._around.neighbours - 1)
-        own = Path(tempfile.mkdtemp(prefix="tfbench-neighbour-"))
-        return self._inner.start(
-            replace(
-                spec, command=("python3", "-c", code), out=own, mounts=(), gpu=None, cpu_quota=None,
-                trial_id=f"{spec.trial_id}-neighbour",
-            )
+
+class Neighbour:
+    """A container that keeps processors busy beside a trial, and its folder.
+
+    Args:
+        engine: starts it.
+        spec: the trial's.
+        processes: how many are busy.
+
+    Raises:
+        EngineError: the engine refuses.
+    """
+
+    def __init__(self, engine: Engine, spec: ContainerSpec, processes: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tfbench-neighbour-", ignore_cleanup_errors=True)
+        code = BUSY.format(others=processes - 1)
+        changed = replace(
+            spec, command=("python3", "-c", code), out=Path(self._folder.name), mounts=(), gpu=None,
+            cpu_quota=None, trial_id=f"{spec.trial_id}-neighbour",
         )  # fmt: skip
+        try:
+            self._container = engine.start(changed)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def end(self) -> None:
+        """End it and remove its folder; an engine that is lost is no error."""
+        with suppress(EngineError):
+            self._container.kill()
+            self._container.remove()
+        self._folder.cleanup()
 
 
 class PlantedContainer:
     """A trial whose neighbours end with it."""
 
-    def __init__(self, inner: Container, neighbours: Sequence[Container]) -> None:
+    def __init__(self, inner: Container, neighbours: Sequence[Neighbour]) -> None:
         self._inner = inner
         self._neighbours = neighbours
 
@@ -112,11 +137,9 @@ class PlantedContainer:
         self._inner.remove()
 
 
-def _end(neighbours: Sequence[Container]) -> None:
+def _end(neighbours: Sequence[Neighbour]) -> None:
     for one in neighbours:
-        with suppress(EngineError):
-            one.kill()
-            one.remove()
+        one.end()
 
 
 def limit_reads(pid: int | None, folder: Path | None, bytes_per_s: int) -> None:

@@ -28,6 +28,10 @@ _PASSING = frozenset(
 )
 # In other sections, with more detail.
 _ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"})
+# Which card it is, not what card.
+_WHICH_CARD = frozenset(
+    {"index", "uuid", "mig_uuid", "minor_number", "gpu_instance_id", "compute_instance_id"}
+)
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
 _OPTIONS = ("legs", "analysis", "interval_s", "stall_s", "seed")
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
@@ -89,7 +93,7 @@ def _machine(run: Run, options: Mapping[str, Any]) -> Iterator[tuple[str, str, A
         for name, setting in asdict(card).items():
             if name in ("driver_version", "cuda_version"):
                 yield DRIVER, name, setting
-            elif name not in ("index", "uuid", "mig_uuid", "minor_number"):
+            elif name not in _WHICH_CARD:
                 yield CARDS, f"GPU {card.index} {name}", setting
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -19,10 +18,11 @@ import psutil
 from harness.cpuset import processors
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.owner import current_owner, owner_from, start_ticks
-from harness.engines.process import LocalProcess
+from harness.engines.process import LocalProcess, clear_away
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
+from workloads.protocol import MEMORY_ENV
 
 # Everything of a trial lies under this folder in a container, and under a private one here.
 ROOT = "/tfbench"
@@ -64,7 +64,7 @@ class LocalEngine:
         """Start a trial.
 
         Raises:
-            EngineError: the process cannot be started.
+            EngineError: the process cannot be started, or not be recorded; nothing is left of it.
         """
         root = Path(tempfile.mkdtemp(prefix="tfbench-"))
         try:
@@ -85,7 +85,7 @@ class LocalEngine:
                 start_new_session=True,
             )
         except OSError as error:
-            shutil.rmtree(root, ignore_errors=True)
+            clear_away(root)
             raise EngineError(
                 f"Trial {spec.trial_id} could not be started: {error}.",
                 hint="Look at the disk's free space and whether the local environment is whole.",
@@ -93,9 +93,16 @@ class LocalEngine:
         record = self._running / f"{process.pid}.json"
         started = start_ticks(process.pid) or 0
         facts = {"process": process.pid, "process_started": started, "root": str(root)}
-        record.write_text(json.dumps({**current_owner().labels(), **facts}), encoding="utf-8")
         local = LocalProcess(process=process, record=record, root=root)
         local.watch()
+        try:
+            record.write_text(json.dumps({**current_owner().labels(), **facts}), encoding="utf-8")
+        except OSError as error:
+            local.remove()
+            raise EngineError(
+                f"The local engine cannot write to {record}: {error.strerror}.",
+                hint="Look at that disk's free space, or set XDG_STATE_HOME to a folder that can be written.",
+            ) from error
         return local
 
     def remove_stale(self) -> int:
@@ -113,7 +120,7 @@ class LocalEngine:
                 continue
             if owner.boot == here.boot:
                 _end(int(facts["process"]), int(facts["process_started"]))
-            shutil.rmtree(facts["root"], ignore_errors=True)
+            clear_away(Path(facts["root"]))
             record.unlink(missing_ok=True)
             removed += 1
         return removed
@@ -145,7 +152,8 @@ def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
     gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
     given = {name: _translated(value, root) for name, value in spec.environment.items()}
     home = str(root / "home")
-    return {**inherited, "HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
+    private = {"HOME": home, "TMPDIR": home, MEMORY_ENV: root.name}
+    return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
 
 
 def _translated(text: str, root: Path) -> str:

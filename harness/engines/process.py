@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.engines import Exit
 from harness.engines.container import LOG_BYTES
+from workloads.protocol import SHARED_MEMORY
 
 # How long the first process may take to end all others before its whole group is killed.
 _GRACE_S = 10.0
@@ -83,7 +84,7 @@ class LocalProcess:
         self.poll()
         self._let_go()
         self._reader.join(_GRACE_S)
-        shutil.rmtree(self._root, ignore_errors=True)
+        clear_away(self._root)
         self._record.unlink(missing_ok=True)
 
     def _let_go(self) -> None:
@@ -99,6 +100,12 @@ class LocalProcess:
             while chunk := os.read(stream.fileno(), 2**16):
                 self._log += chunk
                 del self._log[:-LOG_BYTES]
+
+
+def clear_away(root: Path) -> None:
+    """Remove a trial's private folder and what it left in memory (workloads/storage.py names it)."""
+    for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _oom_kills() -> int:

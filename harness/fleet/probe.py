@@ -6,7 +6,6 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +53,7 @@ def facts(targets: Sequence[str], cloud: bool, needed: Sequence[str] = NEEDED) -
 def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
-    from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
+    from harness.host.inventory import free_bytes, host_facts, system_description  # noqa: PLC0415
     from harness.model.run import EngineInfo  # noqa: PLC0415
     from harness.places import places_here  # noqa: PLC0415
 
@@ -77,7 +76,7 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
         engine=engine,
         engine_problem=problem,
         images=images,
-        free_disk_bytes=shutil.disk_usage(_existing(places.cache)).free,
+        free_disk_bytes=free_bytes(places.cache),
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
     )
@@ -107,10 +106,6 @@ def _engine(checkout: Path, cache: Path, targets: Sequence[str]) -> tuple[str, s
     finally:
         engine.close()
     return f"{info.name} {info.version}", "", built
-
-
-def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _version(package: str) -> str:

@@ -94,7 +94,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     """Return what is known of the host's state; a fact that cannot be found out is absent.
 
     Args:
-        folder: whose disk's free space counts, where runs are written.
+        folder: whose disk's free space counts, where runs are written; it need not exist yet.
     """
     cpu = processors(root)
     limits = own_limits(root)
@@ -122,10 +122,15 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "cgroup_version": limits.version,
         "own_cpu_limit_cpus": limits.cpus,
         "own_memory_limit_bytes": limits.memory_bytes,
-        "free_disk_bytes": shutil.disk_usage(folder).free,
+        "free_disk_bytes": free_bytes(folder),
         "load_1min": float(load[0]) if load else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that are free on the disk where a folder is, or will be made."""
+    return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
 
 
 def system_name(root: Path = Path("/")) -> str:

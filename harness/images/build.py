@@ -81,7 +81,8 @@ class Build:
                     if step := _STEP.match(line):
                         bar.advance(1 / int(step[2]))
                         bar.note(step[3][:60])
-                        reused = False
+                        # What FROM names is the user's own base, or a stage that is counted already.
+                        reused = step[3].upper().startswith("FROM ")
                     elif "Using cache" in line:
                         reused = True
                     elif (layer := _LAYER.match(line)) and not reused:
@@ -114,7 +115,8 @@ class Build:
             with suppress(DockerException, requests.RequestException):
                 found = self._client.images.get(layer)
                 if not found.tags and not found.attrs.get("RepoDigests"):
-                    self._client.images.remove(str(found.id))
+                    # The base may have no name either, and goes as a parent unless told not to.
+                    self._client.images.remove(str(found.id), noprune=True)
 
 
 def tar_stream(folder: Path) -> Iterator[bytes]:

@@ -146,7 +146,7 @@ def read_series(folder: Path) -> tuple[Series, ...]:
 
 
 def _read(path: Path) -> Series:
-    source, _, device = path.stem.rpartition("-")
+    source, _, device = path.stem.partition("-")
     content = path.read_bytes()
     whole = memoryview(content)[: content.rfind(b"\n") + 1]
     names = bytes(whole[: content.find(b"\n") + 1]).decode("utf-8", "replace").rstrip("\n").split(",")

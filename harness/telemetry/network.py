@@ -1,28 +1,31 @@
-"""The source "network": bytes through each network interface, loopback included.
+"""The source "network": bytes through each physical network interface, and loopback.
 
-For training over several machines, where gradients travel: the source "host" sums physical interfaces alone.
+For training over several machines, where gradients travel: the source "host" leaves loopback out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
+from harness.telemetry.proc_rates import physical
 
 METRICS = ("net_recv_bytes", "net_sent_bytes")
 
 
 class NetworkSource:
-    """Cumulative bytes of every interface; one that appears later is not read.
+    """Cumulative bytes of every physical interface and loopback; one that appears later is not read.
 
     Args:
         counters: as psutil.net_io_counters(pernic=True).
         now_ns: the clock.
+        sys: where sysfs is.
     """
 
     name = "network"
@@ -32,9 +35,11 @@ class NetworkSource:
         self,
         counters: Callable[[], Mapping[str, Any]] = lambda: psutil.net_io_counters(pernic=True),
         now_ns: Callable[[], int] = time.monotonic_ns,
+        sys: Path = Path("/sys"),
     ) -> None:
         self._counters = counters
         self._now_ns = now_ns
+        self._sys = sys
         self._interfaces: tuple[str, ...] = ()
         self._gap: GapSink | None = None
 
@@ -42,13 +47,14 @@ class NetworkSource:
         """Find the interfaces."""
         self._gap = gap
         try:
-            self._interfaces = tuple(self._counters())
+            counted = {"lo", *physical(self._sys)}
+            self._interfaces = tuple(name for name in self._counters() if name in counted)
         except OSError as error:
             gap(self.name, "*", "*", f"Network counters cannot be read: {error}.")
         return dict.fromkeys(self._interfaces, METRICS)
 
     def read(self) -> Iterable[Sample]:
-        """Read every interface's counters once."""
+        """Read each of their counters once."""
         now_ns = self._now_ns()
         try:
             found = self._counters()

@@ -90,15 +90,22 @@ def disks(proc: Path, sys: Path) -> Rates:
 
 
 def interfaces(proc: Path, sys: Path) -> Rates:
-    """Give the rates of interfaces with hardware behind them; bridges and containers' ends only repeat it."""
-
-    def names() -> Collection[str]:
-        every = [each for each in (sys / "class/net").iterdir() if each.name != "lo"]
-        return [each.name for each in every if (each / "device").exists()] or [each.name for each in every]
-
+    """Give the rates of physical interfaces together."""
     return Rates(
         proc / "self/net/dev",
-        names,
+        lambda: physical(sys),
         r"^ *(?:NAMES): *(\d+)(?: +\d+){7} +(\d+)",
         ("net_recv_bytes_per_s", "net_sent_bytes_per_s"),
     )
+
+
+def physical(sys: Path) -> Collection[str]:
+    """Return the interfaces with hardware behind them; bonds, bridges and containers' ends only repeat it.
+
+    Where there are none, in a container, all but loopback count.
+
+    Raises:
+        OSError: the kernel lists no interfaces.
+    """
+    every = [each for each in (sys / "class/net").iterdir() if each.name != "lo"]
+    return [each.name for each in every if (each / "device").exists()] or [each.name for each in every]

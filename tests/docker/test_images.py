@@ -126,6 +126,18 @@ def test_a_build_that_fails_says_why_and_where_the_log_is(
     assert builder.existing("cuda", base_image.reference) is None
 
 
+def test_a_build_that_fails_leaves_the_users_own_base_without_a_name(
+    builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo
+) -> None:
+    container = client.containers.create(base_image.reference, "true")
+    base = container.commit(changes=f"LABEL test={uuid.uuid4().hex}")
+    container.remove()
+    assert not base.tags
+    with pytest.raises(ImageError, match="cuda image could not be built"):
+        builder.ensure("cuda", str(base.id))
+    client.images.remove(str(client.images.get(str(base.id)).id))
+
+
 class TestBases:
     def test_the_users_own_that_cannot_be_had(self, builder: ImageBuilder) -> None:
         with pytest.raises(ImageError, match="could not be pulled"):

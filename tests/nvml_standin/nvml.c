@@ -147,6 +147,19 @@ int nvmlDeviceGetGpuInstanceId(struct device *part, unsigned *id) {
     return OK;
 }
 
+int nvmlDeviceGetComputeInstanceId(struct device *part, unsigned *id) {
+    FAIL(part);
+    *id = 0;
+    return OK;
+}
+
+int nvmlDeviceGetMinorNumber(struct device *device, unsigned *minor) {
+    FAIL(device);
+    WHOLE_ONLY(device);
+    *minor = (unsigned)device->index;
+    return OK;
+}
+
 /* Calls of the form (device, unsigned *): one line each. */
 #define NUMBER(function, name, fallback)                \
     int function(struct device *device, unsigned *out) { \
