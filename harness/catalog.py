@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,9 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
     known = {entry.workload.name: entry for entry in entries}
     for name in names:
         if name not in known:
+            near = "".join(f"Did you mean {one}? " for one in get_close_matches(name, known, n=1))
             raise UsageError(
-                f"There is no workload {name!r}.", hint=f"Choose from: {', '.join(sorted(known))}, all."
+                f"There is no workload {name!r}.", hint=f"{near}Choose from: {', '.join(sorted(known))}, all."
             )
     return tuple(known[name] for name in dict.fromkeys(names))
 

@@ -76,7 +76,7 @@ PROFILES: Mapping[str, Profile] = {
     for profile in (
         Profile(
             name="smoke",
-            purpose="seconds: does everything work? Its numbers mean nothing",
+            purpose="a few minutes: does everything work? Its numbers mean nothing",
             legs=LEGS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
             windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_windows=2,
             analysis_warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,

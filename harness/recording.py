@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
-from harness.store import converter, read_run, reason
+from harness.store import check_ids, converter, read_run, reason
 from harness.thinning import readings, thinned
 
 FORMAT = "tfbench-run"
@@ -158,6 +158,7 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
         reading = converter()
         reading.register_structure_hook_func(_is_array, lambda value, _: _array(value, block))
         run = reading.structure(document["run"], Run)
+        check_ids(run.planned)
         analysis = None if document["whole"] is True else _analysis(document["analysis"], run, reading)
     except (cattrs.BaseValidationError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"The run inside is damaged: {reason(error)}.", hint=_HINT) from error

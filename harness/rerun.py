@@ -45,12 +45,7 @@ def again(
         UsageError, GpuError: what it needs is not here.
     """
     options = _options(run, out=out, engine=engine, devices=devices, files=files)
-    missing = [str(path) for path in options.files if not path.is_file()]
-    if missing:
-        raise UsageError(
-            f"The run used a workload file of the user's own, which is not here: {', '.join(missing)}.",
-            hint="Name the file with --workload-file.",
-        )
+    _check_files(options)
     resolved = resolve(options)
     known = {entry.workload.name for entry in resolved.entries}
     gone = sorted({planned.workload for planned in run.planned} - known)
@@ -66,6 +61,25 @@ def again(
         profile = replace(profile, trials=most, max_trials=most)
     entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
     return replace(resolved, profile=profile, planned=planned, entries=entries)
+
+
+def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
+    """Make sure that the user's own workload files of a run are here.
+
+    Raises:
+        StoreError: the run does not say how it was made.
+        UsageError: one is not, and `files` does not name it.
+    """
+    _check_files(_options(run, out=Path(), engine="", devices=(), files=files))
+
+
+def _check_files(options: Options) -> None:
+    missing = [str(path) for path in options.files if not path.is_file()]
+    if missing:
+        raise UsageError(
+            f"The run used a workload file of the user's own, which is not here: {', '.join(missing)}.",
+            hint="Name the file with --workload-file.",
+        )
 
 
 def _options(

@@ -15,8 +15,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ from harness.telemetry.csvfile import read_series
 from workloads.protocol import Spec, Workload
 
 _ROOM = "Free some space, or choose another disk with --out; finished trials are kept."
+
+_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +201,7 @@ def read_run(path: Path) -> Run:
         manifest = reading.structure(raw, Manifest)
         workloads = reading.structure(plan["workloads"], tuple[Workload, ...])
         planned = reading.structure(plan["planned"], tuple[PlannedTrial, ...])
+        check_ids(planned)
         trials = tuple(
             _read_trial(RunFolder(path).trial(one.id), one, reading)
             for one in planned
@@ -207,6 +211,19 @@ def read_run(path: Path) -> Run:
     except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path} is not a whole run: {reason(error)}.", hint=hint) from error
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
+
+
+def check_ids(planned: Iterable[PlannedTrial]) -> None:
+    """Make sure that trials' ids, which name folders, name none outside of their run.
+
+    Plans travel inside reports, which come from anywhere.
+
+    Raises:
+        ValueError: one might.
+    """
+    for one in planned:
+        if not _TRIAL_ID.fullmatch(one.id):
+            raise ValueError(f"{one.id!r} is no trial's id")
 
 
 def read_trial(path: Path, planned: PlannedTrial) -> Trial:

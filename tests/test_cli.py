@@ -101,7 +101,7 @@ def options_of(command: str) -> set[str]:
 
 class TestOptionsOfBench:
     @pytest.mark.parametrize(
-        ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis"})]
+        ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis", "--price"})]
     )
     def test_another_command_takes_them_but_for_a_few(self, command: str, missing: set[str]) -> None:
         assert options_of("bench") - options_of(command) == missing

@@ -188,6 +188,15 @@ def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step
     assert [(event["start_ns"], event["end_ns"]) for event in steady] == [(10 * MS, 4500 * MS)]
 
 
+def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
+    machine = Machine(host_ns=10 * MS, device_ns=0)
+    events, _, trained = measure(tmp_path / "e", machine, spec=Spec(window_s=1), windows=0, full=40)
+    (window,) = of(events, "window")
+    assert (window["steps"], window["samples"]) == (39, 39 * 32)
+    assert window["end_ns"] - window["start_ns"] == 390 * MS
+    assert trained == pytest.approx(0.4)
+
+
 @pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])
 def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_path, hours, ends):
     """At 10 ms a step of 32, 3,200 samples/s."""

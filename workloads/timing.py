@@ -111,6 +111,8 @@ class Meter:
         self._steady = 0
         self._step_ns = 0.0
         self._checked = 0
+        self._first = (0, 0)
+        self._written = 0
 
     @property
     def step_ns(self) -> float:
@@ -160,6 +162,13 @@ class Meter:
             self._machine.close()
             self._machine = None
         now = self.phase(STEADY, self._steady) if self._steady else self._clock()
+        if self._steady and not self._written and self.steps > self._first[0]:
+            # A training shorter than a window is one window.
+            steps, samples = self.steps - self._first[0], self.samples - self._first[1]
+            self._events.write(
+                "window", leg=self._leg, index=0, start_ns=self._steady, end_ns=now,
+                steps=steps, samples=samples, wait_ns=-1,
+            )  # fmt: skip
         self._check_loss()
         return (now - self._began) / 1e9
 
@@ -186,6 +195,7 @@ class Meter:
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield
         self._synchronise()
+        self._first = (self.steps, self.samples)
         (self._step_ns,) = self._agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
         self._check_loss()
 
@@ -294,6 +304,7 @@ class Meter:
             "window", leg=self._leg, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,
         )  # fmt: skip
+        self._written += 1
         self._events.write("steps", leg=self._leg, window=index, step_ns=step_ns, wait_ns=wait_ns)
         self._check_loss()
 

@@ -75,9 +75,10 @@ def _speeds(
     ]
     verb = _verb(run, device)
     if len(compared) == 1:
-        yield f"As published, {name} {verb} {compared[0].workload} {_against(compared[0].ratio)}."
+        how = _as(run, compared)
+        yield f"{how}, {name} {verb} {compared[0].workload} {_against(compared[0].ratio)}."
     elif compared:
-        yield f"As published, {name} is {_grouped(compared)}."
+        yield f"{_as(run, compared)}, {name} is {_grouped(compared)}."
     measured = {one.workload: one for one in summaries if one.device == device and one.leg == AS_WRITTEN}
     alone = [one for name, one in measured.items() if name not in {other.workload for other in compared}]
     if alone:
@@ -85,11 +86,17 @@ def _speeds(
             f"{one.workload} at {rounded(one.throughput)} samples/s{interval(one.throughput)}"
             for one in alone
         ]
-        yield f"As published, {name} {verb} {listed(parts)}."
+        yield f"{_as(run, alone)}, {name} {verb} {listed(parts)}."
     if not measured:
         others = [one for one in summaries if one.device == device]
         parts = [f"{one.workload} ({one.leg}) {rounded(one.throughput)} samples/s" for one in others]
         yield f"Measured on {name}: {listed(parts)}."
+
+
+def _as(run: Run, named: Sequence[Summary | Comparison]) -> str:
+    """Say whose the code is: a workload that cites no source was never published."""
+    cited = {one.name for one in run.workloads if one.source}
+    return "As published" if any(one.workload in cited for one in named) else "As written"
 
 
 def _against(ratio: Estimate) -> str:

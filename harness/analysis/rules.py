@@ -13,7 +13,7 @@ from harness.analysis.rules_host import contended_host, cpu_quota, power_capped,
 from harness.analysis.rules_input import input_bound, no_overlap
 from harness.model.analysis import Comparison, Finding, Summary, Verdict
 from harness.model.run import Run
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import AS_WRITTEN, measures_speed
 
 # A rule gives None where it has nothing to say on that kind of device or workload.
 RULES: tuple[Callable[..., Verdict | None], ...] = (
@@ -62,7 +62,10 @@ def verdicts(run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison
 def analysed(run: Run) -> bool:
     """Tell whether the run measured what holds it back, as it does unless told --no-analysis."""
     options = run.manifest.parameters.get("options")
-    return not (isinstance(options, Mapping) and options.get("analysis") is False and not options.get("legs"))
+    if not isinstance(options, Mapping) or options.get("analysis") is not False:
+        return True
+    legs = [leg.strip() for leg in str(options.get("legs") or "").split(",") if leg.strip()]
+    return any(not measures_speed(leg) for leg in legs)
 
 
 def _rank(verdict: Verdict) -> tuple[int, bool, float]:

@@ -19,7 +19,7 @@ from harness.cli.options import absolute
 from harness.cli.rendering import newest
 from harness.model.run import Run
 from harness.recording import open_run
-from harness.rerun import again, named_after, outlook, prepared_run
+from harness.rerun import again, check_files, named_after, outlook, prepared_run
 from harness.rounding import short_digests
 from harness.session import prepare
 
@@ -64,6 +64,7 @@ def rerun(
         _show_plan(progress, then)
         _show(progress, "Differs here", told)
         _show_commit(progress, then, told)
+        check_files(then, files)
         if check:
             return
         devices = tuple(part for part in device.split(",") if part)

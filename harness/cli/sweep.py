@@ -10,7 +10,7 @@ import typer
 
 from harness.bench import Options, Resolved, resolve
 from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, err, places
+from harness.cli.app import Json, Quiet, app, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between
@@ -62,7 +62,6 @@ def sweep(
     rate: given.Rate = 10,
     stall: given.Stall = None,
     seed: given.Seed = 1,
-    price: Price = "",
     cloud_metadata: given.CloudMetadata = True,
     runs: given.Runs = given.RUNS,
     resume_run: given.Resume = None,
@@ -104,7 +103,6 @@ def sweep(
             memory_bytes=bytes_of(memory),
             stall_s=stall,
             seed=seed,
-            price=price,
             cloud_metadata=cloud_metadata,
             axes=axes,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,9 +18,6 @@ SCHEMA_VERSION = 1
 _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
 
 Scalar = str | int | float | bool
-
-# Plans travel inside reports, which come from anywhere.
-_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 # One combination of a sweep's values, (parameter, value) in the order of its axes; () outside a sweep.
 Point = tuple[tuple[str, Scalar], ...]
@@ -159,9 +155,6 @@ class PlannedTrial:
 
     Attributes:
         params: overrides of the workload's parameters, those of `point` among them.
-
-    Raises:
-        ValueError: the id, which names a folder and a container, could name another place.
     """
 
     id: str
@@ -171,10 +164,6 @@ class PlannedTrial:
     legs: tuple[str, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
     point: Point = ()
-
-    def __post_init__(self) -> None:
-        if not _TRIAL_ID.fullmatch(self.id):
-            raise ValueError(f"{self.id!r} is no trial's id")
 
     @property
     def gpus(self) -> tuple[int, ...]:
