@@ -89,24 +89,38 @@ def prefix_of(leg: str) -> str:
     return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
 
 
-def drain(dataset: tf.data.Dataset, device: str) -> Callable[[int], None]:
+def drain(dataset: tf.data.Dataset, device: str, *, batched: bool) -> Callable[[int], int]:
     """Return a function that pulls n elements, in a compiled loop as Keras fit would, with no model.
+
+    It returns how many samples they held, since the last batch of an epoch may be short.
 
     Args:
         device: where one number of each element is looked at, so that the whole of it is copied there; ""
             to leave elements where they are.
+        batched: an element is a batch, else one sample.
     """
     iterator = iter(dataset.repeat())
 
     @tf.function(autograph=False)
     def pull(count: Any) -> Any:
-        def body(index: Any, seen: Any) -> tuple[Any, Any]:
+        def body(index: Any, samples: Any, seen: Any) -> tuple[Any, Any, Any]:
             element = iterator.get_next()
-            return index + 1, seen + _touch(element, device)
+            return index + 1, samples + (_rows(element) if batched else 1), seen + _touch(element, device)
 
-        return tf.while_loop(lambda index, _: index < count, body, (0, 0.0), parallel_iterations=1)[1]
+        # Numbers of 32 bits stay in host memory, where the shapes are.
+        return tf.while_loop(lambda index, *_: index < count, body, (0, 0, 0.0), parallel_iterations=1)[1:]
 
-    return lambda count: float(pull(tf.constant(count)))
+    def run(count: int) -> int:
+        samples, seen = pull(tf.constant(count))
+        seen.numpy()  # what was copied has arrived
+        return int(samples)
+
+    return run
+
+
+def _rows(element: Any) -> Any:
+    first = tf.nest.flatten(element)[0]
+    return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)
 
 
 def _touch(element: Any, device: str) -> Any:

@@ -174,6 +174,19 @@ def test_legs_for_the_verdict_of_a_pipeline(drive, tmp_path):
     assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
 
 
+def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):
+    """600 samples are a batch of 512 and one of 88."""
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED.replace("range(400)", "range(600)").replace(", drop_remainder=True", ""))
+    legs = [INPUT_ONLY, "stage:batch"]
+    done = drive(file=str(path), legs=legs, params={"batch_size": 512}, windows=1, steps=400)
+    assert done.code == 0, done.log
+    for leg in legs:
+        (window,) = done.of("window", leg=leg)
+        # A window may begin and end within an epoch.
+        assert window["samples"] == pytest.approx(300 * window["steps"], abs=512)
+
+
 def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
     """Eight milliseconds a batch, beside a step that takes twelve."""
     waits = {}
