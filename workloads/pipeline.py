@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +16,25 @@ from workloads.protocol import STAGE_PREFIX
 
 class StageError(ValueError):
     """A stage that the workload's pipeline does not have."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What going through an input once gives.
+
+    Attributes:
+        batch: samples of a batch, all devices together.
+        batches: how many; None where there is no end, or where it is not known.
+        short: samples that the last batch lacks.
+        ends: the input ends with them; else it begins again by itself.
+        sure: whether all of this is known, and not only taken to be so.
+    """
+
+    batch: int
+    batches: int | None = None
+    short: int = 0
+    ends: bool = True
+    sure: bool = True
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
@@ -58,6 +78,41 @@ def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
     if params["prefetch_batches"] and not loaders.is_loader(dataset):
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
     return dataset
+
+
+def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
+    """Return what going through as-written's input once gives, without going through it.
+
+    Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
+    loader, the last batch is looked at.
+    """
+    batch = params["batch_size"] * job.replicas
+    if loaders.is_loader(source):
+        return loader_pass(source, batch)
+    count = int(source.cardinality())
+    batches = count if count > 0 else None
+    shape = tf.nest.flatten(source.element_spec)[0].shape
+    if shape.rank and shape[0]:
+        return Pass(shape[0], batches)
+    names = [name for name, _ in job.stages(params)]
+    if "batch" not in names[1:]:
+        return Pass(batch, batches, sure=False)
+    before = assemble(job.stages({**params, "batch_size": batch}), names[names.index("batch") - 1])
+    samples = int(before.cardinality())
+    if samples == tf.data.INFINITE_CARDINALITY:
+        return Pass(batch, batches)
+    needed = -(-samples // batch)
+    if samples > 0 and count in (needed, tf.data.INFINITE_CARDINALITY):
+        return Pass(batch, needed, needed * batch - samples, ends=count > 0)
+    return Pass(batch, batches, sure=False)
+
+
+def loader_pass(source: Any, batch: int) -> Pass:
+    """Return what going through a Python loader once gives; one without an end has whole batches only."""
+    count = source.num_batches
+    if not count:
+        return Pass(batch)
+    return Pass(batch, count, batch - len(tf.nest.flatten(source[count - 1])[0]))
 
 
 def on_threads(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:

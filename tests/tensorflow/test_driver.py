@@ -187,6 +187,41 @@ def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):
         assert window["samples"] == pytest.approx(300 * window["steps"], abs=512)
 
 
+ENDS = {
+    "short": (".batch(512)", {}, 300),
+    "in calls": (".batch(512)", {"steps_per_execution": 2}, 300),
+    "repeated": (".batch(512).repeat()", {}, 300),
+    "unknown": (".filter(lambda x, y: True).batch(200)", {"batch_size": 200}, 200),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_fit_counts_the_samples_that_were_there(drive, tmp_path, end):
+    """600 samples are a batch of 512 and one of 88."""
+    how, params, a_step = ENDS[end]
+    path = tmp_path / "piped.py"
+    text = PIPED.replace("range(400)", "range(600)")
+    path.write_text(text.replace('.batch(params["batch_size"], drop_remainder=True)', how))
+    done = drive(file=str(path), legs=[AS_WRITTEN], params={"batch_size": 512, **params}, windows=1, steps=60)
+    assert done.code == 0, done.log
+    (window,) = done.of("window")
+    # A window may begin and end within an epoch.
+    assert window["samples"] == pytest.approx(a_step * window["steps"], abs=512)
+    assert bool(done.of("warning")) == (end == "unknown")
+
+
+def test_a_whole_training_takes_no_empty_step_for_one(drive, tmp_path, data_dir):
+    path = tmp_path / "piped.py"
+    text = PIPED.replace("range(400)", "range(600).filter(lambda i: True)").replace("train=0", "train=600")
+    path.write_text(text)
+    done = drive(
+        file=str(path), legs=[AS_WRITTEN], params={"batch_size": 200, "epochs": 3}, full=True,
+        data_dir=data_dir((3,), 2, 600),
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 9
+
+
 def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
     """Eight milliseconds a batch, beside a step that takes twelve."""
     waits = {}
