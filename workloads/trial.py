@@ -26,6 +26,7 @@ from workloads.protocol import (
     MODEL_ONLY,
     RUNG_PREFIX,
     EventWriter,
+    NoGpuError,
     Spec,
     measures_speed,
 )
@@ -86,7 +87,16 @@ def run_legs(job: Job) -> None:
     """Measure every leg that makes sense here, in turn.
 
     A rung that does not fit into the device's memory is left out with a warning.
+
+    Raises:
+        NoGpuError: inference on several devices: one of them would be measured, and called all.
     """
+    spec = job.spec
+    if job.author.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
+        among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
+        raise NoGpuError(
+            f"{among} were asked for; inference runs on one device at a time: try --device gpu0."
+        )
     pipeline = job.author.dataset is not None
     bodies = {}
     for leg in job.spec.legs:

@@ -55,3 +55,28 @@ def test_as_written_and_tuned_feed_every_device(script, name):
     assert len(losses) == 2
     # Labels that nothing can be learnt from: neither leg gets far below the logarithm of the classes.
     assert min(losses) > 0.5 * math.log(classes)
+
+
+INFERRED = """
+import json
+from pathlib import Path
+from workloads import author, trial
+from workloads.job import Job
+from workloads.protocol import EventWriter, NoGpuError, Spec
+said = []
+for more in ({"gpus": 2}, {"workers": 2}):
+    spec = Spec(workload="resnet50_infer", device="gpu", **more)
+    job = Job(author=author.load("resnet50_infer", ""), spec=spec, events=EventWriter(Path("none")),
+              devices=["CPU:0"], strategy=None, train=None, test=None)
+    try:
+        trial.run_legs(job)
+    except NoGpuError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def test_inference_on_several_devices_is_refused(script):
+    said = script(INFERRED)
+    assert [text.split(" were")[0] for text in said] == ["2 GPUs", "2 workers"]
+    assert all("--device gpu0" in text for text in said)
