@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, resident, together
+from workloads import author, building, loaders, pipeline, resident, together
 from workloads.job import Job
 from workloads.protocol import AS_WRITTEN, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
@@ -115,6 +115,12 @@ def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any
         model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
         return
     source = pipeline.as_written(job, params)
+    an_epoch = job.author.workload.samples_per_epoch // batch or None
+    if meter.full and not an_epoch and pipeline.endless(source):
+        raise author.AuthorError(
+            f"{job.author.workload.name}'s pipeline has no end, so that no epoch of a whole training would: "
+            f"declare samples_per_epoch, a batch of {batch} at the least."
+        )
     once = pipeline.one_pass(job, params, source)
     if not once.sure:
         text = (
@@ -127,7 +133,6 @@ def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any
     elif params["prefetch_to_device"] and job.gpu and job.strategy is None:
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
     boundaries = Boundaries(meter, once=once, stride=stride)
-    an_epoch = job.author.workload.samples_per_epoch // batch or None
     meter.begin()
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
     model.fit(

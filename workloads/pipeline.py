@@ -80,6 +80,13 @@ def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
     return dataset
 
 
+def endless(source: Any) -> bool:
+    """Tell whether a pipeline or a loader goes on for ever."""
+    if loaders.is_loader(source):
+        return source.num_batches is None
+    return bool(source.cardinality() == tf.data.INFINITE_CARDINALITY)
+
+
 def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
     """Return what going through as-written's input once gives, without going through it.
 

@@ -222,6 +222,30 @@ def test_a_whole_training_takes_no_empty_step_for_one(drive, tmp_path, data_dir)
     assert done.metric(AS_WRITTEN, "steps_trained") == 9
 
 
+def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED.replace("range(400)", "range(400).repeat()").replace("train=0", "train=400"))
+    fields = {"file": str(path), "legs": [AS_WRITTEN], "full": True, "data_dir": data_dir((3,), 2, 400)}
+    done = drive(**fields)
+    assert done.code == 1
+    (error,) = done.of("error")
+    assert error["type"] == "AuthorError"
+    assert "declare samples_per_epoch" in error["message"]
+    path.write_text(path.read_text().replace("epochs=1,", "epochs=1, samples_per_epoch=400,"))
+    done = drive(**fields)
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 100
+
+
+def test_the_example_of_a_pipeline_has_epochs(drive, data_dir):
+    done = drive(
+        file="examples/my_pipeline.py", legs=[AS_WRITTEN, INPUT_ONLY], full=True,
+        data_dir=data_dir((32, 32, 3), 10, 128), params={"side": 16, "epochs": 3},
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 3 * 2
+
+
 def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
     """Eight milliseconds a batch, beside a step that takes twelve."""
     waits = {}
