@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -62,10 +63,10 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     if loaded.dataset is not None:
         written = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
         author.check_stages(loaded.workload, job.stages(written))
-    run_legs(job)
+    ran = run_legs(job)
     if spec.workers:
         together.report_collective(job)
-    _facts(job)
+    _facts(job, ran)
     _extra_metrics(job)
 
 
@@ -83,8 +84,8 @@ def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
     return loaded.data(arrays, tuning.leg_params(loaded.workload, spec, spec.legs[0], pipeline=False))
 
 
-def run_legs(job: Job) -> None:
-    """Measure every leg that makes sense here, in turn.
+def run_legs(job: Job) -> list[str]:
+    """Measure every leg that makes sense here, in turn; return those that were measured.
 
     A rung that does not fit into the device's memory is left out with a warning.
 
@@ -106,8 +107,10 @@ def run_legs(job: Job) -> None:
             job.events.write("warning", message=reason)
         else:
             bodies[leg] = _body(job, leg)
+    dropped = set()
 
     def failed(leg: str, error: Exception) -> bool:
+        dropped.add(leg)
         spare = leg.startswith((RUNG_PREFIX, BATCH_PREFIX))
         if isinstance(error, tf.errors.ResourceExhaustedError) and spare:
             job.events.write("warning", message=f"{leg} was left out: the device's memory does not suffice.")
@@ -117,6 +120,7 @@ def run_legs(job: Job) -> None:
         return measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
 
     measure_in_turn(bodies, windows={leg: _leg_spec(job.spec, leg).windows for leg in bodies}, failed=failed)
+    return [leg for leg in bodies if leg not in dropped]
 
 
 def _leg_spec(spec: Spec, leg: str) -> Spec:
@@ -196,28 +200,34 @@ def _kind(job: Job, leg: str) -> Callable[..., None]:
     return inference.infer if infers else legs.train
 
 
-def _facts(job: Job) -> None:
-    """Ask the workload what it knows of each leg that ran its whole model."""
-    workload, spec = job.author.workload, job.spec
-    pipeline = job.pipeline
-    for leg in spec.legs:
-        if (
-            job.author.facts is None
-            or not measures_speed(leg)
-            or tuning.unfit(workload, spec, leg, pipeline=pipeline)
-        ):
-            continue
-        params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
-        for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
-            job.events.write("fact", leg=leg, name=name, text=text)
+@contextmanager
+def _forgiven(job: Job, function: str) -> Iterator[None]:
+    """Make what a workload's function raises a warning: it only describes a trial that has been measured."""
+    try:
+        yield
+    except Exception as error:  # whatever a workload raises
+        text = f"The workload's {function}() failed: {type(error).__name__}: {error}"
+        job.events.write("warning", message=text)
+
+
+def _facts(job: Job, ran: Sequence[str]) -> None:
+    """Ask the workload what it knows of each leg of `ran` that measured its whole model."""
+    if job.author.facts is None:
+        return
+    for leg in filter(measures_speed, ran):
+        params = tuning.leg_params(job.author.workload, job.spec, leg, pipeline=job.pipeline)
+        with _forgiven(job, "facts"):
+            for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
+                job.events.write("fact", leg=leg, name=name, text=text)
 
 
 def _extra_metrics(job: Job) -> None:
     if job.author.metrics is None:
         return
     params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=True)
-    for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
-        job.events.metric("", name, value, unit)
+    with _forgiven(job, "metrics"):
+        for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
+            job.events.metric("", name, value, unit)
 
 
 def _phase(events: EventWriter, name: str, start_ns: int) -> int:
