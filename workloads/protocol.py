@@ -52,11 +52,6 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 # most frequent word is 4 (rank 1 and an offset of 3; 3 is never used).
 START, RARE, FIRST_WORD = 1, 2, 4
 
-# When this variable is "stdin" the driver ends, with LEASE_EXIT, as soon as its standard input closes:
-# whoever started it holds the other end, so that nothing runs on when the harness is killed.
-LEASE_ENV = "TFBENCH_LEASE"
-LEASE_EXIT = 143
-
 # Everything before "steady" is cold start, reported apart from the speed.
 IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
     "import",  # TensorFlow's import and device initialisation

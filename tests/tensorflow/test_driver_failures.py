@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.tensorflow.conftest import ROOT, environment
-from workloads.protocol import LEASE_EXIT, NO_GPU_EXIT
+from workloads.protocol import NO_GPU_EXIT
 
 pytestmark = pytest.mark.tensorflow
 
@@ -113,17 +110,3 @@ def metrics(params):
         "The workload's facts() failed: RuntimeError: nothing known",
         "The workload's metrics() failed: KeyError: 'no such figure'",
     ]
-
-
-def test_a_dropped_lease_ends_a_running_trial(tf_python, mine, tmp_path):
-    more = "import time\ndef data(arrays, params):\n    print('in data', flush=True)\n    time.sleep(600)\n"
-    fields = mine(more)
-    spec = tmp_path / "spec.json"
-    spec.write_text(f'{{"file": "{fields["file"]}", "data_dir": "{fields["data_dir"]}"}}')
-    with subprocess.Popen(
-        [tf_python, "-m", "workloads.driver", spec, tmp_path / "events.jsonl"], cwd=ROOT, text=True,
-        env=environment(TFBENCH_LEASE="stdin"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "in data\n"
-        process.stdin.close()
-        assert process.wait(timeout=60) == LEASE_EXIT
