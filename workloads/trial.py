@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ import tensorflow as tf
 from workloads import author, building, devices, draining, inference, legs, stepwise, together, tuning
 from workloads.job import Job
 from workloads.protocol import (
+    ARRAYS,
     AS_WRITTEN,
     BATCH_PREFIX,
     CALLS_PREFIX,
@@ -36,7 +36,6 @@ from workloads.turns import measure_in_turn
 
 # Larger batches and more steps in a call are not tried where a call would take longer.
 LONGEST_CALL_S = 1.5
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -53,10 +52,10 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
     devices.prove(names)
     loaded = author.load(spec.workload, spec.file)
-    began = _phase(events, IMPORT, began_ns)
+    began = events.phase(IMPORT, began_ns)
     events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
     train, test = load_arrays(loaded, spec)
-    _phase(events, DATA, began)
+    events.phase(DATA, began)
     job = Job(
         author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
@@ -228,9 +227,3 @@ def _extra_metrics(job: Job) -> None:
     with _forgiven(job, "metrics"):
         for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
             job.events.metric("", name, value, unit)
-
-
-def _phase(events: EventWriter, name: str, start_ns: int) -> int:
-    now = time.monotonic_ns()
-    events.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
-    return now
