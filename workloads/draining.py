@@ -34,7 +34,7 @@ def drained(leg: str) -> bool:
 def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Drain the pipeline, or a part of it, and count.
 
-    Only input-only copies what it gets to the device: the others show what the host can do.
+    Only input-only copies what it gets to the devices: the others show what the host can do.
     """
     began = meter.now()
     stage = pipeline.prefix_of(leg)
@@ -55,7 +55,7 @@ def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     if leg.startswith(THREADS_PREFIX):
         dataset = pipeline.on_threads(dataset, factor(leg, THREADS_PREFIX))
     batched = not stage or job.train is not None or _batched(job, params, stage)
-    pull = pipeline.drain(dataset, job.devices[0] if leg == INPUT_ONLY else "", batched=batched)
+    pull = pipeline.drain(dataset, job.devices if leg == INPUT_ONLY else (), batched=batched)
     if leg == CACHED_EPOCH:
         pull(CACHED_BATCHES)
     meter.phase(BUILD, began)

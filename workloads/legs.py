@@ -150,7 +150,7 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
 
 def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
     """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
-    model = loaders.drain_model(job.devices[0])
+    model = loaders.drain_model(job.devices)
     boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), stride=1, waits=True)
     meter.phase(BUILD, began)
     meter.begin()

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from workloads import loaders, rewriting
 from workloads.author import Stage
+from workloads.devices import touch
 from workloads.job import Job
 from workloads.protocol import STAGE_PREFIX
 
@@ -151,14 +152,13 @@ def prefix_of(leg: str) -> str:
     return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
 
 
-def drain(dataset: tf.data.Dataset, device: str, *, batched: bool) -> Callable[[int], int]:
+def drain(dataset: tf.data.Dataset, names: Sequence[str], *, batched: bool) -> Callable[[int], int]:
     """Return a function that pulls n elements, in a compiled loop as Keras fit would, with no model.
 
     It returns how many samples they held, since the last batch of an epoch may be short.
 
     Args:
-        device: where one number of each element is looked at, so that the whole of it is copied there; ""
-            to leave elements where they are.
+        names: of the devices that an element's shares are copied to; none to leave elements where they are.
         batched: an element is a batch, else one sample.
     """
     iterator = iter(dataset.repeat())
@@ -167,7 +167,11 @@ def drain(dataset: tf.data.Dataset, device: str, *, batched: bool) -> Callable[[
     def pull(count: Any) -> Any:
         def body(index: Any, samples: Any, seen: Any) -> tuple[Any, Any, Any]:
             element = iterator.get_next()
-            return index + 1, samples + (_rows(element) if batched else 1), seen + _touch(element, device)
+            return (
+                index + 1,
+                samples + (_rows(element) if batched else 1),
+                seen + touch(element, names),
+            )
 
         # Numbers of 32 bits stay in host memory, where the shapes are.
         return tf.while_loop(lambda index, *_: index < count, body, (0, 0, 0.0), parallel_iterations=1)[1:]
@@ -183,11 +187,3 @@ def drain(dataset: tf.data.Dataset, device: str, *, batched: bool) -> Callable[[
 def _rows(element: Any) -> Any:
     first = tf.nest.flatten(element)[0]
     return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)
-
-
-def _touch(element: Any, device: str) -> Any:
-    tensors = [part for part in tf.nest.flatten(element) if part.dtype.is_floating or part.dtype.is_integer]
-    if not device or not tensors:
-        return 0.0
-    with tf.device(device):
-        return tf.add_n([tf.cast(tf.reshape(part, [-1])[0], tf.float32) for part in tensors])
