@@ -33,7 +33,7 @@ def dataset(params: dict, data_dir: str):
         return tf.image.random_saturation(tf.image.random_contrast(image, 0.7, 1.3), 0.7, 1.3), label
 
     return (
-        ("read", lambda: tf.data.Dataset.from_tensor_slices((x, y)).shuffle(5_000).repeat()),
+        ("read", lambda: tf.data.Dataset.from_tensor_slices((x, y)).shuffle(5_000)),
         ("resize", lambda before: before.map(resize)),
         ("augment", lambda before: before.map(augment)),
         ("batch", lambda before: before.batch(params["batch_size"], drop_remainder=True)),

@@ -21,13 +21,12 @@ import pytest
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.forms import FILES
 from harness.data.known import KNOWN
 from harness.data.published_data import Published, arrays, read_batch, read_cifar, read_idx_files
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from workloads.protocol import Data
+from workloads.protocol import ARRAYS, Data
 
 SMALL = Data(name="made-up", shape=(8, 8, 3), classes=4, train=400, test=100)
 RANDOM = np.random.default_rng(7)
@@ -39,7 +38,7 @@ LABELS = {"train": [n % 4 for n in range(20)], "test": [n % 4 for n in range(6)]
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:
-    return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in FILES}
+    return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in ARRAYS}
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
@@ -227,7 +226,7 @@ class TestFormats:
             files.append(tmp_path / f"{number}.gz")
             files[-1].write_bytes(gzip.compress(header + array.tobytes()))
         arrays = read_idx_files(files)
-        for name, expected in zip(FILES, (x, y, x[:2], y[:2]), strict=True):
+        for name, expected in zip(ARRAYS, (x, y, x[:2], y[:2]), strict=True):
             np.testing.assert_array_equal(arrays[name], expected)
 
     @pytest.mark.parametrize(

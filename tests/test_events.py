@@ -50,6 +50,15 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     assert log.warnings == ["tuned: test_loss is nan, and is left out.", "slow disk"]
 
 
+def test_a_phase_of_the_whole_trial_ends_where_the_next_begins(file: Path) -> None:
+    with EventWriter(file) as writer:
+        ended = writer.phase("import", 1)
+        writer.phase("data", ended)
+    first, second = read_log(file).phases
+    assert (first.name, first.leg, first.start_ns, first.end_ns) == ("import", "", 1, ended)
+    assert (second.name, second.start_ns) == ("data", ended)
+
+
 def test_a_truncated_last_line_is_a_crash_and_no_fault_of_the_rest(file: Path) -> None:
     text = "".join(good_events())
     file.write_text(text[: text.rindex('"kind": "end"') + 5], encoding="utf-8")

@@ -40,7 +40,6 @@ class Rule:
 CONTAINER = ("numpy", "tensorflow", "keras")
 RULES: Mapping[str, Rule] = {
     "workloads.protocol": Rule(),
-    "workloads.lease": Rule(ours=("workloads.protocol",)),
     # Runs where there is no TensorFlow: nothing of ours that needs it may come along.
     "workloads.boosting": Rule(
         ours=(

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from harness.data.datasets import ensure_data
-from harness.data.forms import FILES
 from harness.data.reviews import read_reviews
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
-from workloads.protocol import FIRST_WORD, RARE, START, Data
+from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
 
 DATA = Data(name="texts", shape=(500,), classes=2, train=4_000, test=1_000, dtype="uint16", vocabulary=5_000)
 
@@ -24,7 +23,7 @@ DATA = Data(name="texts", shape=(500,), classes=2, train=4_000, test=1_000, dtyp
 def made(folder: Path, seed: int = 1, data: Data = DATA) -> dict[str, np.ndarray]:
     path, info = ensure_data(data, "w", folder, "procedural", seed, Silent())
     assert info.kind == "procedural"
-    return {name: np.load(path / f"{name}.npy") for name in FILES}
+    return {name: np.load(path / f"{name}.npy") for name in ARRAYS}
 
 
 class TestMade:
@@ -57,7 +56,7 @@ class TestMade:
 
     def test_the_seed_makes_the_bytes(self, tmp_path: Path) -> None:
         first, again, other = made(tmp_path / "a"), made(tmp_path / "b"), made(tmp_path / "c", seed=2)
-        assert all((first[name] == again[name]).all() for name in FILES)
+        assert all((first[name] == again[name]).all() for name in ARRAYS)
         assert (first["x_train"] != other["x_train"]).any()
 
     def test_a_small_vocabulary_and_many_classes_will_do(self, tmp_path: Path) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import pytest
 
 from harness import catalog
 from workloads import author, tuning
-from workloads.protocol import LEASE_EXIT, LEGS, RUNG_PREFIX, Spec
+from workloads.protocol import LEGS, RUNG_PREFIX, Spec
 
 FOLDER = Path(author.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
@@ -123,17 +120,3 @@ def test_stages_without_a_pipeline_are_refused(tmp_path):
     )
     with pytest.raises(author.AuthorError, match="no function `dataset"):
         author.load("", str(path))
-
-
-def test_the_driver_ends_when_its_standard_input_closes():
-    code = (
-        "from workloads import lease; lease.hold(); print('held', flush=True)\nimport time; time.sleep(600)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        cwd=FOLDER.parent, env={**os.environ, "TFBENCH_LEASE": "stdin"},
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "held\n"
-        assert process.poll() is None
-        process.stdin.close()
-        assert process.wait(timeout=60) == LEASE_EXIT

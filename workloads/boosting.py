@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import xgboost as xgb
 
 from workloads import author, tuning
 from workloads.protocol import (
+    ARRAYS,
     BUILD,
     DATA,
     EVALUATE,
@@ -35,8 +35,6 @@ from workloads.protocol import (
 )
 from workloads.timing import Meter
 from workloads.turns import measure_in_turn
-
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,10 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         raise author.AuthorError(f"{module.__file__} has no function `booster(params)`.")
     if spec.device == "gpu":
         _prove(max(spec.gpus, 1))
-    began = _phase(events, IMPORT, began_ns)
+    began = events.phase(IMPORT, began_ns)
     events.write("facts", facts={**facts(spec), "workload": workload.name})
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
-    _phase(events, DATA, began)
+    events.phase(DATA, began)
     job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
     measure_in_turn(
         {leg: _body(job, leg) for leg in spec.legs},
@@ -237,9 +235,3 @@ def _failed(events: EventWriter) -> Callable[[str, Exception], bool]:
         return True
 
     return failed
-
-
-def _phase(events: EventWriter, name: str, start_ns: int) -> int:
-    now = time.monotonic_ns()
-    events.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
-    return now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
@@ -104,6 +105,33 @@ def drain(names: list[str]) -> None:
     for name in names:
         with tf.device(name):
             (tf.ones(()) + 1.0).numpy()
+
+
+def touch(element: Any, names: Sequence[str]) -> Any:
+    """Look at one number of every device's share of a batch, so that the whole of it is copied there.
+
+    Args:
+        element: tensors of one batch; each device gets as many rows as a MirroredStrategy gives it.
+        names: of the devices; none to leave the element where it is.
+    """
+    tensors = [part for part in tf.nest.flatten(element) if part.dtype.is_floating or part.dtype.is_integer]
+    seen = []
+    for index, name in enumerate(names if tensors else ()):
+        shares = [_share(part, index, len(names)) for part in tensors]
+        with tf.device(name):
+            seen.append(tf.add_n([tf.cast(tf.reshape(share, [-1])[0], tf.float32) for share in shares]))
+    return tf.add_n(seen) if seen else 0.0
+
+
+def _share(part: Any, index: int, of: int) -> Any:
+    if of == 1 or part.shape.rank == 0:
+        return part
+    with tf.device("CPU:0"):
+        count = tf.shape(part)[0]
+        rows = -(-count // of)
+        # A short batch may leave none for the last device, which then gets the last row.
+        start = tf.minimum(index * rows, count - 1)
+        return part[start : start + rows]
 
 
 def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:

@@ -34,7 +34,7 @@ def drained(leg: str) -> bool:
 def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Drain the pipeline, or a part of it, and count.
 
-    Only input-only copies what it gets to the device: the others show what the host can do.
+    Only input-only copies what it gets to the devices: the others show what the host can do.
     """
     began = meter.now()
     stage = pipeline.prefix_of(leg)
@@ -54,24 +54,23 @@ def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
         return
     if leg.startswith(THREADS_PREFIX):
         dataset = pipeline.on_threads(dataset, factor(leg, THREADS_PREFIX))
-    pull = pipeline.drain(dataset, job.devices[0] if leg == INPUT_ONLY else "")
-    per_element = batch if not stage or job.train is not None or _batched(job, params, stage) else 1
-    # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
-    per_element *= max(1, job.spec.workers)
+    batched = not stage or job.train is not None or _batched(job, params, stage)
+    pull = pipeline.drain(dataset, job.devices if leg == INPUT_ONLY else (), batched=batched)
     if leg == CACHED_EPOCH:
         pull(CACHED_BATCHES)
     meter.phase(BUILD, began)
-    _count(pull, per_element, meter)
+    # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
+    _count(pull, max(1, job.spec.workers), meter)
 
 
-def _count(pull: Callable[[int], None], per_element: int, meter: Meter) -> None:
+def _count(pull: Callable[[int], int], workers: int, meter: Meter) -> None:
     meter.begin()
     count, going = 1, True
     while going:
         start = time.monotonic_ns()
-        pull(count)
+        samples = pull(count)
         took = time.monotonic_ns() - start
-        going = meter.tick(count, count * per_element, took)
+        going = meter.tick(count, samples * workers, took)
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
 
 

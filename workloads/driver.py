@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads import lease
 from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
 
 # What runs the legs in each family of images; each imports its own framework, and no other has to be there.
@@ -29,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 2:
         sys.stderr.write(USAGE + "\n")
         return 2
-    lease.hold()
     with EventWriter(Path(arguments[1])) as events:
         events.start()
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, resident, together
+from workloads import author, building, loaders, pipeline, resident, together
 from workloads.job import Job
 from workloads.protocol import AS_WRITTEN, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
@@ -29,22 +29,19 @@ class Boundaries(tf.keras.callbacks.Callback):
     launches the steps, which is just what an undisturbed fit does not do.
 
     Args:
-        batch: samples a step, all devices together.
-        samples: samples an epoch; None where the number of batches is all that is known.
+        once: what going through the input once gives.
         stride: steps that one call runs (steps_per_execution).
         waits: all of the time is waiting for input, since nothing is computed.
     """
 
-    def __init__(
-        self, meter: Meter, *, batch: int, samples: int | None, stride: int, waits: bool = False
-    ) -> None:
+    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int, waits: bool = False) -> None:
         super().__init__()
         self._meter = meter
-        self._batch = batch
-        self._samples = samples
+        self._once = once
         self._stride = stride
         self._waits = waits
         self._last = -1
+        self._steps = 0
         self._ticked_ns = meter.now()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -60,15 +57,28 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._last = -1
 
     def _report(self, batch: int) -> None:
-        an_epoch = self.params.get("steps") or self._last + self._stride
-        done = batch - self._last if batch > self._last else an_epoch - self._last
-        samples = done * self._batch
-        if batch <= self._last and self._samples is not None:
-            samples = self._samples - self._last * self._batch
+        once = self._once
+        done = batch - self._last if batch > self._last else self._at_the_end()
+        samples = done * once.batch
+        if once.batches:
+            passes = (self._steps + done) // once.batches - self._steps // once.batches
+            samples -= passes * once.short
+        self._steps += done
         waited = self._meter.now() - self._ticked_ns if self._waits else -1
         if not self._meter.tick(done, samples, waited):
             self.model.stop_training = True
         self._ticked_ns = self._meter.now()
+
+    def _at_the_end(self) -> int:
+        """Return how many steps the last call of an epoch ran."""
+        an_epoch = self.params.get("steps")
+        left = an_epoch - self._last if an_epoch else self._stride
+        if self._once.batches and self._once.ends:
+            left = min(left, self._once.batches - self._steps % self._once.batches)
+        elif not an_epoch or left > self._stride:
+            # Keras (3.15) learns that such an input has ended by a call that finds no batch.
+            return 0
+        return min(self._stride, left)
 
 
 def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -82,7 +92,7 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     elif job.spec.workers:
         together.fit(job, params, meter, model)
     else:
-        _fit(job, params, meter, model)
+        _fit(job, leg, params, meter, model)
     if meter.full:
         job.events.metric(leg, "training_s", meter.finish(), "s")
     job.events.metric(leg, "steps_trained", meter.steps, "steps")
@@ -91,24 +101,38 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     _evaluate(job, leg, params, meter, model)
 
 
-def _fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     batch = params["batch_size"] * job.replicas
     epochs = params["epochs"] if meter.full else ENDLESS
     meter.loss = lambda: building.running_loss(model)
     stride = params["steps_per_execution"]
     if job.train is not None:
         x, y = job.train
-        boundaries = Boundaries(meter, batch=batch, samples=len(x), stride=stride)
+        batches = -(-len(x) // batch)
+        once = pipeline.Pass(batch, batches, batches * batch - len(x))
+        boundaries = Boundaries(meter, once=once, stride=stride)
         meter.begin()
         model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
         return
     source = pipeline.as_written(job, params)
+    an_epoch = job.author.workload.samples_per_epoch // batch or None
+    if meter.full and not an_epoch and pipeline.endless(source):
+        raise author.AuthorError(
+            f"{job.author.workload.name}'s pipeline has no end, so that no epoch of a whole training would: "
+            f"declare samples_per_epoch, a batch of {batch} at the least."
+        )
+    once = pipeline.one_pass(job, params, source)
+    if not once.sure:
+        text = (
+            f"{leg}: how many samples the pipeline's batches hold is not known, and all are counted as "
+            f"{batch}: call the stage that makes them batch, or use drop_remainder=True."
+        )
+        job.events.write("warning", message=text)
     if loaders.is_loader(source):
         source = loaders.gated(source, meter.gate)
     elif params["prefetch_to_device"] and job.gpu and job.strategy is None:
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
-    boundaries = Boundaries(meter, batch=batch, samples=None, stride=stride)
-    an_epoch = job.author.workload.samples_per_epoch // batch or None
+    boundaries = Boundaries(meter, once=once, stride=stride)
     meter.begin()
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
     model.fit(
@@ -126,8 +150,8 @@ def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> N
 
 def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
     """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
-    model = loaders.drain_model(job.devices[0])
-    boundaries = Boundaries(meter, batch=batch, samples=None, stride=1, waits=True)
+    model = loaders.drain_model(job.devices)
+    boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), stride=1, waits=True)
     meter.phase(BUILD, began)
     meter.begin()
     model.fit(

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from workloads import loaders, rewriting
 from workloads.author import Stage
+from workloads.devices import touch
 from workloads.job import Job
 from workloads.protocol import STAGE_PREFIX
 
 
 class StageError(ValueError):
     """A stage that the workload's pipeline does not have."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What going through an input once gives.
+
+    Attributes:
+        batch: samples of a batch, all devices together.
+        batches: how many; None where there is no end, or where it is not known.
+        short: samples that the last batch lacks.
+        ends: the input ends with them; else it begins again by itself.
+        sure: whether all of this is known, and not only taken to be so.
+    """
+
+    batch: int
+    batches: int | None = None
+    short: int = 0
+    ends: bool = True
+    sure: bool = True
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
@@ -60,6 +81,48 @@ def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
     return dataset
 
 
+def endless(source: Any) -> bool:
+    """Tell whether a pipeline or a loader goes on for ever."""
+    if loaders.is_loader(source):
+        return source.num_batches is None
+    return bool(source.cardinality() == tf.data.INFINITE_CARDINALITY)
+
+
+def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
+    """Return what going through as-written's input once gives, without going through it.
+
+    Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
+    loader, the last batch is looked at.
+    """
+    batch = params["batch_size"] * job.replicas
+    if loaders.is_loader(source):
+        return loader_pass(source, batch)
+    count = int(source.cardinality())
+    batches = count if count > 0 else None
+    shape = tf.nest.flatten(source.element_spec)[0].shape
+    if shape.rank and shape[0]:
+        return Pass(shape[0], batches)
+    names = [name for name, _ in job.stages(params)]
+    if "batch" not in names[1:]:
+        return Pass(batch, batches, sure=False)
+    before = assemble(job.stages({**params, "batch_size": batch}), names[names.index("batch") - 1])
+    samples = int(before.cardinality())
+    if samples == tf.data.INFINITE_CARDINALITY:
+        return Pass(batch, batches)
+    needed = -(-samples // batch)
+    if samples > 0 and count in (needed, tf.data.INFINITE_CARDINALITY):
+        return Pass(batch, needed, needed * batch - samples, ends=count > 0)
+    return Pass(batch, batches, sure=False)
+
+
+def loader_pass(source: Any, batch: int) -> Pass:
+    """Return what going through a Python loader once gives; one without an end has whole batches only."""
+    count = source.num_batches
+    if not count:
+        return Pass(batch)
+    return Pass(batch, count, batch - len(tf.nest.flatten(source[count - 1])[0]))
+
+
 def on_threads(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
     """Return a pipeline that computes on so many threads of its own."""
     options = tf.data.Options()
@@ -89,29 +152,38 @@ def prefix_of(leg: str) -> str:
     return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
 
 
-def drain(dataset: tf.data.Dataset, device: str) -> Callable[[int], None]:
+def drain(dataset: tf.data.Dataset, names: Sequence[str], *, batched: bool) -> Callable[[int], int]:
     """Return a function that pulls n elements, in a compiled loop as Keras fit would, with no model.
 
+    It returns how many samples they held, since the last batch of an epoch may be short.
+
     Args:
-        device: where one number of each element is looked at, so that the whole of it is copied there; ""
-            to leave elements where they are.
+        names: of the devices that an element's shares are copied to; none to leave elements where they are.
+        batched: an element is a batch, else one sample.
     """
     iterator = iter(dataset.repeat())
 
     @tf.function(autograph=False)
     def pull(count: Any) -> Any:
-        def body(index: Any, seen: Any) -> tuple[Any, Any]:
+        def body(index: Any, samples: Any, seen: Any) -> tuple[Any, Any, Any]:
             element = iterator.get_next()
-            return index + 1, seen + _touch(element, device)
+            return (
+                index + 1,
+                samples + (_rows(element) if batched else 1),
+                seen + touch(element, names),
+            )
 
-        return tf.while_loop(lambda index, _: index < count, body, (0, 0.0), parallel_iterations=1)[1]
+        # Numbers of 32 bits stay in host memory, where the shapes are.
+        return tf.while_loop(lambda index, *_: index < count, body, (0, 0, 0.0), parallel_iterations=1)[1:]
 
-    return lambda count: float(pull(tf.constant(count)))
+    def run(count: int) -> int:
+        samples, seen = pull(tf.constant(count))
+        seen.numpy()  # what was copied has arrived
+        return int(samples)
+
+    return run
 
 
-def _touch(element: Any, device: str) -> Any:
-    tensors = [part for part in tf.nest.flatten(element) if part.dtype.is_floating or part.dtype.is_integer]
-    if not device or not tensors:
-        return 0.0
-    with tf.device(device):
-        return tf.add_n([tf.cast(tf.reshape(part, [-1])[0], tf.float32) for part in tensors])
+def _rows(element: Any) -> Any:
+    first = tf.nest.flatten(element)[0]
+    return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)

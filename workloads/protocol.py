@@ -48,14 +48,12 @@ NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not 
 # Families of images that a workload can run in; each has a target for the processor and one for CUDA.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 
+# The files of a dataset of arrays, each with the suffix .npy: samples and labels of both parts.
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
 # Token sequences follow Keras' convention: 0 pads, 1 begins, 2 stands for words that are not known, and the
 # most frequent word is 4 (rank 1 and an offset of 3; 3 is never used).
 START, RARE, FIRST_WORD = 1, 2, 4
-
-# When this variable is "stdin" the driver ends, with LEASE_EXIT, as soon as its standard input closes:
-# whoever started it holds the other end, so that nothing runs on when the harness is killed.
-LEASE_ENV = "TFBENCH_LEASE"
-LEASE_EXIT = 143
 
 # What the names of a trial's folders in memory begin with: whoever started it finds them by that, since a
 # trial that shares the host's memory does not always get to remove them.
@@ -391,6 +389,12 @@ class EventWriter:
             self.write("metric", leg=leg, name=name, value=float(value), unit=unit)
         else:
             self.write("warning", message=f"{leg or 'The trial'}: {name} is {value}, and is left out.")
+
+    def phase(self, name: str, start_ns: int) -> int:
+        """Write that phase `name` of the whole trial ended now, and return now (CLOCK_MONOTONIC, ns)."""
+        now = time.monotonic_ns()
+        self.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
+        return now
 
     def start(self) -> None:
         """Write the first event, which lets the host compare clocks and kernels."""

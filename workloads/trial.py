@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import tensorflow as tf
 from workloads import author, building, devices, draining, inference, legs, stepwise, together, tuning
 from workloads.job import Job
 from workloads.protocol import (
+    ARRAYS,
     AS_WRITTEN,
     BATCH_PREFIX,
     CALLS_PREFIX,
@@ -26,6 +27,7 @@ from workloads.protocol import (
     MODEL_ONLY,
     RUNG_PREFIX,
     EventWriter,
+    NoGpuError,
     Spec,
     measures_speed,
 )
@@ -34,7 +36,6 @@ from workloads.turns import measure_in_turn
 
 # Larger batches and more steps in a call are not tried where a call would take longer.
 LONGEST_CALL_S = 1.5
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -51,20 +52,20 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
     devices.prove(names)
     loaded = author.load(spec.workload, spec.file)
-    began = _phase(events, IMPORT, began_ns)
+    began = events.phase(IMPORT, began_ns)
     events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
     train, test = load_arrays(loaded, spec)
-    _phase(events, DATA, began)
+    events.phase(DATA, began)
     job = Job(
         author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
     if loaded.dataset is not None:
         written = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
         author.check_stages(loaded.workload, job.stages(written))
-    run_legs(job)
+    ran = run_legs(job)
     if spec.workers:
         together.report_collective(job)
-    _facts(job)
+    _facts(job, ran)
     _extra_metrics(job)
 
 
@@ -82,11 +83,20 @@ def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
     return loaded.data(arrays, tuning.leg_params(loaded.workload, spec, spec.legs[0], pipeline=False))
 
 
-def run_legs(job: Job) -> None:
-    """Measure every leg that makes sense here, in turn.
+def run_legs(job: Job) -> list[str]:
+    """Measure every leg that makes sense here, in turn; return those that were measured.
 
     A rung that does not fit into the device's memory is left out with a warning.
+
+    Raises:
+        NoGpuError: inference on several devices: one of them would be measured, and called all.
     """
+    spec = job.spec
+    if job.author.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
+        among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
+        raise NoGpuError(
+            f"{among} were asked for; inference runs on one device at a time: try --device gpu0."
+        )
     pipeline = job.author.dataset is not None
     bodies = {}
     for leg in job.spec.legs:
@@ -96,8 +106,10 @@ def run_legs(job: Job) -> None:
             job.events.write("warning", message=reason)
         else:
             bodies[leg] = _body(job, leg)
+    dropped = set()
 
     def failed(leg: str, error: Exception) -> bool:
+        dropped.add(leg)
         spare = leg.startswith((RUNG_PREFIX, BATCH_PREFIX))
         if isinstance(error, tf.errors.ResourceExhaustedError) and spare:
             job.events.write("warning", message=f"{leg} was left out: the device's memory does not suffice.")
@@ -107,6 +119,7 @@ def run_legs(job: Job) -> None:
         return measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
 
     measure_in_turn(bodies, windows={leg: _leg_spec(job.spec, leg).windows for leg in bodies}, failed=failed)
+    return [leg for leg in bodies if leg not in dropped]
 
 
 def _leg_spec(spec: Spec, leg: str) -> Spec:
@@ -187,31 +200,31 @@ def _kind(job: Job, leg: str) -> Callable[..., None]:
     return inference.infer if infers else legs.train
 
 
-def _facts(job: Job) -> None:
-    """Ask the workload what it knows of each leg that ran its whole model."""
-    workload, spec = job.author.workload, job.spec
-    pipeline = job.pipeline
-    for leg in spec.legs:
-        if (
-            job.author.facts is None
-            or not measures_speed(leg)
-            or tuning.unfit(workload, spec, leg, pipeline=pipeline)
-        ):
-            continue
-        params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
-        for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
-            job.events.write("fact", leg=leg, name=name, text=text)
+@contextmanager
+def _forgiven(job: Job, function: str) -> Iterator[None]:
+    """Make what a workload's function raises a warning: it only describes a trial that has been measured."""
+    try:
+        yield
+    except Exception as error:  # whatever a workload raises
+        text = f"The workload's {function}() failed: {type(error).__name__}: {error}"
+        job.events.write("warning", message=text)
+
+
+def _facts(job: Job, ran: Sequence[str]) -> None:
+    """Ask the workload what it knows of each leg of `ran` that measured its whole model."""
+    if job.author.facts is None:
+        return
+    for leg in filter(measures_speed, ran):
+        params = tuning.leg_params(job.author.workload, job.spec, leg, pipeline=job.pipeline)
+        with _forgiven(job, "facts"):
+            for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
+                job.events.write("fact", leg=leg, name=name, text=text)
 
 
 def _extra_metrics(job: Job) -> None:
     if job.author.metrics is None:
         return
     params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=True)
-    for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
-        job.events.metric("", name, value, unit)
-
-
-def _phase(events: EventWriter, name: str, start_ns: int) -> int:
-    now = time.monotonic_ns()
-    events.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
-    return now
+    with _forgiven(job, "metrics"):
+        for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
+            job.events.metric("", name, value, unit)

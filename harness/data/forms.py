@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.protocol import Data
+from workloads.protocol import ARRAYS, Data
 
-FILES = ("x_train", "y_train", "x_test", "y_test")
 PARTS = ("train", "test")
 
 
@@ -42,17 +41,17 @@ def of_class(count: int, classes: int, label: int) -> int:
 
 
 def _arrays(folder: Path) -> tuple[str, ...]:
-    return tuple(f"{name}.npy" for name in FILES)
+    return tuple(f"{name}.npy" for name in ARRAYS)
 
 
 def _whole_arrays(folder: Path, data: Data) -> bool:
     """Read the files' headers only."""
     try:
-        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in FILES}
+        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
     except (OSError, ValueError):
         return False
     shapes = ((data.train, *data.shape), (data.train,), (data.test, *data.shape), (data.test,))
-    return all(arrays[name].shape == shape for name, shape in zip(FILES, shapes, strict=True))
+    return all(arrays[name].shape == shape for name, shape in zip(ARRAYS, shapes, strict=True))
 
 
 def _tree(folder: Path) -> tuple[str, ...]:

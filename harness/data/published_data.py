@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.data.archives import Archive, broken_archive
-from harness.data.forms import FILES
-from workloads.protocol import Data
+from workloads.protocol import ARRAYS, Data
 
 Arrays = Mapping[str, NDArray[np.uint8]]
 Unpack = Callable[[Sequence[Path], Data, Path], str]
@@ -141,8 +140,7 @@ def read_idx_files(files: Sequence[Path]) -> Arrays:
     Raises:
         DataError: a file is not in this format.
     """
-    names = ("x_train", "y_train", "x_test", "y_test")
-    return {name: _read_idx(path) for name, path in zip(names, files, strict=True)}
+    return {name: _read_idx(path) for name, path in zip(ARRAYS, files, strict=True)}
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
@@ -163,7 +161,7 @@ def arrays(read: Callable[[Sequence[Path]], Arrays]) -> Unpack:
 
     def unpack(files: Sequence[Path], data: Data, folder: Path) -> str:
         found = read(files)
-        for name in FILES:
+        for name in ARRAYS:
             count = data.train if name.endswith("train") else data.test
             np.save(folder / f"{name}.npy", found[name][:count])
         return ""

@@ -174,6 +174,78 @@ def test_legs_for_the_verdict_of_a_pipeline(drive, tmp_path):
     assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
 
 
+def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):
+    """600 samples are a batch of 512 and one of 88."""
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED.replace("range(400)", "range(600)").replace(", drop_remainder=True", ""))
+    legs = [INPUT_ONLY, "stage:batch"]
+    done = drive(file=str(path), legs=legs, params={"batch_size": 512}, windows=1, steps=400)
+    assert done.code == 0, done.log
+    for leg in legs:
+        (window,) = done.of("window", leg=leg)
+        # A window may begin and end within an epoch.
+        assert window["samples"] == pytest.approx(300 * window["steps"], abs=512)
+
+
+ENDS = {
+    "short": (".batch(512)", {}, 300),
+    "in calls": (".batch(512)", {"steps_per_execution": 2}, 300),
+    "repeated": (".batch(512).repeat()", {}, 300),
+    "unknown": (".filter(lambda x, y: True).batch(200)", {"batch_size": 200}, 200),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_fit_counts_the_samples_that_were_there(drive, tmp_path, end):
+    """600 samples are a batch of 512 and one of 88."""
+    how, params, a_step = ENDS[end]
+    path = tmp_path / "piped.py"
+    text = PIPED.replace("range(400)", "range(600)")
+    path.write_text(text.replace('.batch(params["batch_size"], drop_remainder=True)', how))
+    done = drive(file=str(path), legs=[AS_WRITTEN], params={"batch_size": 512, **params}, windows=1, steps=60)
+    assert done.code == 0, done.log
+    (window,) = done.of("window")
+    # A window may begin and end within an epoch.
+    assert window["samples"] == pytest.approx(a_step * window["steps"], abs=512)
+    assert bool(done.of("warning")) == (end == "unknown")
+
+
+def test_a_whole_training_takes_no_empty_step_for_one(drive, tmp_path, data_dir):
+    path = tmp_path / "piped.py"
+    text = PIPED.replace("range(400)", "range(600).filter(lambda i: True)").replace("train=0", "train=600")
+    path.write_text(text)
+    done = drive(
+        file=str(path), legs=[AS_WRITTEN], params={"batch_size": 200, "epochs": 3}, full=True,
+        data_dir=data_dir((3,), 2, 600),
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 9
+
+
+def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
+    path = tmp_path / "piped.py"
+    path.write_text(PIPED.replace("range(400)", "range(400).repeat()").replace("train=0", "train=400"))
+    fields = {"file": str(path), "legs": [AS_WRITTEN], "full": True, "data_dir": data_dir((3,), 2, 400)}
+    done = drive(**fields)
+    assert done.code == 1
+    (error,) = done.of("error")
+    assert error["type"] == "AuthorError"
+    assert "declare samples_per_epoch" in error["message"]
+    path.write_text(path.read_text().replace("epochs=1,", "epochs=1, samples_per_epoch=400,"))
+    done = drive(**fields)
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 100
+
+
+def test_the_example_of_a_pipeline_has_epochs(drive, data_dir):
+    done = drive(
+        file="examples/my_pipeline.py", legs=[AS_WRITTEN, INPUT_ONLY], full=True,
+        data_dir=data_dir((32, 32, 3), 10, 128), params={"side": 16, "epochs": 3},
+    )  # fmt: skip
+    assert done.code == 0, done.log
+    assert done.metric(AS_WRITTEN, "steps_trained") == 3 * 2
+
+
 def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
     """Eight milliseconds a batch, beside a step that takes twelve."""
     waits = {}

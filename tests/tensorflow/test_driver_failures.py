@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.tensorflow.conftest import ROOT, environment
-from workloads.protocol import LEASE_EXIT, NO_GPU_EXIT
+from workloads.protocol import NO_GPU_EXIT
 
 pytestmark = pytest.mark.tensorflow
 
@@ -88,15 +85,28 @@ def tuned_model(params):
     assert "memory does not suffice" in done.of("warning")[0]["message"]
 
 
-def test_a_dropped_lease_ends_a_running_trial(tf_python, mine, tmp_path):
-    more = "import time\ndef data(arrays, params):\n    print('in data', flush=True)\n    time.sleep(600)\n"
-    fields = mine(more)
-    spec = tmp_path / "spec.json"
-    spec.write_text(f'{{"file": "{fields["file"]}", "data_dir": "{fields["data_dir"]}"}}')
-    with subprocess.Popen(
-        [tf_python, "-m", "workloads.driver", spec, tmp_path / "events.jsonl"], cwd=ROOT, text=True,
-        env=environment(TFBENCH_LEASE="stdin"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "in data\n"
-        process.stdin.close()
-        assert process.wait(timeout=60) == LEASE_EXIT
+def test_what_only_describes_costs_no_trial_and_is_asked_of_legs_that_ran(drive, mine):
+    more = """
+from workloads.protocol import Rung
+import dataclasses
+workload = dataclasses.replace(workload, ladder=(Rung(name="huge", params={"huge": 1}, why="w"),))
+def tuned_model(params):
+    if params.get("huge"):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+    return model(params)
+def facts(params):
+    if params["feed"] == "resident":
+        raise RuntimeError("nothing known")
+    return {"huge": str(params.get("huge"))}
+def metrics(params):
+    raise KeyError("no such figure")
+"""
+    done = drive(**mine(more), legs=["as-written", "tuned", "rung:huge"])
+    assert done.code == 0, done.log
+    assert [event["leg"] for event in done.of("fact")] == ["as-written"]
+    left_out, *said = [event["message"] for event in done.of("warning")]
+    assert "memory does not suffice" in left_out
+    assert said == [
+        "The workload's facts() failed: RuntimeError: nothing known",
+        "The workload's metrics() failed: KeyError: 'no such figure'",
+    ]

@@ -212,7 +212,7 @@ class Stop(tf.keras.callbacks.Callback):
             self.seen["after"] = Counting.made
             self.model.stop_training = True
 stop = Stop()
-model = loaders.drain_model("CPU:0")
+model = loaders.drain_model(["CPU:0"])
 model.fit(loaders.gated(Counting(workers=2, max_queue_size=8), gate), epochs=3, verbose=0, callbacks=[stop])
 print(json.dumps(stop.seen))
 """

@@ -55,3 +55,52 @@ def test_as_written_and_tuned_feed_every_device(script, name):
     assert len(losses) == 2
     # Labels that nothing can be learnt from: neither leg gets far below the logarithm of the classes.
     assert min(losses) > 0.5 * math.log(classes)
+
+
+INFERRED = """
+import json
+from pathlib import Path
+from workloads import author, trial
+from workloads.job import Job
+from workloads.protocol import EventWriter, NoGpuError, Spec
+said = []
+for more in ({"gpus": 2}, {"workers": 2}):
+    spec = Spec(workload="resnet50_infer", device="gpu", **more)
+    job = Job(author=author.load("resnet50_infer", ""), spec=spec, events=EventWriter(Path("none")),
+              devices=["CPU:0"], strategy=None, train=None, test=None)
+    try:
+        trial.run_legs(job)
+    except NoGpuError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def test_inference_on_several_devices_is_refused(script):
+    said = script(INFERRED)
+    assert [text.split(" were")[0] for text in said] == ["2 GPUs", "2 workers"]
+    assert all("--device gpu0" in text for text in said)
+
+
+SHARED_OUT = """
+import json
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
+from workloads import devices, pipeline
+names = ["CPU:0", "CPU:1", "CPU:2"]
+seen = {rows: float(devices.touch((tf.range(1, rows + 1), tf.constant(0.5)), names)) for rows in (2, 6, 7)}
+graph = tf.function(lambda part: devices.touch(part, names)).get_concrete_function(
+    tf.TensorSpec([None, 2])).graph
+copied = {op.device[-5:]: op.inputs[0].op.type for op in graph.get_operations() if op.type == "Reshape"}
+pull = pipeline.drain(tf.data.Dataset.range(7).batch(5), names, batched=True)
+print(json.dumps([seen, copied, pull(4)]))
+"""
+
+
+def test_a_drained_batch_is_shared_out_among_the_devices(script):
+    seen, copied, samples = script(SHARED_OUT)
+    # The first number of each share, and on every device what has no rows.
+    assert seen == {"2": 1 + 2 + 2 + 1.5, "6": 1 + 3 + 5 + 1.5, "7": 1 + 4 + 7 + 1.5}
+    assert copied == dict.fromkeys(("CPU:0", "CPU:1", "CPU:2"), "StridedSlice")
+    assert samples == 14
