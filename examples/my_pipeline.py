@@ -14,6 +14,7 @@ workload = Workload(
     data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
     batch_size=64,
     epochs=5,
+    samples_per_epoch=20_000,  # as many as dataset() gives
     params={"side": 128},
     stages=("read", "resize", "augment", "batch"),  # what dataset() gives, in order
 )
