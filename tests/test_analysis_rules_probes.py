@@ -134,6 +134,15 @@ def test_input_that_is_slower_than_the_model_costs_all_that_is_lost_against_it()
     assert verdict(played(fast, cpus=1.0), "no-overlap").cost == pytest.approx(0.4, rel=0.05)
 
 
+def test_a_saturated_host_is_told_to_do_less_not_more_at_once() -> None:
+    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=10, model_only=2), 0.8)
+    busy = verdict(played(speeds, cpus=0.95 * CPUS), "input-bound").remedy
+    assert busy is not None and busy.predicted_gain is None
+    assert "no more to give" in busy.text and ".cache()" in busy.code
+    idle = verdict(played(speeds, cpus=1.0), "input-bound").remedy
+    assert idle is not None and idle.predicted_gain == pytest.approx(5, rel=0.05)
+
+
 def test_others_cost_nothing_while_processors_are_free() -> None:
     made = retold(played(waiting(ACCELERATOR, 0.0), cpus=1.0), "cpu", "host", cpu_util_pct=50.0)
     found = verdict(made, "contended-host")

@@ -66,11 +66,16 @@ def _pipeline(case: Case) -> Pipeline | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """How a pipeline uses the processors, in words; all empty where nothing tells."""
+    """How a pipeline uses the processors, in words; all empty where nothing tells.
+
+    Attributes:
+        saturated: all of them are busy, so that doing more side by side gives nothing.
+    """
 
     sentence: str = ""
     remedy: str = ""
     evidence: tuple[Evidence, ...] = ()
+    saturated: bool = False
 
 
 def how_it_runs(case: Case) -> Running:
@@ -91,6 +96,7 @@ def how_it_runs(case: Case) -> Running:
             remedy="The processors have no more to give: cache what stays the same, do costly work on the "
             "device or once and for all before training, or take a machine with more processors.",
             evidence=evidence,
+            saturated=True,
         )
     speedup = _speedup(case)
     if used <= SERIAL_CPUS and (speedup is None or speedup <= SERIAL_SPEEDUP):

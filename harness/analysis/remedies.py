@@ -27,9 +27,10 @@ COPYING = frozenset({"feed", "prefetch_to_device"})
 # Data that stays on the device is not prefetched: it is not prepared at all any more.
 OVERLAP = frozenset({"prefetch", "prefetch_batches", "prefetch_to_device"})
 DISK = frozenset({"storage", "cache"})
-INPUT = COPYING | OVERLAP | DISK | {
-    "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps", "loader", "queue_size",
-    "decode_ratio", "preprocess",
+# What leaves the processors less to do, and what has more of them at work.
+LESS_INPUT = COPYING | DISK | {"loader", "decode_ratio", "preprocess"}
+INPUT = LESS_INPUT | OVERLAP | {
+    "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps", "queue_size",
 }  # fmt: skip
 DEVICE = frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin", "evaluate"})
 

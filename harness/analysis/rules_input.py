@@ -14,7 +14,7 @@ from harness.analysis.breakdown import (
 )
 from harness.analysis.case import Case
 from harness.analysis.pipelines import how_it_runs, overlapped_speed, parallel_speed
-from harness.analysis.remedies import INPUT, OVERLAP, remedy, without
+from harness.analysis.remedies import INPUT, LESS_INPUT, OVERLAP, remedy, without
 from harness.analysis.remedy_code import overlap_code, pipeline_code
 from harness.analysis.words import percent, significant, times
 from harness.model.analysis import Evidence, Finding, Verdict
@@ -102,12 +102,13 @@ def _found(case: Case, rule: str, found: InputShare, evidence: tuple[Evidence, .
         cost=share,
         remedy=remedy(
             case,
-            INPUT,
+            LESS_INPUT if runs.saturated else INPUT,
             runs.remedy
             or "Make the pipeline itself faster: prepare samples in parallel, cache what stays the "
             "same, move costly stages behind the batch; overlapping alone cannot hide it.",
             pipeline_code,
-            _gain(case, parallel_speed(case), share),
+            # How much less there could be to do, nothing tells.
+            None if runs.saturated else _gain(case, parallel_speed(case), share),
         ),
     )
 
