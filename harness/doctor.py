@@ -57,7 +57,7 @@ def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> t
     checks = [_python(), _processors(), _memory(), _disk(places), engine_check]
     checks.append(_images(engine, info, places))
     checks += _gpus(found, reason, engine, info, places, progress)
-    checks += _telemetry(found)
+    checks += _telemetry(found, contained=info is not None)
     checks.append(_exclusive())
     return tuple(checks)
 
@@ -178,7 +178,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
         return Check(name=name, state=State.FAIL, fact=error.message, remedy=error.hint)
 
 
-def _telemetry(found: Sequence[Gpu]) -> list[Check]:
+def _telemetry(found: Sequence[Gpu], *, contained: bool) -> list[Check]:
     gaps: dict[str, dict[str, str]] = {}
     readable: dict[str, bool] = {}
 
@@ -191,9 +191,15 @@ def _telemetry(found: Sequence[Gpu]) -> list[Check]:
         list(source.read())
         source.stop()
         readable[source.name] = any(columns.values())
-    # Only one of these two is read in a trial: the cgroup of a container, or else the process itself.
-    readable.pop("process" if readable.get("cgroup") else "", None)
-    return [_source(name, there, gaps.get(name, {})) for name, there in readable.items()]
+    # Of these two one is read in a trial: the cgroup of a container, or else the process itself.
+    stands_in = readable.pop("process", False)
+    if not (contained or readable.get("cgroup")):
+        readable["process"] = stands_in
+    checks = {name: _source(name, there, gaps.get(name, {})) for name, there in readable.items()}
+    if contained:
+        fact = "of each trial's container, while it runs"
+        checks["cgroup"] = Check(name="Telemetry cgroup", state=State.OK, fact=fact)
+    return list(checks.values())
 
 
 def _source(name: str, there: bool, missing: Mapping[str, str]) -> Check:
