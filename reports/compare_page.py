@@ -20,8 +20,6 @@ from reports.together_charts import rate, share_interval
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
 _NAMED = 3
-# Where a run says that it was not made to measure.
-_SETTINGS, _PROFILE = "profile and parameters", ("profile", "smoke")
 _STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
 _MARKS = {
     Outcome.FASTER: "▲",
@@ -286,7 +284,7 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
         which = f"{failed} of {counted(len(gate.checks), 'comparison')}"
         text = f"{which} {'is' if failed == 1 else 'are'} slower than the baseline allows."
         found.append(Banner(severity="warning", text=text))
-    tried = [run.label for run in versus.runs if _PROFILE in run.facts.get(_SETTINGS, {}).items()]
+    tried = [run.label for run in versus.runs if run.tried_out]
     if tried:
         text = f"{_some(tried)} only tried out whether all works (profile smoke): those figures mean nothing."
         found.append(Banner(severity="warning", text=text))

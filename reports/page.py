@@ -249,7 +249,7 @@ def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[s
 def _banners(analysis: Analysis) -> list[Banner]:
     run = analysis.run
     found = []
-    if run.manifest.parameters.get("profile") == "smoke":
+    if run.tried_out:
         found.append(
             Banner(
                 severity="warning",

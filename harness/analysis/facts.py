@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from harness.model.comparison import SETTINGS
 from harness.model.run import Run, Trial
 
 MACHINE, LIMITS, CARDS, DRIVER, SOFTWARE, IMAGE, DATA, PROFILE, WORKLOAD = SECTIONS = (
@@ -18,7 +19,7 @@ MACHINE, LIMITS, CARDS, DRIVER, SOFTWARE, IMAGE, DATA, PROFILE, WORKLOAD = SECTI
     "software",
     "images",
     "data",
-    "profile and parameters",
+    SETTINGS,
     "workloads",
 )
 

@@ -26,7 +26,7 @@ def headline(
     """Return a paragraph in plain English that stands by itself."""
     if not summaries:
         return " ".join(_nothing(run))
-    if run.manifest.parameters.get("profile") == "smoke":
+    if run.tried_out:
         return " ".join(_tried_out(run, summaries))
     device = _main_device(summaries)
     return " ".join(

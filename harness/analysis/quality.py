@@ -186,7 +186,7 @@ def said_by_trials(run: Run, found: Measures, summaries: Sequence[Summary]) -> I
 
 def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
     """Warn of the smoke profile, whose figures mean nothing, and of parameters that are not the published."""
-    if run.manifest.parameters.get("profile") == "smoke":
+    if run.tried_out:
         yield Quality(
             severity=WARNING,
             subject="the run",

@@ -36,7 +36,6 @@ DEVICE = frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin
 
 # A prediction that the measured gain misses by more is said to have missed.
 MISSED = 0.25
-SMOKE = "smoke"
 
 
 def without(cost: float) -> float:
@@ -104,7 +103,7 @@ def not_judged(
     """Say why a prediction cannot be held against the measured gain; "" where it can, or one is missing."""
     if predicted is None or measured is None:
         return ""
-    if case.run.manifest.parameters.get("profile") == SMOKE:
+    if case.run.tried_out:
         return "smoke profile, whose figures mean nothing"
     if measured.n < 2:
         return "one trial, which has no interval"

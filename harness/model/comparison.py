@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.analysis import Estimate
+from harness.model.run import SMOKE
 from harness.model.scaling import Scaling
 from workloads.protocol import TENSORFLOW
 
 EXTRACT_VERSION = 1
+# The section of Extract.facts that says what was asked for.
+SETTINGS = "profile and parameters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,11 @@ class Extract:
     warnings: tuple[str, ...] = ()
     unfinished: bool = False
     families: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tried_out(self) -> bool:
+        """As Run.tried_out."""
+        return self.facts.get(SETTINGS, {}).get("profile") == SMOKE
 
     def family(self, workload: str) -> str:
         """Return a workload's family of images; TensorFlow's where the extract does not say."""

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from workloads.protocol import TENSORFLOW, Change, Workload
 
 SCHEMA_VERSION = 1
+# The profile that tries out whether all works.
+SMOKE = "smoke"
 
 # Fact that a container tells -> name of the framework whose version it is.
 _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
@@ -378,6 +380,11 @@ class Run:
         versions = dict.fromkeys(trial.framework for trial in self.trials if trial.framework)
         framework = self.manifest.system.get("framework") or ", ".join(versions)
         return {**self.manifest.system, "framework": framework}
+
+    @property
+    def tried_out(self) -> bool:
+        """Whether it only tried out whether all works: then its figures mean nothing."""
+        return self.manifest.parameters.get("profile") == SMOKE
 
     @property
     def unfinished(self) -> bool:
