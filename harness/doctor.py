@@ -49,6 +49,11 @@ class Check:
     remedy: str = ""
 
 
+# What these read is a trial's own, and there is none yet.
+_OF_A_TRIAL = ("cgroup", "process")
+_CONTAINERS = Check(name="Telemetry cgroup", state=State.OK, fact="of each trial's container, while it runs")
+
+
 def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> tuple[Check, ...]:
     """Look at everything that a run depends on; each check stands for itself and none raises."""
     engine = DockerEngine(environ)
@@ -187,19 +192,16 @@ def _telemetry(found: Sequence[Gpu], *, contained: bool) -> list[Check]:
 
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in found})
     for source in default_sources():
+        if contained and source.name in _OF_A_TRIAL:
+            continue
         columns = source.start(target, note)
         list(source.read())
         source.stop()
         readable[source.name] = any(columns.values())
-    # Of these two one is read in a trial: the cgroup of a container, or else the process itself.
-    stands_in = readable.pop("process", False)
-    if not (contained or readable.get("cgroup")):
-        readable["process"] = stands_in
-    checks = {name: _source(name, there, gaps.get(name, {})) for name, there in readable.items()}
-    if contained:
-        fact = "of each trial's container, while it runs"
-        checks["cgroup"] = Check(name="Telemetry cgroup", state=State.OK, fact=fact)
-    return list(checks.values())
+    # Only one of these two is read in a trial: the cgroup of a container, or else the process itself.
+    readable.pop("process" if readable.get("cgroup") else "", None)
+    checks = [_source(name, there, gaps.get(name, {})) for name, there in readable.items()]
+    return [_CONTAINERS, *checks] if contained else checks
 
 
 def _source(name: str, there: bool, missing: Mapping[str, str]) -> Check:

@@ -45,7 +45,7 @@ def again(
         UsageError, GpuError: what it needs is not here.
     """
     options = _options(run, out=out, engine=engine, devices=devices, files=files)
-    _check_files(options)
+    check_files(run, files)
     resolved = resolve(options)
     known = {entry.workload.name for entry in resolved.entries}
     gone = sorted({planned.workload for planned in run.planned} - known)
@@ -70,10 +70,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
         StoreError: the run does not say how it was made.
         UsageError: one is not, and `files` does not name it.
     """
-    _check_files(_options(run, out=Path(), engine="", devices=(), files=files))
-
-
-def _check_files(options: Options) -> None:
+    options = _options(run, out=Path(), engine="", devices=(), files=files)
     missing = [str(path) for path in options.files if not path.is_file()]
     if missing:
         raise UsageError(

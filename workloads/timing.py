@@ -165,10 +165,7 @@ class Meter:
         if self._steady and not self._written and self.steps > self._first[0]:
             # A training shorter than a window is one window.
             steps, samples = self.steps - self._first[0], self.samples - self._first[1]
-            self._events.write(
-                "window", leg=self._leg, index=0, start_ns=self._steady, end_ns=now,
-                steps=steps, samples=samples, wait_ns=-1,
-            )  # fmt: skip
+            self._write_window(0, self._steady, now, steps, samples, -1)
         self._check_loss()
         return (now - self._began) / 1e9
 
@@ -300,13 +297,16 @@ class Meter:
             target = steps + max(1, math.ceil((length_ns - length) / self._step_ns))
         if not self.full:
             self._events.write("phase", name=STEADY, leg=self._leg, start_ns=start, end_ns=end)
+        self._write_window(index, start, end, steps, samples, waited)
+        self._events.write("steps", leg=self._leg, window=index, step_ns=step_ns, wait_ns=wait_ns)
+        self._check_loss()
+
+    def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:
+        self._written += 1
         self._events.write(
             "window", leg=self._leg, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,
         )  # fmt: skip
-        self._written += 1
-        self._events.write("steps", leg=self._leg, window=index, step_ns=step_ns, wait_ns=wait_ns)
-        self._check_loss()
 
     def _check_loss(self) -> None:
         if self.loss is None or self._checked == self.steps:
