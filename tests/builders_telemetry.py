@@ -190,6 +190,23 @@ def retold(run: Run, device: str, source: str, **columns: float | Floats | None)
     )
 
 
+def under_quota(made: Run, used: float, withheld: float, **throttled: float) -> Run:
+    """Let all legs use so many processors under a quota and wait for so many more, some legs for others."""
+    names = {name.replace("__", ":").replace("_", "-"): rate for name, rate in throttled.items()}
+    trials = []
+    for trial in made.trials:
+        series = next(one for one in trial.telemetry if one.source == "cgroup")
+        rates = [names.get(leg, withheld) for leg in legs_of_ticks(series.t_ns, trial.windows)]
+        seconds = seconds_of(series)
+        changed = retold(
+            replace(made, trials=(trial,)), trial.device, "cgroup", cpu_periods=seconds * 10,
+            cpu_usage_s=seconds * used, cpu_throttled_periods=seconds * 9,
+            cpu_throttled_s=counter(series.t_ns, np.array(rates)),
+        )  # fmt: skip
+        trials += changed.trials
+    return replace(made, trials=tuple(trials))
+
+
 def _retold(trial: Trial, source: str, columns: Mapping[str, float | Floats | None]) -> tuple[Series, ...]:
     if source == "*":
         return ()

@@ -8,22 +8,8 @@ from harness.analysis import analyse
 from harness.analysis.outcomes import outcomes
 from harness.model.run import Run
 from tests.builders import INPUT_BOUND, bare_run, cpu_run, empty_run, gpu_run
-from tests.builders_telemetry import retold, seconds_of
+from tests.builders_telemetry import under_quota
 from workloads.protocol import TUNED
-
-
-def under_quota(made: Run) -> Run:
-    """Let a quota withhold half of the processor time in every period."""
-    trials = []
-    for trial in made.trials:
-        series = next(one for one in trial.telemetry if one.source == "cgroup")
-        seconds = seconds_of(series)
-        changed = retold(
-            replace(made, trials=(trial,)), trial.device, "cgroup", cpu_periods=seconds * 10,
-            cpu_throttled_periods=seconds * 10, cpu_usage_s=seconds, cpu_throttled_s=seconds,
-        )  # fmt: skip
-        trials += changed.trials
-    return replace(made, trials=tuple(trials))
 
 
 def smoke(made: Run) -> Run:
@@ -31,7 +17,7 @@ def smoke(made: Run) -> Run:
 
 
 def test_a_quota_is_named_also_by_a_run_that_only_tries_out() -> None:
-    for made in (under_quota(cpu_run()), smoke(under_quota(cpu_run(trials=1)))):
+    for made in (under_quota(cpu_run(), 1.0, 1.0), smoke(under_quota(cpu_run(trials=1), 1.0, 1.0))):
         (line,) = outcomes(analyse(made))
         assert line.startswith("cifar100-mlp on cpu: as-written 1")
         assert line.endswith("held back by: the container's CPU quota, about 50 % of the time (cpu-quota)")

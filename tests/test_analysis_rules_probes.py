@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from harness.analysis import analyse
@@ -15,7 +14,7 @@ from harness.model.analysis import Estimate, Finding, Verdict
 from harness.model.run import LegInfo, Run
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
-from tests.builders_telemetry import CPUS, counter, legs_of_ticks, retold, seconds_of
+from tests.builders_telemetry import CPUS, retold, seconds_of, under_quota
 from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED_INPUT, Change
 
 Speeds = Mapping[str, LegSpeed]
@@ -215,23 +214,6 @@ def test_pinned_processors_are_looked_at_alone() -> None:
 )
 def test_cpusets(text: str, found: tuple[int, ...]) -> None:
     assert processors(text) == found
-
-
-def under_quota(made: Run, used: float, withheld: float, **throttled: float) -> Run:
-    """Let all legs use so many processors and wait for so many, some legs for others."""
-    names = {name.replace("__", ":").replace("_", "-"): rate for name, rate in throttled.items()}
-    trials = []
-    for trial in made.trials:
-        series = next(one for one in trial.telemetry if one.source == "cgroup")
-        rates = [names.get(leg, withheld) for leg in legs_of_ticks(series.t_ns, trial.windows)]
-        seconds = seconds_of(series)
-        changed = retold(
-            replace(made, trials=(trial,)), "cpu", "cgroup", cpu_periods=seconds * 10,
-            cpu_usage_s=seconds * used, cpu_throttled_periods=seconds * 9,
-            cpu_throttled_s=counter(series.t_ns, np.array(rates)),
-        )  # fmt: skip
-        trials += changed.trials
-    return replace(made, trials=tuple(trials))
 
 
 def test_quota_costs_the_processor_time_that_was_withheld() -> None:
