@@ -54,7 +54,9 @@ def training_figure(analysis: Analysis) -> Figure | None:
 
 
 def _how(summary: Summary) -> str:
-    return "projected" if summary.training_projected else "measured"
+    if not summary.training_projected:
+        return "measured"
+    return summary.training_bound.value or "projected"
 
 
 def _bar(summary: Summary, time: Estimate) -> Bar:
