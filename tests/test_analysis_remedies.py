@@ -226,7 +226,7 @@ def test_a_gain_comes_from_the_leg_that_changes_what_the_remedy_changes() -> Non
 
 def test_a_gain_measured_together_with_other_changes_judges_no_prediction() -> None:
     found = overlap(played(tuned=(0.001, ("prefetch_batches", "jit_compile"))))
-    assert "measured together with jit_compile, which tuned changes as well" in found.text
+    assert "measured together with jit_compile, which the leg “tuned” changes as well" in found.text
     assert found.miss is None and found.not_judged == "measured together with jit_compile"
 
 

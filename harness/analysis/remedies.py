@@ -10,6 +10,7 @@ from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
 from harness.analysis.remedy_code import Program, code_for
 from harness.analysis.words import listed, significant
 from harness.model.analysis import Estimate, Remedy
+from harness.model.legs import leg_name
 from workloads.protocol import (
     CACHED_EPOCH,
     FIRST_EPOCH,
@@ -69,7 +70,10 @@ def remedy(
     leg, applied, others = _measured(case, answers)
     gain = _gain_of(case, leg)
     if gain is not None and others:
-        text = f"{text} The gain was measured together with {listed(others)}, which {leg} changes as well."
+        text = (
+            f"{text} The gain was measured together with {listed(others)}, which the leg “{leg_name(leg)}” "
+            "changes as well."
+        )
     program = _program(case, leg)
     why = not_judged(case, predicted_gain, gain, others, at_least=at_least)
     return Remedy(
