@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import jsonschema
@@ -113,7 +114,11 @@ def test_epochs_out_of_the_cache_are_projected_at_their_own_speed() -> None:
     assert seconds(made) == pytest.approx(A_PASS * (0.010 + (EPOCHS - 1) * 0.005), rel=0.03)
     one = timed(made)
     assert one.training_bound is Bound.NONE
-    assert one.training_how.startswith("projected from 3,2") and "read from the cache" in one.training_how
+    assert re.fullmatch(
+        r"projected from 3,[12]\d\d samples/s in the first epoch and 6,[34]\d\d "
+        r"\(told from the pipeline alone\) in those after it, which read from the cache",
+        one.training_how,
+    )
 
 
 def test_what_computing_hides_of_the_first_epochs_input_is_hidden_of_the_others_too() -> None:
@@ -197,7 +202,7 @@ def test_every_form_of_the_report_says_the_same_of_it() -> None:
     analysis = analyse(replace(made, manifest=replace(made.manifest, prices=prices)))
     for text in (render_html(analysis), render_markdown(analysis)):
         assert f"as written, {AT_MOST}, cold start excluded" in text
-        assert f"The time of a whole training is {AT_MOST}." in text
+        assert re.search(rf"The time of a whole training, (1,00|99)\d s, is {AT_MOST}\.", text)
         assert text.count(", upper bound") >= 2  # what either leg costs
     document = json.loads(json.dumps(results_document(analysis)))
     jsonschema.validate(document, results_schema())

@@ -30,6 +30,7 @@ AT_LEAST = (
     "a lower bound, projected from epochs that read from the cache: the first, which fills it, was not "
     "measured"
 )
+TOLD = " (told from the pipeline alone)"
 MIXED = "projected from windows in which the first epoch and those out of the cache are not told apart"
 
 
@@ -123,24 +124,28 @@ def _speeds(case: Case, summary: Summary, group: Sequence[Measure], epochs: _Epo
     if first:
         ratio = _changed(case, summary, FIRST_EPOCH, CACHED_EPOCH)
         if ratio is not None:
-            return _both(first, ratio, summary.batch_size)
+            return _both(first, ratio, summary.batch_size, cached=TOLD)
         return _Speeds(first=first, later=first, how=AT_MOST, bound=Bound.UPPER)
     if later:
         ratio = _changed(case, summary, CACHED_EPOCH, FIRST_EPOCH)
         if ratio is not None:
-            return _both([one * ratio for one in later], 1 / ratio, summary.batch_size)
+            return _both([one * ratio for one in later], 1 / ratio, summary.batch_size, filled=TOLD)
         return _Speeds(first=later, later=later, how=AT_LEAST, bound=Bound.LOWER)
     return _Speeds(first=whole, later=whole, how=MIXED)
 
 
-def _both(first: Sequence[float], ratio: float, batch: int) -> _Speeds:
-    """Return both speeds, those after the first pass by the ratio of their steps' times to the first's."""
+def _both(first: Sequence[float], ratio: float, batch: int, *, filled: str = "", cached: str = "") -> _Speeds:
+    """Return both speeds, those after the first pass by the ratio of their steps' times to the first's.
+
+    Args:
+        filled, cached: what to say of either speed beside it.
+    """
     a_step = median(first)
     return _Speeds(
         first=first,
         later=[one * ratio for one in first],
-        how=f"projected from {significant(batch / a_step)} samples/s in the first epoch and "
-        f"{significant(batch / (a_step * ratio))} in those after it, which read from the cache",
+        how=f"projected from {significant(batch / a_step)} samples/s{filled} in the first epoch and "
+        f"{significant(batch / (a_step * ratio))}{cached} in those after it, which read from the cache",
     )
 
 
@@ -214,6 +219,7 @@ def _changed(case: Case, summary: Summary, measured: str, wanted: str) -> float 
 
 def training_note(summary: Summary) -> str:
     """Say in a sentence how a projected time was come by where a cache makes epochs differ; "" elsewhere."""
-    if not summary.training_projected or summary.training_how == STEADY:
+    if summary.training_s is None or summary.training_how in (MEASURED, STEADY):
         return ""
-    return f"The time of a whole training is {summary.training_how}."
+    time = significant(summary.training_s.median)
+    return f"The time of a whole training, {time} s, is {summary.training_how}."
