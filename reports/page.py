@@ -254,7 +254,7 @@ def _banners(analysis: Analysis) -> list[Banner]:
             Banner(
                 severity="warning",
                 text="This is a smoke run: it shows whether everything runs, and its figures mean nothing. "
-                "Measure with --profile quick or full.",
+                "Measure with the profile quick or full.",
             )
         )
     if not run.manifest.engine.isolated:
