@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.analysis import Estimate, Summary
+from harness.model.legs import leg_name
 from reports import numbers
-from reports.names import device_name, is_gpu, leg_name
+from reports.names import device_name, is_gpu
 from workloads.protocol import TUNED
 
 ROW_PX = 22

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from harness.model.analysis import Analysis, Summary
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import ROW_PX, labels_px, panel_title, row_axis, row_label
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, leg_name, phase_name
+from reports.names import device_name, phase_name
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, BUILD, DATA, FIRST_STEP, IMPORT, TUNED, WARM_UP
 

@@ -9,11 +9,12 @@ from markupsafe import Markup
 
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
+from harness.model.legs import leg_name
 from harness.model.scaling import Placement, Point
 from harness.rounding import counted
 from reports import numbers
 from reports.charts import Figure
-from reports.names import device_name, leg_name
+from reports.names import device_name
 from reports.page import SENTENCE_END, Banner
 from reports.together_charts import rate, share_interval
 

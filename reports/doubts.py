@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.model.analysis import Analysis
-from reports.names import device_name, leg_name
+from harness.model.legs import leg_name
+from reports.names import device_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

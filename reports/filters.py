@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model.analysis import Evidence, Summary
+from harness.model.legs import leg_name
 from harness.rounding import counted, scalar_word
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown
-from reports.names import device_name, leg_name
+from reports.names import device_name
 from reports.setup import field_rows, setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
 from reports.telemetry_text import metric_label, metric_value

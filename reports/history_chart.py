@@ -9,11 +9,12 @@ from statistics import median
 from typing import Any
 
 from harness.model.history import History, Point, Trend
+from harness.model.legs import leg_name
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, leg_name
+from reports.names import device_name
 
 _LEAST = 2  # points that make a trend worth drawing
 _PANELS = 8  # in a figure, those with changes first; all are in the tables

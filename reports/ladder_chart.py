@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.analysis import Analysis, Summary
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Table, chart
-from reports.names import device_name, is_gpu, leg_name
+from reports.names import device_name, is_gpu
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED
 

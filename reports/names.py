@@ -1,48 +1,16 @@
-"""What things are called in a report: devices, legs, phases and the telemetry that is drawn."""
+"""What things are called in a report: devices, phases and the telemetry that is drawn."""
 
 from __future__ import annotations
 
 from workloads.protocol import (
-    AS_WRITTEN,
-    BATCH_PREFIX,
     BUILD,
-    CACHED_EPOCH,
-    CALLS_PREFIX,
-    CUSTOM_LOOP,
     DATA,
     EVALUATE,
-    FIRST_EPOCH,
     FIRST_STEP,
-    HOST_FED,
     IMPORT,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    RUNG_PREFIX,
-    STAGE_PREFIX,
     STEADY,
-    THREADS_PREFIX,
-    TUNED,
-    TUNED_INPUT,
     WARM_UP,
 )
-
-LEG_NAMES = {
-    AS_WRITTEN: "as written",
-    TUNED: "tuned",
-    INPUT_ONLY: "input alone",
-    MODEL_ONLY: "model alone",
-    CUSTOM_LOOP: "loop that sees the wait",
-    HOST_FED: "model fed from the host",
-    TUNED_INPUT: "pipeline tuned alone",
-    FIRST_EPOCH: "input alone, first epoch",
-    CACHED_EPOCH: "input alone, cached",
-}
-
-PROBE_NAMES = {
-    BATCH_PREFIX: "model alone, {}x the batch",
-    CALLS_PREFIX: "model alone, {} steps a call",
-    THREADS_PREFIX: "input alone, threads: {}",
-}
 
 PHASE_NAMES = {
     IMPORT: "TensorFlow import",
@@ -64,16 +32,6 @@ THROTTLE_REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-
-
-def leg_name(leg: str) -> str:
-    """Say a leg's name in words: a step of a ladder by its own, a stage as what is drained up to it."""
-    if leg.startswith(STAGE_PREFIX):
-        return f"input up to {leg.removeprefix(STAGE_PREFIX)}"
-    for prefix, words in PROBE_NAMES.items():
-        if leg.startswith(prefix):
-            return words.format(leg.removeprefix(prefix))
-    return LEG_NAMES.get(leg, leg.removeprefix(RUNG_PREFIX))
 
 
 def phase_name(phase: str) -> str:

@@ -253,8 +253,8 @@ def _banners(analysis: Analysis) -> list[Banner]:
         found.append(
             Banner(
                 severity="warning",
-                text="This is a smoke run: it only tries out whether everything works, in seconds. None of "
-                "its figures means anything. Measure with --profile quick or full.",
+                text="This is a smoke run: it shows whether everything runs, and its figures mean nothing. "
+                "Measure with the profile quick or full.",
             )
         )
     if not run.manifest.engine.isolated:

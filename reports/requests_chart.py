@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model.analysis import Analysis, Latency
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import colour, panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu, leg_name
+from reports.names import device_name, is_gpu
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM, TUNED
 

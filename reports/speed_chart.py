@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from harness.model.analysis import Analysis, PublishedComparison, Summary
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu, leg_name
+from reports.names import device_name, is_gpu
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, TUNED
 

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import Analysis, Summary
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import colour, labels_px, panel_title, row_label
 from reports.charts import Figure, Table, chart
-from reports.names import device_name, leg_name
+from reports.names import device_name
 from reports.speed_chart import device_legend
 from reports.titles import titles_of
 from workloads.protocol import AS_WRITTEN, TUNED

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model.analysis import Axis, Sweep, SweepPoint
+from harness.model.legs import leg_name
 from harness.model.run import Scalar, Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu, leg_name
+from reports.names import device_name, is_gpu
 
 _CELL_PX = 46
 _LINE_PX = 220

@@ -63,6 +63,8 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "wait_share", summary.wait_share
     yield from _estimate("training_s", summary.training_s)
     yield "training_projected", summary.training_projected if summary.training_s else None
+    yield "training_bound", summary.training_bound.value or None
+    yield "training_how", summary.training_how or None
     yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
     yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
     yield "energy_source", summary.energy_source

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.legs import leg_name
 from harness.model.run import Series, Trial
 from harness.thinning import thin
-from reports.names import THROTTLE_REASONS, device_name, is_gpu, leg_name, phase_name, throttle_names
+from reports.names import THROTTLE_REASONS, device_name, is_gpu, phase_name, throttle_names
 from reports.stretches import stretches
 from workloads.protocol import (
     AS_WRITTEN,

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.model.analysis import Estimate
+from harness.model.legs import leg_name
 from harness.model.scaling import Flow, Point, Scaling
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, leg_name
+from reports.names import device_name
 
 _FLOW_PX = 96
 _ROOM_PX = 52

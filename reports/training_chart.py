@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model.analysis import Analysis, Estimate, Summary
+from harness.model.legs import leg_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Table, chart
-from reports.names import device_name, leg_name
+from reports.names import device_name
 from reports.speed_chart import DIAMOND, SPEED_LEGS, device_legend, published_bar
 from reports.titles import titles_of
 
@@ -54,7 +55,9 @@ def training_figure(analysis: Analysis) -> Figure | None:
 
 
 def _how(summary: Summary) -> str:
-    return "projected" if summary.training_projected else "measured"
+    if not summary.training_projected:
+        return "measured"
+    return summary.training_bound.value or "projected"
 
 
 def _bar(summary: Summary, time: Estimate) -> Bar:

@@ -13,7 +13,6 @@ from harness.analysis import analyse, remedies
 from harness.analysis.case import cases
 from harness.analysis.measures import measures
 from harness.analysis.remedy_code import (
-    PIPELINE,
     Program,
     code_for,
     copy_code,
@@ -22,6 +21,7 @@ from harness.analysis.remedy_code import (
     overlap_code,
     pipeline_code,
 )
+from harness.analysis.remedy_names import introduced, stage_functions
 from harness.analysis.summaries import summaries
 from harness.catalog import Entry, built_in
 from harness.model.analysis import Estimate, Finding, Remedy, Verdict
@@ -45,6 +45,9 @@ ANSWERS = {
     name: getattr(remedies, name) for name in ("LAUNCH", "COPYING", "OVERLAP", "DISK", "INPUT", "DEVICE")
 }
 FALLBACKS = (launch_code, overlap_code, copy_code, pipeline_code, device_code)
+
+
+STAGES = ("read", "decode", "augment", "cache", "batch", "prefetch")
 
 
 def changes(**after: str) -> dict[str, Change]:
@@ -106,7 +109,16 @@ def test_arrays_are_made_a_dataset_before_they_are_prefetched() -> None:
     assert "GPU" not in copy_code(CPU) and "/GPU:0" in copy_code(GPU)
 
 
-@pytest.mark.parametrize("program", [GPU, CPU, replace(GPU, task="infer"), replace(GPU, pipeline=False)])
+@pytest.mark.parametrize(
+    "program",
+    [
+        GPU,
+        CPU,
+        replace(GPU, task="infer"),
+        replace(GPU, pipeline=False),
+        replace(GPU, stages=STAGES, batch=64),
+    ],
+)
 def test_all_of_it_is_python(program: Program) -> None:
     everything = {
         "precision": "bf16", "steps_per_execution": "50", "jit_compile": "on", "batch_size": "512",
@@ -115,7 +127,6 @@ def test_all_of_it_is_python(program: Program) -> None:
     }  # fmt: skip
     ast.parse(code_for(changes(**everything), program))
     ast.parse(code_for(changes(**everything, feed="resident"), program))
-    ast.parse(PIPELINE)
     for fallback in FALLBACKS:
         ast.parse(fallback(program))
 
@@ -128,6 +139,48 @@ def test_hostile_values_do_not_reach_the_code(program: Program) -> None:
     )  # fmt: skip
     assert code_for(changes(**dict.fromkeys(names, "1); import os")), program) == ""
     assert code_for(changes(**{"x\nimport os": "1"}), program) == ""
+
+
+@pytest.mark.parametrize(
+    ("stages", "functions"),
+    [
+        (STAGES, ("decode", "augment")),
+        (("generate", "batch"), ()),
+        ((), ()),
+        (("read", "two words", "import", "pad"), ("pad",)),
+    ],
+)
+def test_stages_that_work_on_samples_are_called_by_their_names(
+    stages: tuple[str, ...], functions: tuple[str, ...]
+) -> None:
+    assert stage_functions(stages) == functions
+    piped = replace(GPU, stages=stages, batch=64)
+    for code in (pipeline_code(piped), code_for(changes(parallel_maps="on"), piped)):
+        assert all(f".map({name}, num_parallel_calls" in code for name in functions)
+        assert code.count(".map(") == max(1, len(functions))
+    assert ".batch(64)" in pipeline_code(piped)
+
+
+def test_what_the_device_does_is_left_out_of_the_pipeline() -> None:
+    piped = replace(GPU, stages=STAGES)
+    assert "map(augment" in code_for(changes(loader="tfdata"), piped)
+    assert "map(augment" not in code_for(changes(loader="tfdata", preprocess="device"), piped)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("dataset = dataset.map(augment).map(other)",
+         "# Stages of this workload: augment. Placeholders: dataset, other.\n"),
+        ("dataset = tf.data.Dataset.range(9)\nx = max(dataset)", ""),
+        ("# workers = 4, a parameter", ""),
+        ("def train(indices):\n    for one in indices:\n        model.step(one)\ntrain(one)",
+         "# Placeholders: model, one.\n"),
+        ("x, y = np.array(x_train), 1\nprint(x, y)", "# Placeholders: x_train.\n"),
+    ],
+)  # fmt: skip
+def test_code_says_which_names_are_placeholders(code: str, said: str) -> None:
+    assert introduced(code, STAGES) == said + code
 
 
 def declared_legs(entry: Entry) -> list[str]:
@@ -211,6 +264,16 @@ def overlap(made: Run) -> Remedy:
     return found.remedy
 
 
+def test_a_remedys_code_has_the_names_and_the_batch_of_its_workload() -> None:
+    made = played(tuned=(0.0101, ("parallel_maps",)), input_only=(0.014, ()))
+    piped = replace(made, workloads=(replace(made.workloads[0], stages=STAGES),))
+    found = next(one.remedy for one in analyse(piped).verdicts if one.rule == "input-bound")
+    assert found is not None
+    assert found.code.startswith("# Stages of this workload: decode, augment. Placeholders: dataset.\n")
+    fallback = overlap(played())
+    assert ".batch(32)" in fallback.code and fallback.code.startswith("# Placeholders: x, y, model.\n")
+
+
 def test_a_gain_comes_from_the_leg_that_changes_what_the_remedy_changes() -> None:
     resident = overlap(played(tuned=(0.001, ("feed", "jit_compile"))))
     assert (
@@ -226,7 +289,7 @@ def test_a_gain_comes_from_the_leg_that_changes_what_the_remedy_changes() -> Non
 
 def test_a_gain_measured_together_with_other_changes_judges_no_prediction() -> None:
     found = overlap(played(tuned=(0.001, ("prefetch_batches", "jit_compile"))))
-    assert "measured together with jit_compile, which tuned changes as well" in found.text
+    assert "measured together with jit_compile, which the leg “tuned” changes as well" in found.text
     assert found.miss is None and found.not_judged == "measured together with jit_compile"
 
 

@@ -57,7 +57,10 @@ def test_launch_bound_card_is_found_with_reason_remedy_and_both_gains() -> None:
     assert found.cost == pytest.approx(0.96, abs=0.02)
     assert "loses to the processor" in found.sentence
     assert found.remedy is not None
-    assert found.remedy.code == "model.compile(optimizer, loss, steps_per_execution=50, jit_compile=True)"
+    assert found.remedy.code == (
+        "# Placeholders: model, optimizer, loss.\n"
+        "model.compile(optimizer, loss, steps_per_execution=50, jit_compile=True)"
+    )
     assert found.remedy.measured_gain is not None
     assert found.remedy.measured_gain.median == pytest.approx(6.2, rel=0.03)
     assert found.remedy.predicted_gain is not None

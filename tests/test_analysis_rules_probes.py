@@ -11,6 +11,7 @@ from harness.analysis import analyse
 from harness.analysis.remedies import missed
 from harness.cpuset import processors
 from harness.model.analysis import Estimate, Finding, Verdict
+from harness.model.legs import leg_name
 from harness.model.run import LegInfo, Run
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
@@ -374,7 +375,9 @@ def test_input_remedy_is_measured_by_the_leg_that_changes_nothing_else() -> None
     assert "num_parallel_calls" in found.remedy.code
     assert "also changes" not in found.remedy.text
     assert found.remedy.miss == pytest.approx(1.3 / found.remedy.predicted_gain - 1, rel=0.05)  # type: ignore[operator]
-    assert "The prediction for cifar100-mlp missed" in analyse(replace(made, trials=trials)).headline
+    headline = analyse(replace(made, trials=trials)).headline
+    assert "The prediction for cifar100-mlp missed" in headline
+    assert headline.endswith(f"was measured ({leg_name(TUNED_INPUT)}).")
 
 
 @pytest.mark.parametrize(

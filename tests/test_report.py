@@ -26,6 +26,7 @@ from reports.titles import titles_of
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, Document, analysis, local, page
+from workloads.protocol import TUNED, TUNED_INPUT
 
 SECTIONS = sorted(name for name in html_environment().list_templates() if name.startswith("sections/"))
 EVERY = pytest.mark.parametrize("name", RUNS)
@@ -178,6 +179,21 @@ def test_found_limits_come_with_gains_and_code():
     assert "measured gain" in document.text
 
 
+def test_every_measured_gain_names_its_leg():
+    analysed = analysis("gpu")
+    verdict = next(one for one in analysed.verdicts if one.remedy and one.remedy.measured_gain)
+    for leg, said in ((TUNED_INPUT, "only the pipeline tuned"), (TUNED, "tuned")):
+        remedy = replace(verdict.remedy, measured_leg=leg)
+        made = replace(analysed, verdicts=(replace(verdict, remedy=remedy),))
+        assert f"measured gain ({said})" in render_html(made, bundle=pages.javascript)
+        assert f"measured gain ({said}): " in render_markdown(made)
+    unmeasured = replace(verdict.remedy, measured_gain=None, measured_leg="")
+    made = replace(analysed, verdicts=(replace(verdict, remedy=unmeasured),))
+    assert "measured gain: not measured" in render_markdown(made)
+    assert "(tuned: steps_per_execution, jit_compile)" in analysed.headline
+    assert re.search(r"<h3>[^<]*: [^<]* \(tuned\)</h3>", page("gpu"))
+
+
 def test_clean_run_has_no_banner():
     assert 'class="banner' not in page("gpu")
 
@@ -279,7 +295,8 @@ def test_a_smoke_run_says_first_that_its_figures_mean_nothing():
     text = Document(render_html(smoke, bundle=pages.javascript)).text
     assert "samples/s" not in smoke.headline
     assert "times" not in smoke.headline
-    assert text.index("None of its figures means anything") < text.index(smoke.headline.split(".")[0])
+    said = "This is a smoke run: it shows whether everything runs, and its figures mean nothing."
+    assert text.index(said) < text.index(smoke.headline.split(".")[0])
 
 
 def test_the_same_doubt_is_said_once():

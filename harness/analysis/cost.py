@@ -74,6 +74,7 @@ def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, ma
         per_hour=rate,
         training=_times(summary.training_s, second, currency),
         training_projected=summary.training_projected,
+        training_bound=summary.training_bound,
         per_million_samples=_times(_inverse(summary.throughput), _product(second, MILLION), currency),
         energy_j_per_sample=energy,
         energy_source=summary.energy_source,

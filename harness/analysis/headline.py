@@ -9,6 +9,7 @@ from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_W
 from harness.analysis.rules import analysed, primary
 from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.model.analysis import Comparison, Estimate, Finding, PublishedComparison, Summary, Verdict
+from harness.model.legs import leg_name
 from harness.model.run import Run, Status
 from harness.rounding import counted
 from workloads.protocol import AS_WRITTEN, TUNED
@@ -195,7 +196,8 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
             yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
     else:
         parts = [f"{one.workload} {rounded(one.ratio)}" for one in gains]
-        yield f"With the remedies applied it runs this many times as fast: {listed(parts)}."
+        tuned = leg_name(TUNED)
+        yield f"With the remedies applied ({tuned}) it runs this many times as fast: {listed(parts)}."
     if over:
         where = _against(over[0].ratio) if len(over) == 1 else _grouped(over)
         yield f"Tuned on both sides it is {where}."
@@ -211,11 +213,13 @@ def _missed(verdicts: Sequence[Verdict], device: str) -> Iterator[str]:
         least = "at least " if remedy.at_least else ""
         yield (
             f"The prediction for {name} missed: {least}{significant(remedy.predicted_gain)} times as fast "
-            f"was predicted for its remedy, {significant(remedy.measured_gain.median)} was measured."
+            f"was predicted for its remedy, {significant(remedy.measured_gain.median)} was measured "
+            f"({leg_name(remedy.measured_leg)})."
         )
 
 
 def _changed(summaries: Sequence[Summary], workload: str, device: str) -> str:
+    """Name the leg that applied the remedies, and what it changed."""
     changes = [
         change.what
         for one in summaries
@@ -223,7 +227,7 @@ def _changed(summaries: Sequence[Summary], workload: str, device: str) -> str:
         for change in one.changes
         if change.what != "global batch"
     ]
-    return f" ({', '.join(changes)})" if changes else ""
+    return f" ({': '.join(filter(None, (leg_name(TUNED), ', '.join(changes))))})"
 
 
 def _scaling(ratios: Sequence[Comparison]) -> Iterator[str]:

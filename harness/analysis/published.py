@@ -74,8 +74,8 @@ def _in_unit(number: Published, case: Case) -> _Found:
     summary = case.legs[leg]
     what = f"{case.device} {leg.replace('-', ' ') if leg == AS_WRITTEN else leg}"
     if number.unit == "s":
-        how = "projected from the steady speed" if summary.training_projected else "trained to the end"
-        return _Found(value=summary.training_s, label=f"{what}, {how}, cold start excluded", leg=leg)
+        label = f"{what}, {summary.training_how}, cold start excluded"
+        return _Found(value=summary.training_s, label=label, leg=leg)
     if number.unit == "samples/s":
         return _Found(value=summary.throughput, label=f"{what}, steady state", leg=leg)
     if number.unit == "ratio":

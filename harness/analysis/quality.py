@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from harness.analysis.measures import Measures
 from harness.analysis.quality_host import HOST_CHECKS
 from harness.analysis.stats import drift, half_width, outliers
+from harness.analysis.training import training_note
 from harness.analysis.words import listed, percent
 from harness.model.analysis import Quality, Summary
 from harness.model.run import Run, Status
@@ -204,6 +205,18 @@ def profile(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator
         )
 
 
+def training(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
+    """Say how a projected training time takes into account that a cache makes epochs differ."""
+    for one in summaries:
+        if fact := training_note(one):
+            yield Quality(
+                severity=NOTE,
+                subject=f"{one.workload} on {one.device}, {one.leg}",
+                fact=fact,
+                remedy="Train to the end to measure it: --profile full.",
+            )
+
+
 CHECKS: tuple[Check, ...] = (
     profile,
     isolation,
@@ -213,6 +226,7 @@ CHECKS: tuple[Check, ...] = (
     data,
     sampling,
     said_by_trials,
+    training,
 )
 
 

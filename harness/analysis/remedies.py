@@ -8,9 +8,12 @@ from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
 from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
 from harness.analysis.remedy_code import Program, code_for
+from harness.analysis.remedy_names import introduced
 from harness.analysis.words import listed, significant
 from harness.model.analysis import Estimate, Remedy
+from harness.model.legs import leg_name
 from workloads.protocol import (
+    AS_WRITTEN,
     CACHED_EPOCH,
     FIRST_EPOCH,
     RUNG_PREFIX,
@@ -69,12 +72,15 @@ def remedy(
     leg, applied, others = _measured(case, answers)
     gain = _gain_of(case, leg)
     if gain is not None and others:
-        text = f"{text} The gain was measured together with {listed(others)}, which {leg} changes as well."
+        text = (
+            f"{text} The gain was measured together with {listed(others)}, which the leg “{leg_name(leg)}” "
+            "changes as well."
+        )
     program = _program(case, leg)
     why = not_judged(case, predicted_gain, gain, others, at_least=at_least)
     return Remedy(
         text=text,
-        code=code_for(applied, program) or fallback(program),
+        code=introduced(code_for(applied, program) or fallback(program), program.stages),
         predicted_gain=predicted_gain,
         measured_gain=gain,
         at_least=at_least,
@@ -140,7 +146,24 @@ def _gain_of(case: Case, leg: str) -> Estimate | None:
 
 
 def _program(case: Case, leg: str) -> Program:
-    params: Mapping[str, object] = next(
+    declared = case.workload
+    cards = max(1, len(gpu_names(case.device)))
+    batch = _params(case, leg or AS_WRITTEN).get("batch_size")
+    return Program(
+        on_gpu=case.on_gpu,
+        cards=cards,
+        task=declared.task if declared else "train",
+        image=declared.image if declared else TENSORFLOW,
+        pipeline=_has_pipeline(case),
+        stages=declared.stages if declared else (),
+        batch=batch * cards if isinstance(batch, int) else "batch_size",
+        params=_params(case, leg),
+    )
+
+
+def _params(case: Case, leg: str) -> Mapping[str, object]:
+    """Return what a leg ran with; {} where it did not run."""
+    return next(
         (
             info.params
             for trial in case.run.trials
@@ -149,15 +172,6 @@ def _program(case: Case, leg: str) -> Program:
             if info.leg == leg
         ),
         {},
-    )
-    declared = case.workload
-    return Program(
-        on_gpu=case.on_gpu,
-        cards=max(1, len(gpu_names(case.device))),
-        task=declared.task if declared else "train",
-        image=declared.image if declared else TENSORFLOW,
-        pipeline=_has_pipeline(case),
-        params=params,
     )
 
 

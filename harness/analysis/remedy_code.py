@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.analysis.remedy_names import stage_functions
 from workloads.protocol import TENSORFLOW, Change
 
 # How the driver and a workload's own declaration say yes and no.
@@ -14,10 +15,11 @@ _ON, _OFF = ("on", "True"), ("off", "False")
 _POLICIES = {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
 # What comes from outside and stands in code is a name, a number or a word.
 _NAME, _VALUE = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"[\w.-]+")
+_MAP = ".map({function}, num_parallel_calls=tf.data.AUTOTUNE)"
 _DECODED = """\
-dataset = tf.data.Dataset.from_tensor_slices((files, labels))
-dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size)  # no Python loader
-"""
+dataset = tf.data.Dataset.from_tensor_slices((files, labels))  # no Python loader
+{maps}
+dataset = dataset.batch({batch})"""
 _ONCE = "x_train, y_train = map(np.concatenate, zip(*dataset.as_numpy_iterator()))  # decoded once"
 _ON_DEVICE = (
     "model = tf.keras.Sequential([preprocessing, model])  # bytes in; a whole batch at once, on the device"
@@ -41,23 +43,21 @@ def predict(batch):  # a tensor that lies on {device}
     return model(batch, training=False)
 """
 _ARRAYS = """\
-dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch({batch})
 dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at the pipeline's end
-model.fit(dataset)
-"""
+model.fit(dataset)"""
 PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at the pipeline's end"
 TO_DEVICE = 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 2))  # the last stage'
 CACHE = "dataset = dataset.cache()  # after the stages that give the same result each time"
 DISK_CACHE = 'dataset = dataset.cache()  # in memory; or cache("/fast/disk/file")'
-PIPELINE = """\
+_PIPELINE = """\
 dataset = (
-    dataset.cache()  # after the stages that give the same result each time
+    dataset.cache()  # belongs after the stages that give the same result each time
     .shuffle(10_000)
-    .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-    .batch(batch_size)
+{maps}
+    .batch({batch})
     .prefetch(tf.data.AUTOTUNE)
-)
-"""
+)"""
 _LAUNCH = "model.compile(optimizer, loss, steps_per_execution=50, jit_compile=True)"
 _LAUNCH_INFER = "predict = tf.function(model, jit_compile=True)"
 _DEVICE = 'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")'
@@ -71,6 +71,8 @@ class Program:
         on_gpu: it runs on a card; cards: on how many together.
         task, image: as the workload declares them.
         pipeline: it has a tf.data pipeline or a loader of its own instead of arrays.
+        stages: the names of that pipeline's stages, as declared.
+        batch: samples a step, or a name for it.
         params: all parameters of the leg whose changes are shown; {} where no leg is.
     """
 
@@ -79,6 +81,8 @@ class Program:
     task: str = "train"
     image: str = TENSORFLOW
     pipeline: bool = True
+    stages: tuple[str, ...] = ()
+    batch: int | str = "batch_size"
     params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -103,7 +107,7 @@ def overlap_code(program: Program) -> str:
     """Return code that prepares batches while others are computed."""
     if not program.keras:
         return ""
-    return PREFETCH if program.pipeline else _ARRAYS.rstrip("\n")
+    return PREFETCH if program.pipeline else _ARRAYS.format(batch=program.batch)
 
 
 def copy_code(program: Program) -> str:
@@ -116,7 +120,11 @@ def copy_code(program: Program) -> str:
 
 def pipeline_code(program: Program) -> str:
     """Return code of a pipeline that uses what tf.data offers."""
-    return PIPELINE.rstrip("\n") if program.keras else ""
+    if not program.keras:
+        return ""
+    functions = stage_functions(program.stages) or ("augment",)
+    maps = "\n".join(f"    {_MAP.format(function=name)}" for name in functions)
+    return _PIPELINE.format(maps=maps, batch=program.batch)
 
 
 def device_code(program: Program) -> str:
@@ -144,7 +152,7 @@ def _keras(after: Mapping[str, str], program: Program) -> Iterator[str]:
         yield f"tf.config.experimental.enable_tensor_float_32_execution({after['precision'] == 'tf32'})"
     if after.get("preprocess") == "device":
         yield _ON_DEVICE
-    yield from _pipeline(after)
+    yield from _pipeline(after, program)
     resident = after.get("feed") == "resident"
     yield from _resident(after, program) if resident else _compiling(after, program)
     if after.get("batch_size", "").isdecimal():
@@ -176,19 +184,26 @@ def _compiled(after: Mapping[str, str]) -> Iterator[str]:
         yield f"jit_compile={after['jit_compile'] in _ON}"
 
 
-def _pipeline(after: Mapping[str, str]) -> Iterator[str]:
+def _pipeline(after: Mapping[str, str], program: Program) -> Iterator[str]:
+    functions = stage_functions(program.stages)
     if after.get("loader") == "tfdata":
-        yield _DECODED.rstrip("\n")
+        # What the device does, the pipeline does not.
+        left = [name for name in functions if name != "augment" or after.get("preprocess") != "device"]
+        yield _DECODED.format(maps=_mapped(left or ("decode",)), batch=program.batch)
     if after.get("cache") in _ON:
         yield CACHE
     if after.get("parallel_maps") in _ON:
-        yield "dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)  # each map and interleave"
+        yield _mapped(functions or ("prepare",)) + "  # likewise any other map and interleave"
     if after.get("prefetch_batches") in _ON:
         yield PREFETCH
     elif after.get("prefetch", "").isdecimal():
         yield f"dataset = dataset.prefetch({after['prefetch']})  # at the pipeline's end"
     if after.get("prefetch_to_device") in _ON:
         yield TO_DEVICE
+
+
+def _mapped(functions: Iterable[str]) -> str:
+    return "\n".join(f"dataset = dataset{_MAP.format(function=name)}" for name in functions)
 
 
 def _jit(after: Mapping[str, str], program: Program) -> bool:

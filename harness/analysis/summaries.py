@@ -13,13 +13,12 @@ from harness.analysis.energy import energies_per_sample, energy_over_trials
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Key, Measure, Measures
 from harness.analysis.stats import estimate
+from harness.analysis.training import with_training
 from harness.model.analysis import Estimate, Summary
 from harness.model.run import Run
-from workloads.protocol import AS_WRITTEN, EVALUATE, STEADY, TUNED, Change, Workload
+from workloads.protocol import EVALUATE, STEADY, Change, Workload
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
-# What the driver names the time of a training that it ran to the end.
-TRAINING_TIME = "training_s"
 ACCURACY = "accuracy"
 
 
@@ -32,7 +31,7 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
         trial_id: energies_per_sample(trial, dict.fromkeys(window.leg for window in trial.windows))
         for trial_id, trial in trials.items()
     }
-    return tuple(
+    made = tuple(
         _summary(
             run,
             key,
@@ -43,6 +42,7 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
         )
         for key, group in found.items()
     )
+    return with_training(run, found, made)
 
 
 def _summary(
@@ -57,7 +57,6 @@ def _summary(
     step_time = estimate([one.step_s for one in group], "s")
     assert throughput is not None and step_time is not None  # a group has at least one measure
     waits = [one.wait_share for one in group if one.wait_share is not None]
-    training, projected = _training(key.leg, group, workload)
     energy, energy_source = energy_over_trials(joules)
     accuracy = _median(_metric_values(group, ACCURACY))
     return Summary(
@@ -69,8 +68,8 @@ def _summary(
         batch_size=group[0].batch,
         step_quantiles=_quantiles(group),
         wait_share=_median(waits),
-        training_s=training,
-        training_projected=projected,
+        training_s=None,
+        training_projected=False,
         cold_start=_cold_start(group),
         telemetry=_medians(means),
         energy_j_per_sample=energy,
@@ -81,23 +80,6 @@ def _summary(
         trial_ids=tuple(one.trial.id for one in group),
         epoch_s=_epoch(workload, group[0].batch, step_time),
     )
-
-
-def _training(leg: str, group: Sequence[Measure], workload: Workload | None) -> tuple[Estimate | None, bool]:
-    """Return the time for the published epochs without cold start, measured if any trial ran them all."""
-    measured = _metric_values(group, TRAINING_TIME)
-    if measured:
-        return estimate(measured, "s"), False
-    if (
-        workload is None
-        or workload.task != "train"
-        or workload.data.train <= 0
-        or leg not in (AS_WRITTEN, TUNED)
-    ):
-        return None, False
-    an_epoch = workload.samples_per_epoch or workload.data.train
-    projected = [math.ceil(an_epoch / one.batch) * one.step_s * workload.epochs for one in group]
-    return estimate(projected, "s"), True
 
 
 def _epoch(workload: Workload | None, batch: int, step_time: Estimate) -> float | None:

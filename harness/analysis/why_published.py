@@ -166,7 +166,7 @@ def _time(case: Case, number: Published, leg: str) -> Iterator[str]:
     summary = case.legs[leg]
     if number.unit == "s" and summary.training_s is not None:
         left_out = sum(seconds for _, seconds in summary.cold_start)
-        how = "It is projected from the steady speed; the" if summary.training_projected else "The"
+        how = f"It is {summary.training_how}; the" if summary.training_projected else "The"
         yield (
             f"{how} {significant(left_out)} s until steady state (import, data, first step, warm-up) are "
             "left out, and an article's stopwatch has them in."

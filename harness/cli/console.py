@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.errors import TfbenchError
-from harness.model.analysis import Analysis, Estimate, Summary, Sweep
+from harness.model.analysis import Analysis, Bound, Cost, Estimate, Summary, Sweep
 from harness.progress import Task
 from harness.rounding import estimate_decimals, fixed, three_digits
 from workloads.protocol import LEGS, RUNG_PREFIX
@@ -31,6 +31,8 @@ from workloads.protocol import LEGS, RUNG_PREFIX
 LABEL_WIDTH = 28
 SWEEP_ROWS = 24
 LINE_EVERY_S = 2.0
+# What stands before a training time that is projected.
+_PROJECTED = {Bound.NONE: "~", Bound.UPPER: "≤", Bound.LOWER: "≥"}
 # Columns of the summary beside the leg's name, and the widest that usually stands in them.
 _WIDTHS = {"samples/s": 9, "interval": 18, "ms/step": 7, "training": 12, "accuracy": 8, "n": 2}
 
@@ -167,7 +169,8 @@ def _speeds(summaries: Sequence[Summary]) -> Group:
 def _speed(one: Summary) -> tuple[Text | str, ...]:
     training = "-"
     if one.training_s is not None:
-        training = f"{'~' if one.training_projected else ''}{duration(one.training_s.median)}"
+        mark = _PROJECTED[one.training_bound] if one.training_projected else ""
+        training = f"{mark}{duration(one.training_s.median)}"
     return (
         Text(one.leg),
         fixed(one.throughput.median, estimate_decimals(one.throughput)),
@@ -213,10 +216,14 @@ def _costs(analysis: Analysis) -> Group:
         table.add_row(
             Text(f"{one.workload}, {one.device}, {one.leg}"),
             "-" if one.per_hour is None else f"{one.per_hour:.4g}",
-            "-" if one.training is None else f"{one.training.median:.3g}",
+            "-" if one.training is None else f"{_bounded(one)}{one.training.median:.3g}",
             "-" if one.per_million_samples is None else f"{one.per_million_samples.median:.3g}",
         )
     return Group(Text(f"Cost in {prices.currency if prices else ''}"), table, "")
+
+
+def _bounded(one: Cost) -> str:
+    return _PROJECTED[one.training_bound] if one.training_bound else ""
 
 
 def interval(estimate: Estimate) -> str:

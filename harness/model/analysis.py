@@ -21,6 +21,14 @@ class Estimate:
     unit: str
 
 
+class Bound(StrEnum):
+    """Whether the true figure lies below or above the one given."""
+
+    NONE = ""
+    UPPER = "upper bound"
+    LOWER = "lower bound"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """One workload, device and leg over all its finished trials.
@@ -31,6 +39,8 @@ class Summary:
         step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
         wait_share: share of the steady time spent waiting for input, between 0 and 1.
         training_s: time for the published epochs; `training_projected` tells projected from measured.
+        training_how: how it is known, in words that follow "it is"; "" without it.
+        training_bound: upper where only the first epoch was measured and a cache speeds up those after it.
         cold_start: (phase, seconds) in order, everything before steady state.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: from the card's counter, or None.
@@ -58,6 +68,8 @@ class Summary:
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
     epoch_s: float | None = None
+    training_how: str = ""
+    training_bound: Bound = Bound.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +339,8 @@ class Cost:
 
     Attributes:
         per_hour: price of an hour, in the manifest's currency.
-        training: money for the published epochs, steady state only, as `Summary.training_s`.
+        training: money for the published epochs, steady state only, as `Summary.training_s`, whose
+            `training_projected` and `training_bound` hold for it too.
         per_million_samples: money for a million samples.
         training_kwh: energy for the published epochs, of what `Summary.energy_source` covers.
         electricity_training, electricity_per_million_samples: money for that energy alone.
@@ -345,6 +358,7 @@ class Cost:
     training_kwh: Estimate | None
     electricity_training: Estimate | None
     electricity_per_million_samples: Estimate | None
+    training_bound: Bound = Bound.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
