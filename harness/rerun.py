@@ -9,6 +9,7 @@ from pathlib import Path
 from harness import __version__
 from harness.bench import Options, Resolved, commit_of, read_options, recorded_profile, resolve
 from harness.catalog import built_in, external, sources
+from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import StoreError, UsageError
 from harness.gpus import discover
@@ -107,11 +108,10 @@ def _options(
         raise UsageError(
             f"The run has nothing on {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}."
         )
-    recorded = "docker" if run.manifest.engine.isolated else "local"
     return replace(
         options,
         out=out,
-        engine=engine or recorded,
+        engine=engine or settled(options.engine, run.manifest.engine),
         device=",".join(devices or had),
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),

@@ -99,8 +99,10 @@ class TestChecks:
     def test_an_engine_is_needed_where_it_is_asked_for(self) -> None:
         without = facts(node("a"), engine="", engine_problem="no such socket")
         assert found(without) == []
-        (one,) = found(without, engine="docker")
-        assert "a has no container engine: no such socket." in one.message
+        for engine, remedy in (("docker", "make engine"), ("podman", "podman.socket")):
+            (one,) = found(without, engine=engine)
+            assert "a has no container engine: no such socket." in one.message
+            assert remedy in one.hint
 
     def test_a_full_disk_is_found_before_a_build_fills_it(self) -> None:
         small = facts(node("a"), free_disk_bytes=IMAGE_BYTES["cpu"])
@@ -195,12 +197,12 @@ class TestFolder:
 
 class TestProbe:
     def test_a_node_without_packages_can_still_say_so(self) -> None:
-        said = ask((), False, needed=("json", "no_such_package"))
+        said = ask((), "auto", False, needed=("json", "no_such_package"))
         assert said.missing == ("no_such_package",)
         assert said.versions["code"] == versions()["code"]
 
     def test_this_machine(self) -> None:
-        said = ask((), False)
+        said = ask((), "auto", False)
         assert said.missing == ()
         assert said.boot_id
         assert f"{said.cpus}" in said.kind

@@ -37,7 +37,7 @@ def rerun(
         bool, typer.Option("--check", help="Only say what differs here; run and build nothing.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker or local.")
+        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker, podman or local.")
     ] = "",
     device: Annotated[
         str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")

@@ -19,6 +19,7 @@ from docker.types import Mount as ApiMount
 
 from harness.model.run import EngineInfo
 
+DOCKER, PODMAN = "docker", "podman"
 _IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
@@ -27,7 +28,7 @@ class Daemon:
     """Facts that decide how containers are made.
 
     Attributes:
-        name: "docker" or "podman".
+        name: DOCKER or PODMAN.
         version: the engine's, e.g. "20.10.24".
         rootless: it runs as an ordinary user.
         user_namespaces: it maps container users to others by default (userns-remap).
@@ -77,7 +78,7 @@ def describe(client: docker.DockerClient, url: str, remote: bool | None) -> Daem
     cgroup = str(info.get("CgroupVersion") or "")
     folders = tuple(info.get("CDISpecDirs") or ())
     return Daemon(
-        name="podman" if podman else "docker",
+        name=PODMAN if podman else DOCKER,
         version=str(version.get("Version", "")),
         rootless="rootless" in security,
         user_namespaces="userns" in security,

@@ -17,6 +17,11 @@ IMAGE_BYTES: Mapping[str, int] = {
     "trees-cpu": 2 * 2**30,
     "trees-cuda": 4 * 2**30,
 }
+# A container engine that was asked for -> what to do where it is not.
+_CONTAINERS: Mapping[str, str] = {
+    "docker": "Install one there with `make engine`",
+    "podman": "Start podman.socket there, as the user who runs Ray or as root",
+}
 
 
 def problems(
@@ -26,7 +31,7 @@ def problems(
 
     Args:
         ours: the driver's own versions, as in Facts.versions.
-        engine: "auto", "docker" or "local", as asked for.
+        engine: of harness.engines.connect.NAMES, as asked for.
         targets: the images that the plan needs.
         build: whether tfbench builds the images, so that the disk must have room for it.
     """
@@ -54,11 +59,11 @@ def _problems(
             hint="Install tfbench[fleet] from fleet.lock into the Python that runs Ray there.",
         )
         return
-    if engine == "docker" and not facts.engine:
+    if engine in _CONTAINERS and not facts.engine:
         yield Problem(
             node=node.key,
             message=f"Node {node.key} has no container engine: {facts.engine_problem.rstrip('.')}.",
-            hint="Install one there with `make engine`, or choose --engine local for all.",
+            hint=f"{_CONTAINERS[engine]}, or choose --engine local for all.",
         )
     yield from _disk(node, facts.free_disk_bytes, [one for one in targets if one not in facts.images], build)
     offset_s = node.clock_offset_s

@@ -36,21 +36,22 @@ def wall_s() -> float:
     return time.time()
 
 
-def facts(targets: Sequence[str], cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
+def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
     """Describe this node; never raises for what is missing.
 
     Args:
         targets: images that the plan needs: whether each is built is looked up.
+        engine: the one that was asked for, of harness.engines.connect.NAMES.
         cloud: whether to ask the cloud's metadata service.
         needed: import names of packages.
     """
     missing = tuple(name for name in needed if importlib.util.find_spec(name) is None)
     if missing:
         return Facts(versions=versions(), missing=missing)
-    return _with_packages(targets, cloud)
+    return _with_packages(targets, engine, cloud)
 
 
-def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
+def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
     from harness.host.inventory import free_bytes, host_facts, system_description  # noqa: PLC0415
@@ -62,7 +63,7 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    engine, problem, images = _engine(places.checkout, places.cache, targets)
+    engine, problem, images = _engine(asked, places.checkout, places.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -90,13 +91,16 @@ def kind(instance: str, gpus: Sequence[str], processor: str, cpus: int, memory_b
     return ", ".join(filter(None, (instance, *cards, processors, memory)))
 
 
-def _engine(checkout: Path, cache: Path, targets: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+def _engine(
+    asked: str, checkout: Path, cache: Path, targets: Sequence[str]
+) -> tuple[str, str, tuple[str, ...]]:
+    from harness.engines.daemon import PODMAN  # noqa: PLC0415
     from harness.engines.docker import DockerEngine  # noqa: PLC0415
     from harness.errors import TfbenchError  # noqa: PLC0415
     from harness.images.builder import ImageBuilder  # noqa: PLC0415
     from harness.progress import Silent  # noqa: PLC0415
 
-    engine = DockerEngine(os.environ)
+    engine = DockerEngine(os.environ, podman=asked == PODMAN)
     try:
         info = engine.connect()
         builder = ImageBuilder(checkout, cache, engine.client, Silent())
