@@ -16,7 +16,7 @@ import pytest
 
 from harness.engines import ContainerSpec, GpuAccess
 from harness.engines.connect import settled
-from harness.engines.daemon import Daemon
+from harness.engines.daemon import Daemon, image_folder
 from harness.engines.docker import DockerEngine
 from harness.engines.owner import current_owner, owner_from
 from harness.engines.places import Place, dial, places, podman_places
@@ -153,6 +153,15 @@ def test_a_run_that_asked_for_podman_asks_for_it_again():
     assert settled("podman", podman) == "podman"
     assert settled("auto", podman) == "docker", "whichever speaks its interface there"
     assert settled("auto", local) == "local"
+
+
+def test_where_images_lie(tmp_path):
+    root = {"DockerRootDir": "/data/docker", "DriverStatus": [["Backing Filesystem", "extfs"]]}
+    assert image_folder(root, containerd=tmp_path) == "/data/docker"
+    snapshots = {**root, "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+    assert image_folder(snapshots, containerd=tmp_path) == str(tmp_path)
+    assert image_folder(snapshots, containerd=tmp_path / "none") == "/data/docker"
+    assert image_folder({}) == ""
 
 
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):

@@ -8,10 +8,11 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.fleet.code import digest
-from harness.fleet.model import Facts
+from harness.fleet.model import Disk, Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
@@ -54,7 +55,7 @@ def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str
 def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
-    from harness.host.inventory import free_bytes, host_facts, system_description  # noqa: PLC0415
+    from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
     from harness.model.run import EngineInfo  # noqa: PLC0415
     from harness.places import places_here  # noqa: PLC0415
 
@@ -63,7 +64,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    engine, problem, images = _engine(asked, places.checkout, places.cache, targets)
+    found = _engine(asked, places.checkout, places.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -74,10 +75,11 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
             int(host.get("cpus", 0)),
             int(host.get("memory_bytes", 0)),
         ),
-        engine=engine,
-        engine_problem=problem,
-        images=images,
-        free_disk_bytes=free_bytes(places.cache),
+        engine=found.name,
+        engine_problem=found.problem,
+        images=found.images,
+        cache_disk=_disk(places.cache),
+        image_disk=_disk(found.folder) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
     )
@@ -91,9 +93,17 @@ def kind(instance: str, gpus: Sequence[str], processor: str, cpus: int, memory_b
     return ", ".join(filter(None, (instance, *cards, processors, memory)))
 
 
-def _engine(
-    asked: str, checkout: Path, cache: Path, targets: Sequence[str]
-) -> tuple[str, str, tuple[str, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Engine:
+    """What Facts say of an engine; `folder` is where it keeps images on this machine."""
+
+    name: str = ""
+    problem: str = ""
+    images: tuple[str, ...] = ()
+    folder: Path | None = None
+
+
+def _engine(asked: str, checkout: Path, cache: Path, targets: Sequence[str]) -> _Engine:
     from harness.engines.daemon import PODMAN  # noqa: PLC0415
     from harness.engines.docker import DockerEngine  # noqa: PLC0415
     from harness.errors import TfbenchError  # noqa: PLC0415
@@ -106,10 +116,19 @@ def _engine(
         builder = ImageBuilder(checkout, cache, engine.client, Silent())
         built = tuple(target for target in targets if builder.existing(target) is not None)
     except TfbenchError as error:
-        return "", error.message, ()
+        return _Engine(problem=error.message)
     finally:
         engine.close()
-    return f"{info.name} {info.version}", "", built
+    daemon = engine.daemon
+    folder = Path(daemon.image_folder) if daemon.image_folder and not daemon.remote else None
+    return _Engine(name=f"{info.name} {info.version}", images=built, folder=folder)
+
+
+def _disk(folder: Path) -> Disk:
+    from harness.host.inventory import disk_of  # noqa: PLC0415
+
+    device, free_bytes = disk_of(folder)
+    return Disk(folder=str(folder), device=device, free_bytes=free_bytes)
 
 
 def _version(package: str) -> str:
