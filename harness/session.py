@@ -331,7 +331,9 @@ def _mounts(
         mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
     if gpu:
         # Machine code that the driver compiles from PTX is kept: on a new card that takes minutes.
-        cache = places.cache / "cuda" / image.digest.rpartition(":")[2][:16]
+        name = image.digest.rpartition(":")[2][:16]
+        cache = places.cache / "cuda" / name
         cache.mkdir(parents=True, exist_ok=True)
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
+        volume = f"tfbench-cuda-{name}"
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, volume=volume, read_only=False))
     return tuple(mounts)

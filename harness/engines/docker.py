@@ -176,7 +176,9 @@ class DockerEngine:
         placed: list[Mount] = []
         own: list[str] = []
         for mount in mounts:
-            if mount.read_only:
+            if mount.volume and mount.host is not None:
+                placed.append(self._stager.kept(mount, image))
+            elif mount.read_only:
                 placed.append(self._stager.read_only(mount, image))
             else:
                 placed.append(self._stager.writable(mount, image))
