@@ -60,7 +60,8 @@ def rerun(
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     with stoppable():
-        then = open_run(newest(run))
+        path = newest(run)
+        then = open_run(path)
         files = absolute(workload_file)
         told = differing(then, outlook(then, places(), files))
         _show_plan(progress, then)
@@ -80,7 +81,7 @@ def rerun(
             _show(progress, "Differs as well, now that images and data are there", new)
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
-        out().print(f"Compare with: tfbench compare {run} {prepared.folder.path}", soft_wrap=True)
+        out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
 
 
 def differing(then: Run, here: Run) -> Fields:
