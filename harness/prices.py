@@ -157,7 +157,7 @@ def _machine(manifest: Manifest) -> tuple[str, list[str]]:
 def spelt_out(prices: Prices) -> str:
     """Return --price's value that gives `prices` again, without any file."""
     amounts = {name: getattr(prices, attribute) for name, attribute in _AMOUNTS.items()}
-    words = [f"{name}={value:g}" for name, value in amounts.items() if value is not None]
+    words = [f"{name}={value:.12g}" for name, value in amounts.items() if value is not None]
     return ",".join([*words, f"currency={prices.currency}"])
 
 

@@ -10,11 +10,11 @@ class Task(Protocol):
     """One bar: `advance` by some of its total, `note` a few words beside it."""
 
     def advance(self, amount: float) -> None:
-        """Move on by `amount` of the task's total."""
+        """Move on by `amount` of the task's total; by 0 to say that the work still goes on."""
         ...
 
-    def note(self, text: str) -> None:
-        """Show `text` beside the bar."""
+    def note(self, text: str, *, minor: bool = False) -> None:
+        """Show `text` beside the bar; a log need not keep a minor one."""
         ...
 
 
@@ -34,7 +34,7 @@ class _SilentTask:
     def advance(self, amount: float) -> None:
         pass
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, minor: bool = False) -> None:
         pass
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from harness import __version__
 from harness.bench import Options, Resolved, commit_of, read_options, recorded_profile, resolve
 from harness.catalog import built_in, external, sources
+from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import StoreError, UsageError
 from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
-from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
+from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, Run, Status, target_for
 from harness.places import Places
+from harness.prices import spelt_out
 from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 
@@ -27,6 +29,7 @@ def again(
     engine: str = "",
     devices: tuple[str, ...] = (),
     files: tuple[Path, ...] = (),
+    price: str = "",
 ) -> Resolved:
     """Resolve a recorded run on this host.
 
@@ -39,12 +42,14 @@ def again(
         engine: another engine than the run's, "" for the same.
         devices: those of the run's devices to run on again; all of them when empty.
         files: where the user's own workload files lie here, if not where they lay.
+        price: other prices than the run's, as harness.prices reads them; "" for the same.
 
     Raises:
         StoreError: the run does not say how it was made.
         UsageError, GpuError: what it needs is not here.
     """
     options = _options(run, out=out, engine=engine, devices=devices, files=files)
+    options = replace(options, price=price or kept_price(run))
     check_files(run, files)
     resolved = resolve(options)
     known = {entry.workload.name for entry in resolved.entries}
@@ -61,6 +66,14 @@ def again(
         profile = replace(profile, trials=most, max_trials=most)
     entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
     return replace(resolved, profile=profile, planned=planned, entries=entries)
+
+
+def kept_price(run: Run) -> str:
+    """Return a run's prices as --price takes them; "" where it has none.
+
+    They are the manifest's: a price file of then may say nothing of the machine here.
+    """
+    return spelt_out(run.manifest.prices) if run.manifest.prices else ""
 
 
 def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
@@ -95,11 +108,10 @@ def _options(
         raise UsageError(
             f"The run has nothing on {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}."
         )
-    recorded = "docker" if run.manifest.engine.isolated else "local"
     return replace(
         options,
         out=out,
-        engine=engine or recorded,
+        engine=engine or settled(options.engine, run.manifest.engine),
         device=",".join(devices or had),
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
@@ -171,6 +183,14 @@ def prepared_run(prepared: Prepared) -> Run:
 
 
 def named_after(prepared: Prepared, run: Run) -> Prepared:
-    """Have the new run's manifest name the one that it repeats."""
-    parameters = {**prepared.manifest.parameters, "rerun_of": run.manifest.run_id}
-    return replace(prepared, manifest=replace(prepared.manifest, parameters=parameters))
+    """Have the new run's manifest name the one that it repeats, and say whence prices kept from it came."""
+    manifest = prepared.manifest
+    parameters = {**manifest.parameters, "rerun_of": run.manifest.run_id}
+    prices = _with_their_source(manifest.prices, run.manifest.prices)
+    return replace(prepared, manifest=replace(manifest, parameters=parameters, prices=prices))
+
+
+def _with_their_source(now: Prices | None, then: Prices | None) -> Prices | None:
+    if now is None or then is None:
+        return now
+    return then if replace(now, source=then.source) == then else now

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.clocks import clock_gap, host_clocks
 from harness.engines import Container, ContainerSpec, Engine, Exit
@@ -103,7 +104,8 @@ class Runner:
         folder = self._folder.open_trial(planned, job.spec)
         narrowing = ", until the interval is narrow" if self._optional(planned) else ""
         at = "".join(f" {name}={value}" for name, value in planned.point)
-        bar.note(f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}")
+        what = f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}"
+        bar.note(what)
         started_ns = time.monotonic_ns()
         clocks = host_clocks()
         container: Container | None = None
@@ -114,7 +116,7 @@ class Runner:
             container = self._engine.start(replace(job.container, out=folder.out))
             target = Target(pid=container.pid, gpus=job.gpus)
             with sample(self._sources(), target, folder.telemetry, self._interval_s) as sampling:
-                ended = self._watch(container, folder, job, bar)
+                ended = self._watch(container, folder, job, bar, what)
         except (EngineError, KeyboardInterrupt) as error:
             cause = error
         finally:
@@ -149,7 +151,7 @@ class Runner:
             ) from cause
         return record, log
 
-    def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task) -> Ended:
+    def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str) -> Ended:
         """Wait for the container's end and end it when it hangs or takes too long."""
         tail = EventTail(folder.events)
         begun = heard = time.monotonic()
@@ -162,10 +164,10 @@ class Runner:
             now = time.monotonic()
             if events:
                 heard = now
-            if not optional:
-                step = min(_windows(events) * share, 1.0 - shown)
-                shown += step
-                bar.advance(step)
+            _tell(bar, what, events, job.spec.legs)
+            step = 0.0 if optional else min(_windows(events) * share, 1.0 - shown)
+            shown += step
+            bar.advance(step)
             if exit_ is not None:
                 bar.advance(0.0 if optional else 1.0 - shown)
                 return Ended(exit=exit_, hung="")
@@ -195,6 +197,17 @@ class Runner:
         with suppress(EngineError):
             container.remove()
         return log
+
+
+def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], legs: Sequence[str]) -> None:
+    """Say which leg begins, and which window ended; a leg that was not asked for is a workload's own talk."""
+    for event in events:
+        if event.get("leg") not in legs:
+            continue
+        if event["kind"] == "leg":
+            bar.note(f"{what}: {event['leg']}")
+        elif event["kind"] == "window":
+            bar.note(f"{what}: {event['leg']}, window {event['index'] + 1}", minor=True)
 
 
 def _windows(events: Iterable[Mapping[str, object]]) -> int:

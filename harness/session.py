@@ -39,7 +39,7 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
-from harness.engines.connect import connect
+from harness.engines.connect import connect, settled
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
@@ -261,7 +261,7 @@ def _manifest(
 def _pinned(resolved: Resolved, info: EngineInfo) -> Options:
     """Return the options with what "auto" came to be here, so that they mean the same elsewhere."""
     devices = dict.fromkeys(trial.device for trial in resolved.planned)
-    engine = "docker" if info.isolated else "local"
+    engine = settled(resolved.options.engine, info)
     return replace(resolved.options, engine=engine, device=",".join(devices))
 
 
@@ -331,7 +331,9 @@ def _mounts(
         mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
     if gpu:
         # Machine code that the driver compiles from PTX is kept: on a new card that takes minutes.
-        cache = places.cache / "cuda" / image.digest.rpartition(":")[2][:16]
+        name = image.digest.rpartition(":")[2][:16]
+        cache = places.cache / "cuda" / name
         cache.mkdir(parents=True, exist_ok=True)
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
+        volume = f"tfbench-cuda-{name}"
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, volume=volume, read_only=False))
     return tuple(mounts)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from harness.exclusive import LOCK_ENV
 from harness.model.run import Run, Status
 from harness.store import read_run
 
@@ -83,9 +84,13 @@ class Tfbench:
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200", **self.environment},
+            env={**os.environ, **self._own(), "COLUMNS": "200", **self.environment},
         )  # fmt: skip
         return self
+
+    def _own(self) -> dict[str, str]:
+        """Return the settings by which this command has its own homes of trials, and lock of the machine."""
+        return {"TMPDIR": str(self.folder / "tmp"), LOCK_ENV: str(self.folder / "tfbench.lock")}
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

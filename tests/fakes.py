@@ -219,13 +219,16 @@ class RecordingTask:
         self.label = label
         self.total = total
         self.done = 0.0
+        self.advanced = 0
         self.notes: list[str] = []
+        self.minor: list[str] = []
 
     def advance(self, amount: float) -> None:
         self.done += amount
+        self.advanced += 1
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    def note(self, text: str, *, minor: bool = False) -> None:
+        (self.minor if minor else self.notes).append(text)
 
 
 class RecordingProgress:

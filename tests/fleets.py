@@ -7,7 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.fleet.model import Beat, Begun, Done, Facts, Hello, Message, Node, Order, State, Task, TrialDone
+from harness.fleet.model import (
+    Beat,
+    Begun,
+    Disk,
+    Done,
+    Facts,
+    Hello,
+    Message,
+    Node,
+    Order,
+    State,
+    Task,
+    TrialDone,
+)
 from harness.fleet.packing import pack
 from harness.model.run import Run, Status
 from harness.store import RunFolder, TrialRecord
@@ -17,11 +30,16 @@ from workloads.protocol import Spec
 OURS = {"python": "3.11.7", "ray": "2.60.0", "tfbench": "0.1.0", "code": "cafe"}
 
 
+def disk(folder: str, *, device: int = 1, free_gib: float = 100) -> Disk:
+    """Describe a disk."""
+    return Disk(folder=folder, device=device, free_bytes=int(free_gib * 2**30))
+
+
 def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: object) -> Node:
     """Describe a node of a machine of its own."""
     facts = Facts(
         versions=OURS, boot_id=machine or f"boot-{key}", kind=kind, engine="docker 28", images=("cpu",),
-        free_disk_bytes=100 * 2**30, cpus=4,
+        cache_disk=disk("/cache"), image_disk=disk("/images", device=2), cpus=4,
     )  # fmt: skip
     plain = Node(key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, facts=facts)
     return replace(plain, **changes)

@@ -56,6 +56,12 @@ class TestHistory:
         assert skipped.path == "runs/third"
         assert "still being measured or was cut short, 2 of 6 planned trials ended well" in skipped.why
 
+    def test_a_sweep_is_left_out_and_said_to_be(self) -> None:
+        first, second, third = runs([1.0, 1.0, 1.0])
+        made = history([first, replace(second, speeds=(), swept=4, source="runs/sweep"), third])
+        assert made.runs == (first, third)
+        assert [(one.path, "points of a sweep" in one.why) for one in made.skipped] == [("runs/sweep", True)]
+
     def test_runs_are_put_in_the_order_of_time(self) -> None:
         made = history(list(reversed(runs([1.0] * 4))))
         assert [run.created[:10] for run in made.runs] == [f"2026-03-0{day}" for day in (1, 2, 3, 4)]

@@ -137,7 +137,7 @@ class TestMistakes:
             (("-d", "cpu", "--data", "dreams"), 2, "no data mode 'dreams'", "auto, real, procedural"),
             (("-d", "cpu", "--cpus", "all"), 2, "--cpus all", "--cpus 0"),
             (("-d", "cpu", "--cpus", "0-99999"), 2, "--cpus 0-99999", "--cpus 0"),
-            (("-d", "cpu", "-e", "lxc"), 2, "no engine 'lxc'", "auto, docker, local"),
+            (("-d", "cpu", "-e", "lxc"), 2, "no engine 'lxc'", "auto, docker, podman, local"),
             (("--workload-file", "none.py"), 2, "none.py: No such file", "path"),
             (("--resume", "none"), 6, "none is not a run", "runs/"),
         ],
@@ -171,6 +171,13 @@ class TestMistakes:
         assert "none.sock" in done.err
         assert "Try: " in done.err
         assert not (tmp_path / "runs").exists(), "nothing was run, so there is no run"
+
+    def test_no_podman(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/none.sock")
+        done = tfbench("bench", "-d", "cpu", "-e", "podman", "-o", tmp_path / "runs")
+        assert done.code == 3
+        assert "none.sock" in done.err
+        assert "podman.socket" in done.err.partition("Try: ")[2]
 
 
 class TestListing:

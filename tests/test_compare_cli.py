@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.extracts import Cache, from_json, to_json
 from harness.model.run import Run
 from tests import builders
+from tests.builders_sweep import sweep_run
 from tests.comparisons import again, whole
 from tests.folders import write_run
 from tests.test_cli import Said, tfbench
@@ -63,6 +64,16 @@ class TestCompare:
         assert (tmp_path / "new/x.md").read_text(encoding="utf-8").startswith("## run-2 against run-1")
         assert f"md: {tmp_path / 'new/x.md'}" in said.out
         assert [one.name for one in (tmp_path / "new").iterdir()] == ["x.md"]
+
+    def test_why_a_sweep_takes_no_part_is_said_everywhere(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        sweep = write_run(tmp_path / "sweep", sweep_run({"batch_size": (32, 64)})).path
+        said = tfbench("compare", *pair, f"grid={sweep}", "-f", "html,md", "-o", tmp_path)
+        assert said.code == 0, said.err
+        places = (said.err, *((tmp_path / f"comparison.{one}").read_text("utf-8") for one in ("html", "md")))
+        for text in places:
+            plain = " ".join(text.split())
+            assert "grid (2 points): the points of a sweep take no part in comparisons" in plain
+            assert "nothing was measured" not in plain
 
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
         page = tmp_path / "there.html"

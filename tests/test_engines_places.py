@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import UnixStreamServer
+from threading import Thread
 
 import pytest
 
 from harness.engines import ContainerSpec, GpuAccess
-from harness.engines.daemon import Daemon
+from harness.engines.connect import settled
+from harness.engines.daemon import Daemon, image_folder
 from harness.engines.docker import DockerEngine
 from harness.engines.owner import current_owner, owner_from
-from harness.engines.places import Place, dial, places
+from harness.engines.places import Place, dial, places, podman_places
 from harness.engines.recipe import environment, host_options, identity_for
 from harness.errors import EngineError
-from harness.model.run import ImageInfo
+from harness.model.run import EngineInfo, ImageInfo
 
 DAEMON = Daemon(
     name="docker",
@@ -70,6 +76,92 @@ def test_without_settings_docker_comes_before_podman(docker_settings):
         "unix:///run/user/7/podman/podman.sock",
         "unix:///run/podman/podman.sock",
     ]
+
+
+def test_podman_by_name_is_looked_for_at_its_own_sockets_alone(docker_settings):
+    write_context(docker_settings, "desk", "unix:///desk.sock")
+    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
+    assert [place.url for place in podman_places({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
+        "unix:///run/user/7/podman/podman.sock",
+        "unix:///run/podman/podman.sock",
+    ]
+    hosts = {"DOCKER_HOST": "unix:///d.sock", "CONTAINER_HOST": "unix:///c.sock"}
+    assert [place.url for place in podman_places(hosts)] == ["unix:///c.sock"]
+    assert [place.url for place in podman_places({"DOCKER_HOST": "unix:///d.sock"})] == ["unix:///d.sock"]
+
+
+@contextmanager
+def answering(socket: Path, component: str) -> Iterator[dict[str, str]]:
+    """Have an engine of that name answer on a socket; give the environment that names it."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            version = {"ApiVersion": "1.41", "Version": "4.9", "Components": [{"Name": component}]}
+            body = json.dumps(version if self.path.endswith("/version") else {"Name": "elsewhere"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "unix"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    socket.parent.mkdir(parents=True, exist_ok=True)
+    with UnixStreamServer(str(socket), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield {"XDG_RUNTIME_DIR": str(socket.parents[1])}
+        finally:
+            server.shutdown()
+
+
+def test_podman_by_name(tmp_path):
+    with answering(tmp_path / "podman/podman.sock", "Podman Engine") as environment:
+        engine = DockerEngine(environment, podman=True)
+        assert (engine.connect().name, engine.daemon.version) == ("podman", "4.9")
+        engine.close()
+
+
+def test_another_engine_is_not_taken_for_podman(tmp_path):
+    with answering(tmp_path / "podman/podman.sock", "Engine"):
+        environment = {"DOCKER_HOST": f"unix://{tmp_path}/podman/podman.sock"}
+        with pytest.raises(
+            EngineError, match=r"DOCKER_HOST at .* is docker 4\.9, and Podman was asked for"
+        ) as e:
+            DockerEngine(environment, podman=True).connect()
+        assert "--engine docker" in e.value.hint
+        engine = DockerEngine(environment)
+        assert engine.connect().name == "docker"
+        engine.close()
+
+
+def test_where_no_podman_answers_its_sockets_and_the_setting_are_told(tmp_path):
+    with pytest.raises(EngineError, match="No container engine answers") as caught:
+        DockerEngine({"CONTAINER_HOST": f"unix://{tmp_path}/none.sock"}, podman=True).connect()
+    assert f"CONTAINER_HOST at unix://{tmp_path}/none.sock: no such socket" in caught.value.message
+    for remedy in ("systemctl --user start podman.socket", "DOCKER_HOST=unix://"):
+        assert remedy in caught.value.hint
+
+
+def test_a_run_that_asked_for_podman_asks_for_it_again():
+    podman = replace(DAEMON, name="podman").info()
+    local = EngineInfo(name="local", version="", isolated=False)
+    assert settled("podman", podman) == "podman"
+    assert settled("auto", podman) == "docker", "whichever speaks its interface there"
+    assert settled("auto", local) == "local"
+
+
+def test_where_images_lie(tmp_path):
+    root = {"DockerRootDir": "/data/docker", "DriverStatus": [["Backing Filesystem", "extfs"]]}
+    assert image_folder(root, containerd=tmp_path) == "/data/docker"
+    snapshots = {**root, "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+    assert image_folder(snapshots, containerd=tmp_path) == str(tmp_path)
+    assert image_folder(snapshots, containerd=tmp_path / "none") == "/data/docker"
+    assert image_folder({}) == ""
 
 
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):

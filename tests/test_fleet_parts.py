@@ -16,7 +16,7 @@ import pytest
 from harness.bench import Options
 from harness.errors import FleetError, StoreError, UsageError
 from harness.fleet import code, crew, scratch
-from harness.fleet.checks import IMAGE_BYTES, problems
+from harness.fleet.checks import problems
 from harness.fleet.choice import choose, node_keys
 from harness.fleet.crew import connected, offset_s
 from harness.fleet.model import Entry, FleetPlan, Node, Problem, State, Task
@@ -26,7 +26,7 @@ from harness.fleet.probe import kind, versions
 from harness.fleet.session import needed_targets, shipped
 from harness.fleet.store import JOURNAL, FleetFolder
 from tests.conftest import ROOT
-from tests.fleets import OURS, facts, node
+from tests.fleets import OURS, disk, facts, node
 
 
 def keys(nodes: tuple[Node, ...]) -> list[str]:
@@ -99,15 +99,37 @@ class TestChecks:
     def test_an_engine_is_needed_where_it_is_asked_for(self) -> None:
         without = facts(node("a"), engine="", engine_problem="no such socket")
         assert found(without) == []
-        (one,) = found(without, engine="docker")
-        assert "a has no container engine: no such socket." in one.message
+        for engine, remedy in (("docker", "make engine"), ("podman", "podman.socket")):
+            (one,) = found(without, engine=engine)
+            assert "a has no container engine: no such socket." in one.message
+            assert remedy in one.hint
 
     def test_a_full_disk_is_found_before_a_build_fills_it(self) -> None:
-        small = facts(node("a"), free_disk_bytes=IMAGE_BYTES["cpu"])
+        small = facts(node("a"), image_disk=disk("/images", device=2, free_gib=4))
         assert found(small) == [], "the image is there already"
         (one,) = found(facts(small, images=()))
-        assert "The disk of node a is full: 6.0 GiB are free, 6.2 GiB are needed" in one.message
+        assert "The disk of /images on node a is full: 4.0 GiB are free, 5.0 GiB are needed" in one.message
+        assert "data-root" in one.hint
         assert found(facts(small, images=()), build=False) == []
+
+    def test_the_disk_of_the_cache_needs_room_for_wheels_and_a_run(self) -> None:
+        tight = facts(node("a"), images=(), cache_disk=disk("/cache", free_gib=2))
+        assert found(tight) == [], "the image comes onto another disk"
+        (one,) = found(facts(tight, cache_disk=disk("/cache", free_gib=1)))
+        assert "/cache on node a is full: 1.0 GiB are free, 1.2 GiB are needed for a run and" in one.message
+        assert "TFBENCH_CACHE" in one.hint
+
+    def test_what_lies_on_one_disk_is_added_up(self) -> None:
+        both = facts(node("a"), images=(), image_disk=disk("/images", free_gib=6))
+        (one,) = found(facts(both, cache_disk=disk("/cache", free_gib=6)))
+        assert "6.0 GiB are free, 6.2 GiB are needed" in one.message
+        assert one.message.endswith("for a run and the wheels of cpu and building the images cpu.")
+
+    def test_the_disk_of_an_engine_elsewhere_is_not_asked_and_without_one_the_cache_takes_all(self) -> None:
+        bare = facts(node("a"), images=(), image_disk=None, cache_disk=disk("/cache", free_gib=3))
+        assert found(bare) == []
+        (one,) = found(facts(bare, engine=""))
+        assert "6.2 GiB are needed" in one.message
 
     def test_clocks_apart_are_said_and_keep_nobody_out(self) -> None:
         (one,) = found(replace(node("a"), clock_offset_s=-37.0))
@@ -195,15 +217,17 @@ class TestFolder:
 
 class TestProbe:
     def test_a_node_without_packages_can_still_say_so(self) -> None:
-        said = ask((), False, needed=("json", "no_such_package"))
+        said = ask((), "auto", False, needed=("json", "no_such_package"))
         assert said.missing == ("no_such_package",)
         assert said.versions["code"] == versions()["code"]
 
     def test_this_machine(self) -> None:
-        said = ask((), False)
+        said = ask((), "auto", False)
         assert said.missing == ()
         assert said.boot_id
         assert f"{said.cpus}" in said.kind
+        assert said.cache_disk is not None
+        assert said.cache_disk.free_bytes > 0
 
     def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
         card = ["NVIDIA H200"] * 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.host.files import disks, memory_modules, networks, processors, virtualisation
-from harness.host.inventory import FIELDS, host_facts, system_description
+from harness.host.inventory import FIELDS, disk_of, host_facts, system_description
 from harness.host.limits import own_limits
 from tests.builders import gpu, manifest
 
@@ -224,3 +224,9 @@ def test_this_machine() -> None:
     assert int(about["host_processor_vcpu_count"]) >= int(about["host_processor_core_count"]) >= 1
     assert about["host_memory_capacity"].endswith("GiB")
     assert host_facts()["kernel"]
+
+
+def test_the_disk_of_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:
+    device, free_bytes = disk_of(tmp_path / "not/there")
+    assert device == tmp_path.stat().st_dev
+    assert free_bytes > 0

@@ -125,6 +125,21 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 
+def test_each_leg_is_told_as_it_begins_and_each_window_as_it_ends(bench: Bench) -> None:
+    strange = line("leg", leg="\x1b[2J", params={}, changes=[])
+    events = (good_events()[0], strange, *good_events()[1:])
+    run_all(bench, Script(writes=events), *[Script()] * 2)
+    task = bench.progress.tasks[0]
+    assert task.notes[:2] == ["mlp on cpu, trial 1", "mlp on cpu, trial 1: as-written"]
+    assert task.notes[2] == "mlp on cpu, trial 2", "no leg that was not asked for"
+    assert task.minor[:2] == [f"mlp on cpu, trial 1: as-written, window {number}" for number in (1, 2)]
+
+
+def test_a_trial_that_says_nothing_is_known_to_go_on(bench: Bench) -> None:
+    run_all(bench, Script(writes=("", "", "", *good_events())))
+    assert bench.progress.tasks[0].advanced >= 6 * 3
+
+
 def test_a_container_writes_into_its_own_trial(bench: Bench) -> None:
     run_all(bench, Script())
     for container in bench.engine.containers:

@@ -46,6 +46,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         warnings=_warnings(analysis),
         unfinished=run.unfinished,
         families={workload.name: workload.image for workload in run.workloads},
+        swept=len({(one.workload, one.device, one.point) for one in run.planned if one.point}),
     )
 
 

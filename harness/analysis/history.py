@@ -11,7 +11,7 @@ from harness.analysis.compare import CPU
 from harness.analysis.facts import DATA, IMAGE, PROFILE, SECTIONS
 from harness.analysis.independent import LEVEL, gap, sample
 from harness.analysis.stats import estimate
-from harness.analysis.versus import TESTED
+from harness.analysis.versus import SWEPT, TESTED
 from harness.analysis.words import interval, listed, percent, significant
 from harness.model.comparison import Extract, Speed
 from harness.model.history import ChangePoint, History, Point, Skipped, Trend
@@ -24,12 +24,13 @@ _NAMED = 3
 
 
 def history(runs: Sequence[Extract], skipped: Sequence[Skipped] = ()) -> History:
-    """Return the trends of runs in any order; one that has not ended is left out, and is said to be.
+    """Return the trends of runs in any order; left out, with why, are those that have not ended, and sweeps.
 
     Runs of one trend share the kind of machine, the profile and the data, so that what is left to differ is
     what a trend is to show: images, drivers, kernels, workloads and tfbench itself.
     """
-    whole = [run for run in runs if not run.unfinished]
+    left_out = {number: why for number, run in enumerate(runs) if (why := _why_not(run))}
+    whole = [run for number, run in enumerate(runs) if number not in left_out]
     ordered = tuple(sorted(whole, key=lambda run: (run.created, run.run_id)))
     groups: dict[_Key, list[tuple[int, Speed]]] = {}
     for position, run in enumerate(ordered):
@@ -43,17 +44,22 @@ def history(runs: Sequence[Extract], skipped: Sequence[Skipped] = ()) -> History
     return History(
         runs=ordered,
         trends=trends,
-        skipped=(*skipped, *(_unfinished(run) for run in runs if run.unfinished)),
+        skipped=(
+            *skipped,
+            *(Skipped(path=runs[at].source or runs[at].label, why=why) for at, why in left_out.items()),
+        ),
         headline=" ".join(_headline(ordered, trends)),
     )
 
 
-def _unfinished(run: Extract) -> Skipped:
-    ended = f"{run.ok} of {counted(run.planned, 'planned trial')} ended well"
-    return Skipped(
-        path=run.source or run.label,
-        why=f"it is still being measured or was cut short, {ended}; `tfbench bench --resume` goes on.",
-    )
+def _why_not(run: Extract) -> str:
+    """Say why a run is in no trend; "" where it may be."""
+    if run.swept and not run.speeds:
+        return f"{SWEPT}."
+    if run.unfinished:
+        ended = f"{run.ok} of {counted(run.planned, 'planned trial')} ended well"
+        return f"it is still being measured or was cut short, {ended}; `tfbench bench --resume` goes on."
+    return ""
 
 
 def _setting(run: Extract, speed: Speed) -> str:

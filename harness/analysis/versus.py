@@ -13,6 +13,7 @@ from harness.analysis.kinds import from_kind, kinds
 from harness.analysis.measures import Key
 from harness.analysis.unlike import Alike, differences, unlikes
 from harness.analysis.versus_words import headline
+from harness.analysis.words import listed
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
 from harness.rounding import counted
@@ -24,6 +25,12 @@ TESTED = (AS_WRITTEN, TUNED)
 # would be in every one of them.
 MANY = 20
 TARGET = 0.05
+# Why a sweep's points have no speed among a run's.
+SWEPT = (
+    "the points of a sweep take no part in comparisons, since each runs with other parameters than the "
+    "workload's own; the sweep's report has their speeds"
+)
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +225,13 @@ def _one() -> Estimate:
 
 
 def _notes(runs: Sequence[Extract]) -> Iterator[str]:
+    swept = [f"{run.label} ({counted(run.swept, 'point')})" for run in runs if run.swept]
+    if swept:
+        more = [f"{len(swept) - _NAMED} more"] if len(swept) > _NAMED else []
+        yield f"{listed([*swept[:_NAMED], *more])}: {SWEPT}."
     for run in runs:
+        if run.swept and not run.speeds:
+            continue
         if not run.speeds:
             yield f"{run.label}: nothing was measured."
         elif run.unfinished:

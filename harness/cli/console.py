@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -22,6 +21,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.logged import LoggedTask
 from harness.errors import TfbenchError
 from harness.model.analysis import Analysis, Bound, Cost, Estimate, Summary, Sweep
 from harness.progress import Task
@@ -30,7 +30,6 @@ from workloads.protocol import LEGS, RUNG_PREFIX
 
 LABEL_WIDTH = 28
 SWEEP_ROWS = 24
-LINE_EVERY_S = 2.0
 # What stands before a training time that is projected.
 _PROJECTED = {Bound.NONE: "~", Bound.UPPER: "≤", Bound.LOWER: "≥"}
 # Columns of the summary beside the leg's name, and the widest that usually stands in them.
@@ -45,32 +44,8 @@ class _BarTask:
     def advance(self, amount: float) -> None:
         self._bars.advance(self._task, amount)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, minor: bool = False) -> None:
         self._bars.update(self._task, note=text)
-
-
-class _LineTask:
-    """A bar for logs: a line with the time since the task began and the share done, not too often."""
-
-    def __init__(self, console: Console, label: str, total: float | None) -> None:
-        self._console = console
-        self._label = label
-        self._total = total
-        self._done = 0.0
-        self._begun = time.monotonic()
-        self._shown = float("-inf")
-
-    def advance(self, amount: float) -> None:
-        self._done += amount
-
-    def note(self, text: str) -> None:
-        now = time.monotonic()
-        if now - self._shown < LINE_EVERY_S:
-            return
-        self._shown = now
-        share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
-        spent = now - self._begun
-        self._console.print(Text(f"{self._label}:{share} {spent:4.0f} s  {text}"), soft_wrap=True)
 
 
 class Terminal:
@@ -82,9 +57,13 @@ class Terminal:
 
     @contextmanager
     def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
-        """Show a bar while the block runs."""
-        if self._quiet or not self._console.is_terminal:
-            yield _LineTask(Console(quiet=True) if self._quiet else self._console, label, total)
+        """Show a bar while the block runs; lines where standard error is no terminal."""
+        if self._quiet:
+            yield LoggedTask(Console(quiet=True), label, total)
+            return
+        # FORCE_COLOR makes rich take a CI job's log for a terminal; bars in it would be control characters.
+        if not (self._console.is_terminal and self._console.file.isatty()):
+            yield LoggedTask(self._console, label, total)
             return
         count = (DownloadColumn(),) if unit == "B" else (MofNCompleteColumn(),) if total else ()
         columns = (

@@ -64,7 +64,7 @@ def history(
     )
     deliver(out(), NAME, _texts(made, wanted.formats), target, wanted.file)
     if not quiet and target != PRINTED:
-        show(err(), made.headline, ())
+        show(err(), made.headline)
         for one in made.skipped:
             progress.line(f"Skipped {one.path}: {one.why}")
 

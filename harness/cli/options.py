@@ -77,7 +77,9 @@ Gpus = Annotated[
 ]
 Engine = Annotated[
     str,
-    typer.Option("--engine", "-e", help="auto, docker or local (nothing isolated).", rich_help_panel=WHERE),
+    typer.Option(
+        "--engine", "-e", help="auto, docker, podman or local (nothing isolated).", rich_help_panel=WHERE
+    ),
 ]
 Image = Annotated[
     list[str] | None,

@@ -14,10 +14,14 @@ from rich.text import Text
 from harness.cli.app import charts_kept
 from harness.cli.destinations import PRINTED, Destination, destination
 from harness.errors import UsageError
+from harness.rounding import counted
 from harness.store import write_whole
 
 if TYPE_CHECKING:
     from reports.bundle import Bundling
+
+# More lines than this would push the headline off the screen.
+_NOTES = 8
 
 
 def wanted_of(formats: str | None, out: str, known: Sequence[str]) -> Destination:
@@ -66,11 +70,15 @@ def deliver(console: Console, name: str, texts: Mapping[str, str], out: str, fil
         console.print(f"{one}: {written.resolve()}", soft_wrap=True)
 
 
-def show(console: Console, headline: str, warnings: Sequence[str]) -> None:
+def show(console: Console, headline: str, warnings: Sequence[str] = (), notes: Sequence[str] = ()) -> None:
     """Print what a page says first."""
     console.print(Text(headline))
     for warning in warnings:
         console.print(Text.assemble(("Unlike things are compared: ", "yellow"), warning))
+    for note in notes[:_NOTES]:
+        console.print(Text.assemble(("Note: ", "yellow"), note))
+    if len(notes) > _NOTES:
+        console.print(f"{counted(len(notes) - _NOTES, 'more note')} in comparison.json.")
 
 
 def in_formats(

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, Quiet, app, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.destinations import folder_of_runs
 from harness.cli.measuring import measure, stoppable
@@ -19,7 +19,7 @@ from harness.cli.options import absolute
 from harness.cli.rendering import newest
 from harness.model.run import Run
 from harness.recording import open_run
-from harness.rerun import again, check_files, named_after, outlook, prepared_run
+from harness.rerun import again, check_files, kept_price, named_after, outlook, prepared_run
 from harness.rounding import short_digests
 from harness.session import prepare
 
@@ -37,7 +37,7 @@ def rerun(
         bool, typer.Option("--check", help="Only say what differs here; run and build nothing.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker or local.")
+        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker, podman or local.")
     ] = "",
     device: Annotated[
         str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
@@ -48,27 +48,32 @@ def rerun(
     runs: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)
     ] = Path("runs"),
+    price: Price = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run exactly what a report describes again: the same plan, parameters, seed and number of trials.
 
+    Prices are the run's, unless --price gives others.
     First it says what differs here: machine, cards, driver, images by their locks' hashes, data, workloads
     and tfbench. What differs is no error; `tfbench compare` shows what it does to the speeds.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     with stoppable():
-        then = open_run(newest(run))
+        path = newest(run)
+        then = open_run(path)
         files = absolute(workload_file)
         told = differing(then, outlook(then, places(), files))
         _show_plan(progress, then)
         _show(progress, "Differs here", told)
         _show_commit(progress, then, told)
+        if (kept := kept_price(then)) and not price:
+            progress.line(f"Prices are kept from the run: {kept}. For others: --price")
         check_files(then, files)
         if check:
             return
         devices = tuple(part for part in device.split(",") if part)
-        resolved = again(then, out=runs, engine=engine, devices=devices, files=files)
+        resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
         prepared = named_after(prepare(resolved, places(), progress), then)
         found = differing(then, prepared_run(prepared))
         new = {key: values for key, values in found.items() if key not in told}
@@ -76,7 +81,7 @@ def rerun(
             _show(progress, "Differs as well, now that images and data are there", new)
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
-        out().print(f"Compare with: tfbench compare {run} {prepared.folder.path}", soft_wrap=True)
+        out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
 
 
 def differing(then: Run, here: Run) -> Fields:

@@ -23,7 +23,14 @@ TMP_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A host folder (or named volume, when `host` is None) as the container sees it."""
+    """A host folder as the container sees it, or a volume of the engine's.
+
+    Attributes:
+        container: where it is seen.
+        host: the folder; None for a volume.
+        volume: the volume's name. Beside a folder: what an engine that cannot reach the folder keeps in its
+            place from trial to trial, instead of a copy for each.
+    """
 
     container: str
     host: Path | None

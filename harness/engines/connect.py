@@ -1,17 +1,23 @@
-"""Which engine a run uses: the one that was asked for, or Docker if it answers and else the local one."""
+"""Which engine a run uses: the one that was asked for, or Docker if it answers and else the local one.
+
+"docker" is any engine that speaks Docker's interface, Podman among them where no Docker answers; "podman" is
+Podman alone.
+"""
 
 from __future__ import annotations
 
 import os
 
 from harness.engines import Engine
+from harness.engines.daemon import DOCKER, PODMAN
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError, UsageError
 from harness.model.run import EngineInfo
 from harness.progress import Progress
 
-NAMES = ("auto", "docker", "local")
+LOCAL = "local"
+NAMES = ("auto", DOCKER, PODMAN, LOCAL)
 
 
 def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
@@ -19,17 +25,27 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
 
     Raises:
         UsageError: there is no such engine.
-        EngineError: "docker" was asked for and none answers.
+        EngineError: "docker" or "podman" was asked for and none answers.
     """
     if name not in NAMES:
         raise UsageError(f"There is no engine {name!r}.", hint=f"Choose from: {', '.join(NAMES)}.")
-    if name != "local":
-        docker = DockerEngine(os.environ)
+    if name != LOCAL:
+        engine = DockerEngine(os.environ, podman=name == PODMAN)
         try:
-            return docker, docker.connect()
+            return engine, engine.connect()
         except EngineError as error:
-            if name == "docker":
+            if name != "auto":
                 raise
             progress.line(f"No container engine answers ({error.message})")
     local = LocalEngine()
     return local, local.connect()
+
+
+def settled(asked: str, info: EngineInfo) -> str:
+    """Return the name by which another run gets the engine that `asked` came to.
+
+    A container engine that was not asked for as Podman stays "docker", which another host may have instead.
+    """
+    if not info.isolated:
+        return LOCAL
+    return PODMAN if asked == PODMAN else DOCKER

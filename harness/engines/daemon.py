@@ -7,6 +7,7 @@ import os
 import platform
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from docker.types import Mount as ApiMount
 
 from harness.model.run import EngineInfo
 
+DOCKER, PODMAN = "docker", "podman"
+_CONTAINERD = Path("/var/lib/containerd")
+_SNAPSHOTTER = "io.containerd.snapshotter.v1"
 _IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
@@ -27,7 +31,7 @@ class Daemon:
     """Facts that decide how containers are made.
 
     Attributes:
-        name: "docker" or "podman".
+        name: DOCKER or PODMAN.
         version: the engine's, e.g. "20.10.24".
         rootless: it runs as an ordinary user.
         user_namespaces: it maps container users to others by default (userns-remap).
@@ -37,6 +41,7 @@ class Daemon:
         runtimes: names of the OCI runtimes it knows.
         cdi_folders: where it reads CDI specifications; empty when it has CDI switched off or unknown.
         remote: it runs on another kernel or sees other files: bind mounts and process ids mean nothing.
+        image_folder: where it keeps images, on its own machine; "" when it does not say.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Daemon:
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     remote: bool
+    image_folder: str = ""
 
     def info(self) -> EngineInfo:
         """Return what goes into the manifest."""
@@ -77,7 +83,7 @@ def describe(client: docker.DockerClient, url: str, remote: bool | None) -> Daem
     cgroup = str(info.get("CgroupVersion") or "")
     folders = tuple(info.get("CDISpecDirs") or ())
     return Daemon(
-        name="podman" if podman else "docker",
+        name=PODMAN if podman else DOCKER,
         version=str(version.get("Version", "")),
         rootless="rootless" in security,
         user_namespaces="userns" in security,
@@ -91,7 +97,21 @@ def describe(client: docker.DockerClient, url: str, remote: bool | None) -> Daem
         # Podman always reads CDI, and does not list the folders.
         cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
         remote=_is_remote(client, url, info) if remote is None else remote,
+        image_folder=image_folder(info),
     )
+
+
+def image_folder(info: Mapping[str, Any], containerd: Path = _CONTAINERD) -> str:
+    """Return the folder in which an engine keeps images, "" when it does not say.
+
+    Args:
+        info: what the engine says of itself.
+        containerd: where containerd has its root, which Docker does not tell when images are kept there.
+    """
+    status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
+    if status.get("driver-type") == _SNAPSHOTTER and containerd.is_dir():
+        return str(containerd)
+    return str(info.get("DockerRootDir") or "")
 
 
 def _is_remote(client: docker.DockerClient, url: str, info: dict[str, Any]) -> bool:

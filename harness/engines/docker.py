@@ -11,10 +11,10 @@ from docker.errors import NotFound
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.calls import engine_call, hang_up, remove_container
 from harness.engines.container import DockerContainer
-from harness.engines.daemon import Daemon, describe
+from harness.engines.daemon import PODMAN, Daemon, describe
 from harness.engines.owner import RUN, TRIAL, current_owner, owner_from
 from harness.engines.ownership import Lent, check_readable
-from harness.engines.places import dial, places
+from harness.engines.places import PODMAN_HINT, dial, places, podman_places
 from harness.engines.recipe import container_options, host_options, identity_for
 from harness.engines.staging import StagedOut, Stager, remove_volume
 from harness.errors import EngineError
@@ -26,11 +26,19 @@ class DockerEngine:
 
     Args:
         environment: where DOCKER_HOST, DOCKER_CONTEXT and the like are read from; None for this process' own.
+        podman: take Podman and nothing else.
         remote: whether the engine is on another machine; None to find out.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, remote: bool | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        podman: bool = False,
+        remote: bool | None = None,
+    ) -> None:
         self._environment = environment
+        self._podman = podman
         self._remote = remote
         self._client: docker.DockerClient | None = None
         self._daemon: Daemon | None = None
@@ -57,13 +65,23 @@ class DockerEngine:
         """Reach the engine.
 
         Raises:
-            EngineError: nothing answers; the message says where it was looked for.
+            EngineError: nothing answers; the message says where it was looked for. Or it is not Podman.
         """
         environment = os.environ if self._environment is None else self._environment
-        self._client, place = dial(places(environment))
+        if self._podman:
+            self._client, place = dial(podman_places(environment), PODMAN_HINT)
+        else:
+            self._client, place = dial(places(environment))
         with engine_call("describe itself"):
-            self._daemon = describe(self._client, place.url, self._remote)
-        return self._daemon.info()
+            daemon = describe(self._client, place.url, self._remote)
+        if self._podman and daemon.name != PODMAN:
+            self.close()
+            raise EngineError(
+                f"{place.why} at {place.url} is {daemon.name} {daemon.version}, and Podman was asked for.",
+                hint=f"Choose --engine docker for it, or have {place.why} name Podman's socket.",
+            )
+        self._daemon = daemon
+        return daemon.info()
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial.
@@ -158,7 +176,9 @@ class DockerEngine:
         placed: list[Mount] = []
         own: list[str] = []
         for mount in mounts:
-            if mount.read_only:
+            if mount.volume and mount.host is not None:
+                placed.append(self._stager.kept(mount, image))
+            elif mount.read_only:
                 placed.append(self._stager.read_only(mount, image))
             else:
                 placed.append(self._stager.writable(mount, image))

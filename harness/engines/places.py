@@ -24,6 +24,10 @@ HINT = (
     "Install and start one with `make engine`; if one runs but refuses you, add yourself to its group with "
     "`sudo usermod -aG docker $USER` and log in again; or run without containers: ENGINE=local."
 )
+PODMAN_HINT = (
+    "Start Podman's socket with `systemctl --user start podman.socket`, or as root with `systemctl start "
+    "podman.socket`; or set DOCKER_HOST=unix:///path/to/podman.sock to where it listens."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +62,43 @@ def places(environment: Mapping[str, str]) -> tuple[Place, ...]:
         ) from error
     if chosen is not None:
         return (chosen,)
-    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     return (
         Place(url="unix:///var/run/docker.sock", why="Docker"),
-        Place(url=f"unix://{runtime}/docker.sock", why="rootless Docker"),
-        Place(url=f"unix://{runtime}/podman/podman.sock", why="Podman"),
+        Place(url=f"unix://{_runtime(environment)}/docker.sock", why="rootless Docker"),
+        *_podman_sockets(environment),
+    )
+
+
+def podman_places(environment: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return the addresses to try in order where Podman was asked for by name.
+
+    CONTAINER_HOST, which Podman's own command line reads, and DOCKER_HOST stand alone. A Docker context is
+    no setting of Podman's and not looked at.
+
+    Raises:
+        EngineError: the settings name certificates that are not there.
+    """
+    if environment.get("CONTAINER_HOST"):
+        return (Place(url=environment["CONTAINER_HOST"], why="CONTAINER_HOST"),)
+    return places(environment) if environment.get("DOCKER_HOST") else _podman_sockets(environment)
+
+
+def _podman_sockets(environment: Mapping[str, str]) -> tuple[Place, ...]:
+    return (
+        Place(url=f"unix://{_runtime(environment)}/podman/podman.sock", why="Podman"),
         Place(url="unix:///run/podman/podman.sock", why="Podman of the system"),
     )
 
 
-def dial(tried: tuple[Place, ...]) -> tuple[docker.DockerClient, Place]:
+def _runtime(environment: Mapping[str, str]) -> str:
+    return environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+
+
+def dial(tried: tuple[Place, ...], hint: str = HINT) -> tuple[docker.DockerClient, Place]:
     """Return a client of the first place that answers.
 
     Raises:
-        EngineError: none does; the message says of each why.
+        EngineError: none does; the message says of each why, and `hint` what to try.
     """
     failures = []
     for place in tried:
@@ -84,7 +111,7 @@ def dial(tried: tuple[Place, ...]) -> tuple[docker.DockerClient, Place]:
             if not place.url.startswith("ssh://"):
                 raise
             failures.append(f"{place.why} at {place.url}: {_reason(error)}")
-    raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=HINT)
+    raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=hint)
 
 
 def _client(place: Place) -> docker.DockerClient:

@@ -13,7 +13,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
 from harness.engines import ContainerSpec, GpuAccess, Mount
-from harness.engines.daemon import Daemon
+from harness.engines.daemon import PODMAN, Daemon
 from harness.engines.owner import RUN, TRIAL, Owner
 
 UNPRIVILEGED = 10001
@@ -43,7 +43,7 @@ def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
     other = f"{UNPRIVILEGED}:{UNPRIVILEGED}"
     if daemon.remote:
         return Identity(user=other, host_ids=None)
-    if daemon.rootless and daemon.name == "podman":
+    if daemon.rootless and daemon.name == PODMAN:
         return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace="keep-id")
     if daemon.rootless:
         # Rootless Docker maps 0 to the user who runs it, and every other id to one that cannot write here.

@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -20,6 +21,8 @@ from harness.engines.recipe import UNPRIVILEGED
 from harness.errors import EngineError
 
 _AT = "/stage"
+# On volumes that outlast runs, for `docker volume ls --filter label=tfbench.cache`.
+CACHE: Mapping[str, str] = {"tfbench.cache": ""}
 # A workload that writes huge files must not hold up the watching of its events.
 _LARGEST_BYTES = 64 * 2**20
 _LEAST_S = 1.0
@@ -37,6 +40,7 @@ class Stager:
         self._client = client
         self._labels = labels
         self._volumes: dict[Path, str] = {}
+        self._kept: set[str] = set()
 
     def read_only(self, mount: Mount, image: str) -> Mount:
         """Return `mount` with a volume in the place of its host folder; a folder is carried once.
@@ -60,6 +64,23 @@ class Stager:
             return mount
         volume = self._fill(mount.host, image, own=True)
         return Mount(container=mount.container, host=None, volume=volume, read_only=False)
+
+    def kept(self, mount: Mount, image: str) -> Mount:
+        """Return `mount` with the volume that it names, made if it is not there and never removed.
+
+        Raises:
+            EngineError: the engine refuses or is gone.
+        """
+        if mount.volume not in self._kept:
+            with engine_call(f"make the volume {mount.volume}"), tempfile.TemporaryFile() as archive:
+                # Nothing but the folder itself, which a trial's user has to own.
+                with tarfile.open(fileobj=archive, mode="w") as tar:
+                    tar.addfile(_root())
+                archive.seek(0)
+                self._client.api.create_volume(name=mount.volume, labels=dict(CACHE))
+                fill_volume(self._client, mount.volume, image, archive, self._labels)
+            self._kept.add(mount.volume)
+        return replace(mount, host=None)
 
     def remove_all(self) -> None:
         """Remove the volumes of read-only folders.
@@ -173,6 +194,14 @@ def _pack(folder: Path, archive: IO[bytes], own: bool) -> None:
 
     with tarfile.open(fileobj=archive, mode="w", dereference=True) as tar:
         tar.add(folder, arcname=PurePosixPath(_AT).name, filter=adopt)
+
+
+def _root() -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(PurePosixPath(_AT).name)
+    entry.type = tarfile.DIRTYPE
+    entry.mode = 0o755
+    entry.uid = entry.gid = UNPRIVILEGED
+    return entry
 
 
 def _unpack(archive: IO[bytes], out: Path) -> None:

@@ -151,16 +151,17 @@ def alive_nodes() -> tuple[Node, ...]:
 
 
 def ask(
-    nodes: Sequence[Node], targets: Sequence[str], *, cloud: bool
+    nodes: Sequence[Node], targets: Sequence[str], *, engine: str, cloud: bool
 ) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
     """Ask all nodes at once what they are; return them with their facts, and a problem for each silent one.
 
     Args:
         targets: images that the plan needs.
+        engine: the one that was asked for.
         cloud: whether nodes may ask their cloud's metadata service.
     """
     ray = _ray()
-    answers = _call(nodes, probe.facts, (tuple(targets), cloud))
+    answers = _call(nodes, probe.facts, (tuple(targets), engine, cloud))
     asked: list[Node] = []
     silent: list[Problem] = []
     until_s = time.monotonic() + PROBE_S

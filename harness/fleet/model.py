@@ -12,6 +12,15 @@ from workloads.protocol import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """Where a node keeps something: folders on the same disk have one `device`."""
+
+    folder: str
+    device: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What a node says of itself before anything runs on it.
 
@@ -23,7 +32,8 @@ class Facts:
         kind: what makes two nodes comparable: cards, processor, memory, instance type.
         engine: the container engine that answers, "" for none, and why.
         images: targets ("cpu", "cuda") whose image is built already.
-        free_disk_bytes: where the node keeps its cache.
+        cache_disk: where the node keeps its cache: wheels, data, the local engine's environments.
+        image_disk: where its engine keeps images; None without one, and for one on another machine.
         gpus: names of the cards.
     """
 
@@ -34,7 +44,8 @@ class Facts:
     engine: str = ""
     engine_problem: str = ""
     images: tuple[str, ...] = ()
-    free_disk_bytes: int = 0
+    cache_disk: Disk | None = None
+    image_disk: Disk | None = None
     gpus: tuple[str, ...] = ()
     cpus: int = 0
 

@@ -8,10 +8,11 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.fleet.code import digest
-from harness.fleet.model import Facts
+from harness.fleet.model import Disk, Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
@@ -36,24 +37,25 @@ def wall_s() -> float:
     return time.time()
 
 
-def facts(targets: Sequence[str], cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
+def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
     """Describe this node; never raises for what is missing.
 
     Args:
         targets: images that the plan needs: whether each is built is looked up.
+        engine: the one that was asked for, of harness.engines.connect.NAMES.
         cloud: whether to ask the cloud's metadata service.
         needed: import names of packages.
     """
     missing = tuple(name for name in needed if importlib.util.find_spec(name) is None)
     if missing:
         return Facts(versions=versions(), missing=missing)
-    return _with_packages(targets, cloud)
+    return _with_packages(targets, engine, cloud)
 
 
-def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
+def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
-    from harness.host.inventory import free_bytes, host_facts, system_description  # noqa: PLC0415
+    from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
     from harness.model.run import EngineInfo  # noqa: PLC0415
     from harness.places import places_here  # noqa: PLC0415
 
@@ -62,7 +64,7 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    engine, problem, images = _engine(places.checkout, places.cache, targets)
+    found = _engine(asked, places.checkout, places.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -73,10 +75,11 @@ def _with_packages(targets: Sequence[str], cloud: bool) -> Facts:
             int(host.get("cpus", 0)),
             int(host.get("memory_bytes", 0)),
         ),
-        engine=engine,
-        engine_problem=problem,
-        images=images,
-        free_disk_bytes=free_bytes(places.cache),
+        engine=found.name,
+        engine_problem=found.problem,
+        images=found.images,
+        cache_disk=_disk(places.cache),
+        image_disk=_disk(found.folder) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
     )
@@ -90,22 +93,42 @@ def kind(instance: str, gpus: Sequence[str], processor: str, cpus: int, memory_b
     return ", ".join(filter(None, (instance, *cards, processors, memory)))
 
 
-def _engine(checkout: Path, cache: Path, targets: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Engine:
+    """What Facts say of an engine; `folder` is where it keeps images on this machine."""
+
+    name: str = ""
+    problem: str = ""
+    images: tuple[str, ...] = ()
+    folder: Path | None = None
+
+
+def _engine(asked: str, checkout: Path, cache: Path, targets: Sequence[str]) -> _Engine:
+    from harness.engines.daemon import PODMAN  # noqa: PLC0415
     from harness.engines.docker import DockerEngine  # noqa: PLC0415
     from harness.errors import TfbenchError  # noqa: PLC0415
     from harness.images.builder import ImageBuilder  # noqa: PLC0415
     from harness.progress import Silent  # noqa: PLC0415
 
-    engine = DockerEngine(os.environ)
+    engine = DockerEngine(os.environ, podman=asked == PODMAN)
     try:
         info = engine.connect()
         builder = ImageBuilder(checkout, cache, engine.client, Silent())
         built = tuple(target for target in targets if builder.existing(target) is not None)
     except TfbenchError as error:
-        return "", error.message, ()
+        return _Engine(problem=error.message)
     finally:
         engine.close()
-    return f"{info.name} {info.version}", "", built
+    daemon = engine.daemon
+    folder = Path(daemon.image_folder) if daemon.image_folder and not daemon.remote else None
+    return _Engine(name=f"{info.name} {info.version}", images=built, folder=folder)
+
+
+def _disk(folder: Path) -> Disk:
+    from harness.host.inventory import disk_of  # noqa: PLC0415
+
+    device, free_bytes = disk_of(folder)
+    return Disk(folder=str(folder), device=device, free_bytes=free_bytes)
 
 
 def _version(package: str) -> str:

@@ -62,7 +62,7 @@ def survey(
     targets = needed_targets(options)
     nodes = crew.alive_nodes()
     say(f"Asking {counted(len(nodes), 'node')} what they are")
-    asked, problems = crew.ask(nodes, targets, cloud=options.cloud_metadata)
+    asked, problems = crew.ask(nodes, targets, engine=options.engine, cloud=options.cloud_metadata)
     ours = probe.versions(checkout)
     for node in asked:
         problems += checks.problems(

@@ -197,9 +197,9 @@ class _Bar:
         self._done += amount
         self._send(urgent=False)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, minor: bool = False) -> None:
         changed, self._note = text != self._note, text
-        self._send(urgent=changed and self._label == "Trials")
+        self._send(urgent=changed and not minor and self._label == "Trials")
 
     def _send(self, *, urgent: bool) -> None:
         beat = Beat(label=self._label, note=self._note, done=self._done, total=self._total)

@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.host.files import (
@@ -128,9 +129,20 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     return {name: value for name, value in found.items() if value is not None}
 
 
+def disk_of(folder: Path) -> tuple[int, int]:
+    """Return the number of the disk where a folder is, or will be made, and the bytes that are free there.
+
+    A folder below one that only root may look into is on that one's disk, as far as can be told.
+    """
+    for one in (folder, *folder.parents):
+        with suppress(OSError):
+            return one.stat().st_dev, shutil.disk_usage(one).free
+    raise FileNotFoundError(folder)
+
+
 def free_bytes(folder: Path) -> int:
     """Return the bytes that are free on the disk where a folder is, or will be made."""
-    return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
+    return disk_of(folder)[1]
 
 
 def system_name(root: Path = Path("/")) -> str:

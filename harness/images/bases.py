@@ -97,7 +97,7 @@ class BaseImages:
                     for line in process.stdout:
                         if line.strip():
                             last.append(line.strip())
-                            spinner.note(line.strip()[:60])
+                            spinner.note(line.strip()[:60], minor=True)
                 if process.returncode != 0:
                     raise ImageError(
                         "No image registry answers, and no base image could be made here: "
@@ -131,7 +131,7 @@ def pull_missing(
             if "total" in detail and event.get("status") == "Downloading":
                 layers[str(event.get("id"))] = (int(detail["current"]), int(detail["total"]))
                 done, total = (sum(values) / 1e6 for values in zip(*layers.values(), strict=True))
-                spinner.note(f"{done:,.0f} of {total:,.0f} MB")
+                spinner.note(f"{done:,.0f} of {total:,.0f} MB", minor=True)
     try:
         return str(client.images.get(reference).id)
     except ImageNotFound as error:

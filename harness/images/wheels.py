@@ -103,7 +103,7 @@ class WheelCache:
             pin = next((p for p in missing if fits(path.name, p, self._python_version)), None)
             if pin is None or pin in adopted:
                 continue
-            bar.note(f"checking {path.name}")
+            bar.note(f"checking {path.name}", minor=True)
             if (digest := file_sha256(path)) in pin.sha256:
                 self._enter(path, digest)
                 adopted.add(pin)
@@ -142,7 +142,7 @@ class WheelCache:
                 future.result()
                 bar.advance(1)
             names = sorted(futures[f].name for f in pending if f.running())
-            bar.note(f"{_size(scratch) / 1e6:,.0f} MB of {', '.join(names)}" if names else "")
+            bar.note(f"{_size(scratch) / 1e6:,.0f} MB of {', '.join(names)}" if names else "", minor=True)
 
     def _download_one(self, pin: Pin, scratch: Path) -> None:
         if self._cancelled.is_set():

@@ -73,6 +73,7 @@ class Extract:
         planned, ok: how many trials there were to be, and how many ended well.
         unfinished: whether it was still being measured, or cut short.
         families: workload -> the family of images that it runs in, as its declaration says.
+        swept: how many points of a sweep it has; none of `speeds` is of one.
     """
 
     run_id: str
@@ -94,6 +95,7 @@ class Extract:
     warnings: tuple[str, ...] = ()
     unfinished: bool = False
     families: Mapping[str, str] = field(default_factory=dict)
+    swept: int = 0
 
     @property
     def tried_out(self) -> bool:

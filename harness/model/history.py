@@ -56,7 +56,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """What lay among the runs and is left out, since it cannot be read or has not ended, and why."""
+    """What lay among the runs and is left out, and why: not readable, not ended, or a sweep."""
 
     path: str
     why: str

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import DATA_DIR, Mount
+from harness.engines import CUDA_CACHE_DIR, DATA_DIR, Mount
 from harness.engines.docker import DockerEngine
+from tests.docker.conftest import wait_for
 from tests.docker.sshd import ssh_server
 from tests.docker.tcp_proxy import tcp_proxy
 
@@ -69,6 +70,40 @@ def test_remote_over_tcp(base_image, make_spec, tmp_path):
         engine = DockerEngine({"DOCKER_HOST": url}, remote=True)
         assert engine.connect().remote
         carried_run(engine, make_spec, tmp_path)
+
+
+def printed(engine: DockerEngine, spec) -> str:
+    """Run a trial and return what it printed."""
+    container = engine.start(spec)
+    wait_for(container)
+    text = container.log()
+    container.remove()
+    return text
+
+
+def test_a_cache_stays_on_the_engine_from_trial_to_trial(base_image, make_spec, tmp_path):
+    cache = Mount(
+        container=CUDA_CACHE_DIR, host=tmp_path, volume=f"tfbench-test-{os.getpid()}", read_only=False
+    )
+    append = (
+        f"open('{CUDA_CACHE_DIR}/kernels', 'a').write('x'); print(open('{CUDA_CACHE_DIR}/kernels').read())"
+    )
+    spec = make_spec("python3", "-c", append, mounts=(cache,))
+    said = []
+    with tcp_proxy(SOCKET) as url:
+        # Twice on one engine, and once by a harness that comes later.
+        for trials in (2, 1):
+            engine = DockerEngine({"DOCKER_HOST": url}, remote=True)
+            engine.connect()
+            said += [printed(engine, spec) for _ in range(trials)]
+            engine.remove_stale()
+            engine.close()
+    checker = DockerEngine()
+    checker.connect()
+    checker.client.volumes.get(cache.volume).remove()
+    checker.close()
+    assert said == ["x\n", "xx\n", "xxx\n"]
+    assert list(tmp_path.glob("kernels")) == [], "the folder here is another machine's"
 
 
 def test_engine_of_this_host_behind_tcp_is_not_remote(base_image, make_spec):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.exclusive import LOCK_ENV
 from harness.model.run import Status
 from harness.store import read_run
 from tests.docker.ray_cluster import Nodes, cluster
@@ -33,7 +34,7 @@ def old_tfbench(folder: Path) -> Path:
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("fleet")
     # The lock of this machine, and what a node keeps to itself, are those of this test.
-    shared = {"TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    shared = {"TMPDIR": str(folder), LOCK_ENV: str(folder / "tfbench.lock"), "PYTHONPATH": str(ROOT)}
     settings = {
         "a": shared,
         "b": shared,
