@@ -55,7 +55,10 @@ def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     if leg.startswith(THREADS_PREFIX):
         dataset = pipeline.on_threads(dataset, factor(leg, THREADS_PREFIX))
     batched = not stage or job.train is not None or _batched(job, params, stage)
-    pull = pipeline.drain(dataset, job.devices if leg == INPUT_ONLY else (), batched=batched)
+    if batched:
+        pull = pipeline.drain(dataset, job.devices if leg == INPUT_ONLY else ())
+    else:
+        pull = pipeline.drain_samples(dataset)
     if leg == CACHED_EPOCH:
         pull(CACHED_BATCHES)
     meter.phase(BUILD, began)

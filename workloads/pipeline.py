@@ -14,6 +14,9 @@ from workloads.devices import touch
 from workloads.job import Job
 from workloads.protocol import STAGE_PREFIX
 
+# So many single samples are drained at once: few, since large ones are held in memory together.
+GATHERED = 16
+
 
 class StageError(ValueError):
     """A stage that the workload's pipeline does not have."""
@@ -152,29 +155,44 @@ def prefix_of(leg: str) -> str:
     return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
 
 
-def drain(dataset: tf.data.Dataset, names: Sequence[str], *, batched: bool) -> Callable[[int], int]:
-    """Return a function that pulls n elements, in a compiled loop as Keras fit would, with no model.
+def drain(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
+    """Return a function that pulls n batches, in a compiled loop as Keras fit would, with no model.
 
     It returns how many samples they held, since the last batch of an epoch may be short.
 
     Args:
-        names: of the devices that an element's shares are copied to; none to leave elements where they are.
-        batched: an element is a batch, else one sample.
+        names: of the devices that a batch's shares are copied to; none to leave batches where they are.
     """
-    iterator = iter(dataset.repeat())
+    return _puller(
+        dataset.repeat(), lambda batch: (_rows(batch), touch(batch, names)), "" if names else "CPU:0"
+    )
+
+
+def drain_samples(dataset: tf.data.Dataset) -> Callable[[int], int]:
+    """Return a function that pulls n times GATHERED single samples, and returns how many that were.
+
+    tf.data gathers them itself: pulled one by one, each would take 20 us and more beside its own time.
+    """
+    windows = dataset.repeat().window(GATHERED, drop_remainder=True)
+    return _puller(windows, lambda _: (GATHERED, 0.0), "CPU:0")
+
+
+def _puller(
+    dataset: tf.data.Dataset, look: Callable[[Any], tuple[Any, Any]], place: str
+) -> Callable[[int], int]:
+    iterator = iter(dataset)
 
     @tf.function(autograph=False)
     def pull(count: Any) -> Any:
         def body(index: Any, samples: Any, seen: Any) -> tuple[Any, Any, Any]:
-            element = iterator.get_next()
-            return (
-                index + 1,
-                samples + (_rows(element) if batched else 1),
-                seen + touch(element, names),
-            )
+            more, touched = look(iterator.get_next())
+            return index + 1, samples + more, seen + touched
 
-        # Numbers of 32 bits stay in host memory, where the shapes are.
-        return tf.while_loop(lambda index, *_: index < count, body, (0, 0, 0.0), parallel_iterations=1)[1:]
+        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a card: its launch
+        # takes many times as long as a small element.
+        with tf.device(place or None):
+            start = (0, 0, 0.0)
+            return tf.while_loop(lambda index, *_: index < count, body, start, parallel_iterations=1)[1:]
 
     def run(count: int) -> int:
         samples, seen = pull(tf.constant(count))

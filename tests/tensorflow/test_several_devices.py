@@ -93,8 +93,34 @@ seen = {rows: float(devices.touch((tf.range(1, rows + 1), tf.constant(0.5)), nam
 graph = tf.function(lambda part: devices.touch(part, names)).get_concrete_function(
     tf.TensorSpec([None, 2])).graph
 copied = {op.device[-5:]: op.inputs[0].op.type for op in graph.get_operations() if op.type == "Reshape"}
-pull = pipeline.drain(tf.data.Dataset.range(7).batch(5), names, batched=True)
+pull = pipeline.drain(tf.data.Dataset.range(7).batch(5), names)
 print(json.dumps([seen, copied, pull(4)]))
+"""
+
+# Under a device scope of the caller's, as TensorFlow's own choice of a card would be.
+ON_THE_HOST = """
+import json
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+traced = []
+function = tf.function
+def kept(**options):
+    def compiled(python):
+        traced.append(function(python, **options))
+        return traced[-1]
+    return compiled
+tf.function = kept
+from workloads import pipeline
+numbers = tf.data.Dataset.range(7)
+pulls = [pipeline.drain_samples(numbers), pipeline.drain(numbers.batch(5), ())]
+samples = [pull(4) for pull in pulls]
+places = set()
+for one in traced:
+    graph = one.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
+    for body in graph.library.function:
+        places |= {(node.op, node.device[-5:]) for node in body.node_def if node.op.startswith("Add")}
+print(json.dumps([samples, sorted(places)]))
 """
 
 
@@ -104,3 +130,10 @@ def test_a_drained_batch_is_shared_out_among_the_devices(script):
     assert seen == {"2": 1 + 2 + 2 + 1.5, "6": 1 + 3 + 5 + 1.5, "7": 1 + 4 + 7 + 1.5}
     assert copied == dict.fromkeys(("CPU:0", "CPU:1", "CPU:2"), "StridedSlice")
     assert samples == 14
+
+
+def test_what_is_drained_to_host_memory_asks_no_other_device(script):
+    samples, places = script(ON_THE_HOST)
+    assert samples == [4 * 16, 5 + 2 + 5 + 2]
+    assert {name for name, _ in places} == {"AddV2"}
+    assert {place for _, place in places} == {"CPU:0"}
