@@ -30,7 +30,7 @@ from harness.telemetry.nvml import fast_readings
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
 from harness.telemetry.nvml_card import Handle, Reading
 from harness.telemetry.nvml_errors import UnreadableError
-from harness.telemetry.nvml_fields import FAST, SLOW, Fields
+from harness.telemetry.nvml_fields import FAST, SLOW, TRAFFIC, Fields
 from harness.telemetry.nvml_slow import NvmlSlowSource, Xid, slow_readings
 from harness.telemetry.sources import default_sources
 
@@ -122,7 +122,7 @@ def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
         for each in readings:
             name = " ".join((type(each).__name__, *each.metrics[:1]))
             yield (f"{name} (all {len(each.metrics)})" if isinstance(each, Fields) else name), period_s, each
-    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, SLOW)):
+    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, (*SLOW, *TRAFFIC))):
         for field_ in fields:
             yield f"one field: {field_.metric}", period_s, Fields([field_])
     now_us = time.time_ns() // 1000

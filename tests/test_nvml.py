@@ -91,8 +91,9 @@ def test_older_drivers_functions_are_fallen_back_on(standin):
 
 
 def test_thirty_two_bit_traffic_counters_are_refused(standin):
-    reading = standin.read(ONE_CARD + "value narrow 197\n", "nvml_slow")
+    reading = standin.read(ONE_CARD + "value gpm 0\nvalue narrow 197\n", "nvml_slow")
     assert reading.values("pcie_send_bytes") == [None] * 3
+    assert reading.values("nvlink_send_bytes") != [None] * 3
     assert ("gpu0", "pcie_send_bytes") in reading.reasons()
 
 
@@ -205,10 +206,12 @@ def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):
     assert ("gpu0", "nvlink_receive_bytes_per_s") in reading.reasons()
 
 
-def test_pcie_throughput_is_not_measured_where_gpm_has_it(standin):
+def test_traffic_is_not_measured_where_gpm_has_it(standin):
     with_gpm = standin.read(ONE_CARD, "nvml_slow", reads=1)
-    assert with_gpm.values("pcie_send_bytes_per_s") == [None]
-    assert "pcie_send_bytes_per_s" not in with_gpm.columns["nvml_slow"]["gpu0"]
+    for metric in ("pcie_send_bytes_per_s", "pcie_send_bytes", "nvlink_send_bytes", "nvlink_receive_bytes"):
+        assert with_gpm.values(metric) == [None]
+        assert metric not in with_gpm.columns["nvml_slow"]["gpu0"]
+    assert not with_gpm.reasons()
     without = standin.read(ONE_CARD + "value gpm 0\nvalue pcie0 2048\n", "nvml_slow", reads=1)
     assert without.values("pcie_send_bytes_per_s") == [2048 * 1024]
 

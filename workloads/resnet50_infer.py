@@ -81,7 +81,7 @@ workload = Workload(
         ),
         Rung(
             name="batch-512",
-            params={**ANY_XLA, "batch_size": 512},
+            params={**ANY_XLA, "fold_batch_norm": True, "batch_size": 512},
             after="tuned",
             device="gpu",
             why="a larger batch, to show whether the device is full",

@@ -43,16 +43,23 @@ FAST = (
     Field(id=pynvml.NVML_FI_DEV_POWER_INSTANT, metric="power_instant_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_POWER, metric="power_capped_s", scale=1e-9),
 )
-# The energy counter keeps a processor busy for over 3 ms, thermal capping for 1 ms and each PCIe counter for
-# half of one; the average and the temperature change too slowly to be worth asking for at every tick.
+# The energy counter keeps a processor busy for over 3 ms and thermal capping for 1 ms; the average and the
+# temperature change too slowly to be worth asking for at every tick.
 SLOW = (
     Field(id=pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, metric="energy_j", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_POWER_AVERAGE, metric="power_average_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_MEMORY_TEMP, metric="mem_temperature_c"),
     Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, metric="thermal_capped_s", scale=1e-9),
+    Field(id=pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, metric="power_limit_w", scale=1e-3),
+    Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
+    Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
+    Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
+)
+# What crossed the card's links. Each PCIe counter takes half a millisecond, each of NVLink's 3: GPM's rates
+# tell the same for a tenth of that.
+TRAFFIC = (
     Field(id=pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, metric="pcie_send_bytes", wide=True),
     Field(id=pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, metric="pcie_receive_bytes", wide=True),
-    Field(id=pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, metric="power_limit_w", scale=1e-3),
     Field(
         id=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         metric="nvlink_send_bytes",
@@ -65,9 +72,6 @@ SLOW = (
         scale=1024,
         scope=_ALL_LINKS,
     ),
-    Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
-    Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
-    Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
 )
 
 

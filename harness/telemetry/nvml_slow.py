@@ -16,43 +16,39 @@ import pynvml
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
-from harness.telemetry.nvml_fields import SLOW, Fields
+from harness.telemetry.nvml_fields import SLOW, TRAFFIC, Fields
 from harness.telemetry.nvml_session import Session
 from harness.telemetry.tenants import Tenants
 
 
-class PcieThroughput:
-    """nvmlDeviceGetPcieThroughput, which measures for 20 ms in each direction while the caller sleeps.
+class UnlessGpm:
+    """A reading for cards without GPM, which tells the same for less, and misses nothing in between."""
 
-    Only for cards without GPM, whose counters miss nothing and cost less.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._needed: bool | None = None
 
     @property
     def metrics(self) -> Sequence[str]:
-        """Return the two directions, unless GPM has them."""
-        return () if self._needed is False else ("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s")
+        """Return the reading's, unless GPM has them."""
+        return () if self._needed is False else self._reading.metrics
 
     def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
-        """Measure both directions."""
+        """Read what GPM does not."""
         if self._needed is None:
             try:
                 self._needed = not pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice
             except pynvml.NVMLError:
                 self._needed = True
-        counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
-        return {
-            metric: pynvml.nvmlDeviceGetPcieThroughput(handle, counter) * 1024
-            for metric, counter in zip(self.metrics, counters, strict=False)
-        }
+        return self._reading.read(handle, failed) if self._needed else {}
 
     def drop(self, metric: str) -> None:
-        """Do nothing: it fails as a whole."""
+        """Pass it on."""
+        self._reading.drop(metric)
 
     def reset(self) -> None:
-        """Do nothing: there is no state."""
+        """Pass it on."""
+        self._reading.reset()
 
 
 class Xid:
@@ -138,6 +134,13 @@ def slow_readings(pid: int | None) -> tuple[Reading, ...]:
         Fields(SLOW),
         Call(("pcie_link_gen",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(card),)),
         Call(("pcie_link_width",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(card),)),
-        PcieThroughput(),
+        UnlessGpm(Fields(TRAFFIC)),
+        UnlessGpm(Call(("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s"), _pcie_throughput)),
         Tenants(pid),
     )
+
+
+def _pcie_throughput(card: Handle) -> Sequence[float]:
+    # The driver measures for 20 ms in each direction, while the caller sleeps.
+    counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+    return [pynvml.nvmlDeviceGetPcieThroughput(card, counter) * 1024 for counter in counters]
