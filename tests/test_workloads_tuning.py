@@ -82,9 +82,12 @@ def test_a_rung_that_several_devices_make_the_same_as_as_written_is_left_out():
     assert params("rung:xla", device="gpu", gpus=2)["jit_compile"] is False
 
 
-def test_several_gpus_change_the_global_batch_in_every_leg():
+def test_the_global_batch_of_several_gpus_is_held_against_that_of_as_written_on_as_many():
     found = changes("as-written", device="gpu", gpus=4)
     assert (found["global batch"].before, found["global batch"].after) == ("32", "128")
+    assert "global batch" not in changes("rung:half", device="gpu", gpus=4)
+    tuned = changes("tuned", device="gpu", gpus=4)["global batch"]
+    assert (tuned.before, tuned.after) == ("128", "1024")
 
 
 def test_a_file_that_declares_nothing_still_gets_a_tuned_leg():

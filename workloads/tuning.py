@@ -117,7 +117,7 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
 
 
 def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> list[Change]:
-    """Say what `leg` does differently from as-written; several GPUs change the batch in every leg."""
+    """Say what `leg` does differently from as-written; as-written on several GPUs, from what is published."""
     changes = []
     before = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
     after = leg_params(workload, spec, leg, pipeline=pipeline)
@@ -134,14 +134,16 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
         changes += [one for one in workload.changes if one.what in said and one.what not in after]
     if spec.gpus > 1:
         size = after["batch_size"]
-        changes.append(
-            Change(
-                what="global batch",
-                before=str(size),
-                after=str(size * spec.gpus),
-                why=f"MirroredStrategy feeds {spec.gpus} GPUs with batch_size {size} each",
+        usual = before["batch_size"] * (1 if leg == AS_WRITTEN else spec.gpus)
+        if usual != size * spec.gpus:
+            changes.append(
+                Change(
+                    what="global batch",
+                    before=str(usual),
+                    after=str(size * spec.gpus),
+                    why=f"MirroredStrategy feeds {spec.gpus} GPUs with batch_size {size} each",
+                )
             )
-        )
     return changes
 
 
