@@ -8,7 +8,13 @@ from pathlib import Path
 DATA = Path(__file__).resolve().parent / "data"
 SUFFIX = ".tar.xz"
 # Whole runs on one card.
-NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound")
+NAMES = (
+    "h200-launch-bound",
+    "h200-compute-bound",
+    "h200-input-bound",
+    "h200-inference",
+    "h200-requests",
+)
 # One, two and four cards together; stopped by Ctrl-C during its last trial.
 SEVERAL = "h200-four-cards"
 # An article's workload, as it was published; stopped by Ctrl-C during its trial on the processor.

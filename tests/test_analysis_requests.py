@@ -75,6 +75,12 @@ class TestCapacity:
         assert by_bound[0.015].rate_per_s is not None
         assert by_bound[0.015].rate_per_s.median == 901.0, "two of two hundred may be late"
 
+    def test_beyond_the_least_bound_to_which_a_rate_kept_it_is_a_lower_limit(self) -> None:
+        found = {(one.device, one.bound_s): one.at_least for one in capacities(serving_run())}
+        assert found == {
+            ("cpu", 0.015): False, ("cpu", 0.1): False, ("gpu0", 0.015): False, ("gpu0", 0.1): True,
+        }  # fmt: skip
+
     def test_more_than_one_in_a_hundred_late_is_too_many(self) -> None:
         run = serving_run(1)
         fine, late = [10.0] * 200, [*[10.0] * 197, *[50.0] * 3]
@@ -139,7 +145,7 @@ class TestReport:
         assert {"figure-latency", "figure-server"} <= figures_of(analysis).keys()
         text = Document(render(analysis)).text
         for expected in ("SingleStream", "Server", "a request alone takes longer", "CudnnRNNV3 on GPU:0",
-                         "says it <can> lose", "901", "; 3 of 3"):  # fmt: skip
+                         "says it <can> lose", "901", "≥ 901", "; 3 of 3"):  # fmt: skip
             assert expected in text
 
     def test_without_requests_there_is_no_such_section(self) -> None:

@@ -3,13 +3,14 @@
 SingleStream: one request after the other, each waited for. Server: single samples come at random instants (a
 Poisson process) that are fixed beforehand, whatever the server manages; a latency counts from the instant at
 which the sample was to come, so that a server that falls behind cannot hide it. One request runs at a time,
-with all samples that have come by then, up to the largest batch size.
+with all samples that have come by then, up to the largest batch of which two fit into the bound: the one that
+runs when a sample comes, and its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,28 +71,55 @@ def measure(job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int]) -
         first = first or latencies
         medians[size] = float(np.median(latencies))
     if wanted.server and medians:
-        _search(job, leg, serve, pool, tuple(medians), max(n / ns * 1e9 for n, ns in medians.items()), first)
+        _search(job, leg, serve, pool, medians, first)
 
 
 def _search(
-    job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int], capacity: float, alone: Sequence[int]
+    job: Job, leg: str, serve: Serve, pool: Any, medians: Mapping[int, float], alone: Sequence[int]
 ) -> None:
-    """Halve between 0 and what the server can do at all: the largest rate that keeps to the bound."""
+    """Look for the largest rate that keeps to a bound: the least one to which any rate keeps.
+
+    Args:
+        medians: of a request of each batch size, in nanoseconds.
+        alone: latencies of requests of the least size, likewise.
+    """
     wanted = job.author.workload.requests
     assert wanted is not None
     least_ms = float(np.percentile(alone, 99)) / 1e6
-    bound_ms = next((bound for bound in sorted(wanted.bounds_ms) if bound > least_ms), None)
-    if bound_ms is None:
+    bounds_ms = [bound for bound in sorted(wanted.bounds_ms) if bound > least_ms]
+    if not bounds_ms:
         message = f"{leg}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
         job.events.write("warning", message=message)
-        return
-    low, high = 0.0, capacity
+    for bound_ms in bounds_ms:
+        if _largest(job, leg, serve, pool, medians, bound_ms):
+            break
+
+
+def _largest(
+    job: Job, leg: str, serve: Serve, pool: Any, medians: Mapping[int, float], bound_ms: float
+) -> float:
+    """Halve between 0 and what the server can do at all; return the largest rate within the bound, or 0."""
+    sizes = sizes_within(medians, bound_ms)
+    low, high = 0.0, max(size / medians[size] * 1e9 for size in sizes)
     for probe in range(PROBES):
         rate = (low + high) / 2
         planned, latencies, began = _offer(job, serve, pool, sizes, rate, bound_ms, probe)
         _write(job, leg, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
         late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
         low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
+    return low
+
+
+def sizes_within(medians: Mapping[int, float], bound_ms: float) -> tuple[int, ...]:
+    """Return the batch sizes of which two requests fit into a bound, in ascending order; one at least.
+
+    A sample that comes just after a batch began waits for that one, and then takes the time of its own.
+
+    Args:
+        medians: of a request of each size, in nanoseconds.
+    """
+    least, *others = sorted(medians)
+    return (least, *(size for size in others if 2 * medians[size] <= bound_ms * 1e6))
 
 
 def _offer(

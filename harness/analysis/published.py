@@ -83,7 +83,10 @@ def _in_unit(number: Published, case: Case) -> _Found:
         return _Found(value=value, label=f"{case.device} over cpu, as written, steady speed", leg=leg)
     if number.unit == "requests ratio":
         value = case.ratio(REQUESTS_GPU_OVER_CPU, leg)
-        label = f"{case.device} over cpu, requests a second at the least latency bound that both keep to"
+        label = (
+            f"{case.device} over cpu, requests a second at the least latency bound that both keep to; "
+            "a lower limit where the card keeps to a smaller one"
+        )
         return _Found(value=value, label=label, leg=leg)
     if number.unit == "gain":
         value = case.ratio(TUNED_OVER_AS_WRITTEN, TUNED)

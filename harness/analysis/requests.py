@@ -94,7 +94,7 @@ def capacities(run: Run) -> tuple[Capacity, ...]:
             of_leg = groups.setdefault((trial.workload, trial.device, one.leg), {})
             of_leg.setdefault(trial.id, (trial, []))[1].append(one)
     return tuple(
-        _capacity(key, of_leg, bound)
+        _capacity(key, of_leg, bound, _bounds(declared.get(key[0])))
         for key, of_leg in groups.items()
         for bound in _bounds(declared.get(key[0]))
         if any(one.batch_size == 1 or one.scenario == SERVER for _, each in of_leg.values() for one in each)
@@ -107,7 +107,10 @@ def _bounds(workload: Workload | None) -> tuple[float, ...]:
 
 
 def _capacity(
-    key: tuple[str, str, str], of_leg: dict[str, tuple[Trial, list[RequestTimes]]], bound_s: float
+    key: tuple[str, str, str],
+    of_leg: dict[str, tuple[Trial, list[RequestTimes]]],
+    bound_s: float,
+    bounds: Sequence[float],
 ) -> Capacity:
     rates = {trial_id: _best(each, bound_s) for trial_id, (_, each) in of_leg.items()}
     known = [rate for rate in rates.values() if rate > 0]
@@ -125,12 +128,16 @@ def _capacity(
         why = f"a request alone takes longer: {min(alone) * 1e3:.3g} ms"
     elif not known:
         why = "no rate with at least a hundred requests kept to it"
+    # The search ends with the least bound to which a rate keeps.
+    smaller = [each for each in bounds if each < bound_s]
+    at_least = any(_best(each, less) for _, each in of_leg.values() for less in smaller)
     return Capacity(
         workload=workload,
         device=device,
         leg=leg,
         bound_s=bound_s,
         rate_per_s=None if why else estimate(known, "requests/s"),
+        at_least=at_least and not why,
         why=why,
         trial_ids=tuple(rates),
     )

@@ -104,6 +104,7 @@ class Capacity:
     Attributes:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
+        at_least: rates were looked for at a smaller bound, to which one kept: more may keep to this one.
         why: how it came that there is none; "" where there is one.
         trial_ids: all that were asked.
     """
@@ -113,6 +114,7 @@ class Capacity:
     leg: str
     bound_s: float
     rate_per_s: Estimate | None
+    at_least: bool
     why: str
     trial_ids: tuple[str, ...]
 

@@ -89,6 +89,45 @@ def test_a_stall_is_felt_by_every_request_that_came_meanwhile(script):
     assert set(found["batches"]) <= {1, 4, 8}
 
 
+SEARCHED = """
+import json, time
+from types import SimpleNamespace
+import numpy as np
+from workloads import requests
+from workloads.protocol import Requests, Spec
+requests.LASTS_BOUNDS, requests.PROBE_WINDOWS, requests.SERVER_REQUESTS = 0, 0, (100, 200)
+def searched(bounds_ms, took_ms):
+    wanted = Requests(batch_sizes=tuple(took_ms), server=True, bounds_ms=bounds_ms)
+    asked, largest = [], []
+    events = SimpleNamespace(write=lambda kind, **values: asked.append(values))
+    job = SimpleNamespace(
+        spec=Spec(window_s=0.3), events=events,
+        author=SimpleNamespace(workload=SimpleNamespace(requests=wanted)))
+    def serve(batch):
+        largest.append(len(batch))
+        time.sleep(took_ms[len(batch)] / 1e3)
+    medians = {size: took * 1e6 for size, took in took_ms.items()}
+    requests._search(job, "tuned", serve, np.zeros((8, 1)), medians, [int(medians[1])] * 100)
+    return {"sizes": [one["batch_size"] for one in asked], "largest": max(largest, default=0),
+            "message": [one["message"] for one in asked if "message" in one]} if asked else {}
+print(json.dumps([
+    requests.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), requests.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
+    searched((30.0, 200.0), {1: 4.0, 4: 6.0, 8: 40.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),
+]))
+"""
+
+
+def test_a_server_gathers_no_more_than_the_bound_has_time_for(script):
+    narrow, alone, first, second = script(SEARCHED)
+    assert narrow == [1, 4]
+    assert alone == [1], "the least size is always taken"
+    # Eight together take 40 ms: they are not asked for within 30.
+    assert first["sizes"] == [4] * 5
+    assert first["largest"] == 4
+    # No sleep of 4 ms ends within 4.01, so the next bound is tried.
+    assert second["sizes"] == [1] * 5 + [8] * 5
+
+
 EVEN = """
 import json
 from types import SimpleNamespace
