@@ -200,7 +200,10 @@ class Runner:
 
 
 def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], legs: Sequence[str]) -> None:
-    """Say which leg begins, and which window ended; a leg that was not asked for is a workload's own talk."""
+    """Say which leg begins, and which window or series of requests ended.
+
+    A leg that was not asked for is a workload's own talk.
+    """
     for event in events:
         if event.get("leg") not in legs:
             continue
@@ -208,6 +211,8 @@ def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], legs: Seque
             bar.note(f"{what}: {event['leg']}")
         elif event["kind"] == "window":
             bar.note(f"{what}: {event['leg']}, window {event['index'] + 1}", minor=True)
+        elif event["kind"] == "requests":
+            bar.note(f"{what}: {event['leg']}, requests ({event['scenario']})", minor=True)
 
 
 def _windows(events: Iterable[Mapping[str, object]]) -> int:

@@ -13,6 +13,7 @@ from harness.model.analysis import (
     Comparison,
     Cost,
     CostRatio,
+    Latency,
     PublishedComparison,
     Summary,
     Verdict,
@@ -23,7 +24,7 @@ from reports.charts import Figure
 from reports.doubts import Doubt, doubts
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, MODEL_ONLY, RUNG_PREFIX, Remark
+from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, MODEL_ONLY, RUNG_PREFIX, SINGLE_STREAM, Remark
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -100,6 +101,14 @@ class Page:
     def summaries(self, *legs: str) -> tuple[Summary, ...]:
         """Give the summaries of some legs; of all when none is named."""
         return tuple(each for each in self.analysis.summaries if not legs or each.leg in legs)
+
+    def singles(self, *legs: str) -> tuple[Latency, ...]:
+        """Give what requests one after the other took, of some legs; of all when none is named."""
+        return tuple(
+            each
+            for each in self.analysis.latencies
+            if each.scenario == SINGLE_STREAM and (not legs or each.leg in legs)
+        )
 
     def comparison(self, kind: str, summary: Summary) -> Comparison | None:
         """Find the comparison of a kind in which a summary stands above the line."""

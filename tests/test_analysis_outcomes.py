@@ -8,6 +8,7 @@ from harness.analysis import analyse
 from harness.analysis.outcomes import outcomes
 from harness.model.run import Run
 from tests.builders import INPUT_BOUND, bare_run, cpu_run, empty_run, gpu_run
+from tests.builders_requests import serving_run
 from tests.builders_telemetry import under_quota
 from workloads.protocol import TUNED
 
@@ -42,3 +43,9 @@ def test_what_was_not_looked_into_or_cannot_be_told_is_said_so() -> None:
     )
     (line,) = outcomes(analyse(replace(made, trials=tuned)))
     assert ": tuned " in line and "as-written was not run" in line
+
+
+def test_a_service_says_how_many_requests_it_serves_within_the_least_bound() -> None:
+    cpu, gpu = outcomes(analyse(serving_run()))
+    assert "; as-written serves 13.0 requests/s" in cpu and ", 99 % of them within 100 ms;" in cpu
+    assert gpu.count("requests/s") == 1 and ", 99 % of them within 15 ms;" in gpu

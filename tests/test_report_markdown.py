@@ -34,6 +34,13 @@ def test_speeds_and_the_command_are_there(name):
     assert "None" not in text
 
 
+def test_what_was_served_is_there():
+    text = render_markdown(analysis("serving"))
+    assert re.search(r"\| GPU 0 as written \| 4 \| 2\.\d+.ms \|", text)
+    assert re.search(r"\| GPU 0 as written \| 100.ms \| ≥ 901.0 \|", text)
+    assert re.search(r"\| CPU as written \| 15.0.ms \| – \| – \| a request alone takes longer", text)
+
+
 def test_partial_runs_say_so():
     assert "This run was cut short" in render_markdown(analysis("interrupted"))
     assert "TensorFlow registered 0 of 1 GPUs." in render_markdown(analysis("failed"))

@@ -127,12 +127,18 @@ def test_trials_that_go_well(bench: Bench) -> None:
 
 def test_each_leg_is_told_as_it_begins_and_each_window_as_it_ends(bench: Bench) -> None:
     strange = line("leg", leg="\x1b[2J", params={}, changes=[])
-    events = (good_events()[0], strange, *good_events()[1:])
+    asked = line(
+        "requests", leg="as-written", scenario="Server", batch_size=4, rate_per_s=5.0, planned=1, start_ns=1,
+        end_ns=2, latency_ns=[1],
+    )  # fmt: skip
+    *others, last = good_events()
+    events = (others[0], strange, *others[1:], asked, last)
     run_all(bench, Script(writes=events), *[Script()] * 2)
     task = bench.progress.tasks[0]
     assert task.notes[:2] == ["mlp on cpu, trial 1", "mlp on cpu, trial 1: as-written"]
     assert task.notes[2] == "mlp on cpu, trial 2", "no leg that was not asked for"
     assert task.minor[:2] == [f"mlp on cpu, trial 1: as-written, window {number}" for number in (1, 2)]
+    assert task.minor[2] == "mlp on cpu, trial 1: as-written, requests (Server)"
 
 
 def test_a_trial_that_says_nothing_is_known_to_go_on(bench: Bench) -> None:

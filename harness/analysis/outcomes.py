@@ -1,4 +1,4 @@
-"""A line for each workload and device: how fast it is, and what holds it back."""
+"""A line for each workload and device: how fast it is, what it serves, and what holds it back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def outcomes(analysis: Analysis) -> tuple[str, ...]:
     for one in analysis.summaries:
         legs.setdefault((one.workload, one.device), []).append(one)
     return tuple(
-        f"{workload} on {device}: {_speed(measured)}; {'; '.join(_held_back(analysis, workload, device))}"
+        f"{workload} on {device}: {_speed(measured)}; "
+        + "; ".join((*_served(analysis, workload, device), *_held_back(analysis, workload, device)))
         for (workload, device), measured in legs.items()
     )
 
@@ -28,6 +29,14 @@ def outcomes(analysis: Analysis) -> tuple[str, ...]:
 def _speed(measured: list[Summary]) -> str:
     one = next((each for each in measured if each.leg == AS_WRITTEN), measured[0])
     return f"{one.leg} {rounded(one.throughput)} samples/s{interval(one.throughput)}"
+
+
+def _served(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
+    """Say how many requests a second each leg serves, within the least bound to which a rate kept."""
+    for one in analysis.capacities:
+        if (one.workload, one.device) == (workload, device) and one.rate_per_s and not one.at_least:
+            rate = f"{rounded(one.rate_per_s)} requests/s{interval(one.rate_per_s)}"
+            yield f"{one.leg} serves {rate}, 99 % of them within {one.bound_s * 1e3:g} ms"
 
 
 def _held_back(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
