@@ -164,6 +164,12 @@ def test_where_images_lie(tmp_path):
     assert image_folder({}) == ""
 
 
+def test_images_of_another_machine_lie_in_no_folder_of_this_one():
+    assert replace(DAEMON, image_folder="/data/docker", remote=False).images_here == Path("/data/docker")
+    assert replace(DAEMON, image_folder="/data/docker", remote=True).images_here is None
+    assert replace(DAEMON, image_folder="", remote=False).images_here is None
+
+
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):
     write_context(docker_settings, "lab", "ssh://lab")
     found = places({"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_CONTEXT": "lab"})
