@@ -27,6 +27,7 @@ from harness.errors import TfbenchError
 from harness.model.analysis import Estimate
 from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
+from tests.report_pages import keep_charts
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,6 +48,7 @@ def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    keep_charts(tmp_path / "cache")
 
     def run(*arguments: object) -> Said:
         monkeypatch.setattr(sys, "argv", ["tfbench", *(str(one) for one in arguments)])
