@@ -112,7 +112,7 @@ def answering(socket: Path, component: str) -> Iterator[dict[str, str]]:
 
     socket.parent.mkdir(parents=True, exist_ok=True)
     with UnixStreamServer(str(socket), Answer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield {"XDG_RUNTIME_DIR": str(socket.parents[1])}
         finally:
