@@ -74,8 +74,9 @@ test: lint ## run all tests; needs a Docker Engine (make engine)
 	@$(BIN)/pytest --numprocesses auto --dist worksteal
 
 .PHONY: quick
-quick: $(VENV)/installed-dev ## run the tests that need neither engine, TensorFlow nor browser
-	@$(BIN)/pytest --numprocesses auto --quiet -m "not docker and not tensorflow and not browser"
+quick: $(VENV)/installed-dev ## run most tests: none with engine, TensorFlow or browser, none marked slow (whole pages, replayed runs)
+	@$(BIN)/pytest --numprocesses auto --dist worksteal --quiet \
+	  -m "not docker and not tensorflow and not browser and not slow"
 
 .PHONY: lint
 lint: $(VENV)/installed-dev ## check format, style and types

@@ -18,7 +18,7 @@ from typing import Any
 
 import workloads
 from harness.errors import UsageError
-from harness.literals import Evaluator
+from harness.literals import Evaluator, parsed
 from workloads.protocol import IMAGES, Change, Data, Published, Remark, Requests, Rung, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
@@ -46,7 +46,7 @@ def built_in() -> tuple[Entry, ...]:
     folder = Path(workloads.__file__).parent
     entries = []
     for path in sorted(folder.glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        tree = parsed(path)
         if (node := _declaration(tree)) is not None:
             entries.append(Entry(workload=_evaluate(tree, node, path), path=path, external=False))
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
@@ -96,7 +96,7 @@ def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     shared = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         content = path.read_bytes()
-        if _declaration(ast.parse(content)) is None:
+        if _declaration(parsed(path)) is None:
             shared.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
     own = {entry.workload.name: hashlib.sha256(entry.path.read_bytes()).hexdigest() for entry in entries}
     return {"workloads": shared.hexdigest(), **own}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,18 +16,17 @@ from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
 from harness.exclusive import default_path, measuring
 from harness.gpus import discover
+from harness.host.inventory import disk_of
 from harness.images.builder import ImageBuilder
 from harness.model.run import EngineInfo, Gpu
 from harness.places import Places
 from harness.progress import Progress, Silent
 from harness.proof import prove_gpu
+from harness.room import Disk, needs
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
 
 GIB = 2**30
-# Wheels, build context and image of the CUDA target together, as measured; the CPU target takes 3 GiB.
-CUDA_DISK_GIB = 15
-CPU_DISK_GIB = 3
 
 
 class State(StrEnum):
@@ -59,8 +57,12 @@ def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> t
     engine = DockerEngine(environ)
     engine_check, info = _engine(engine)
     found, reason = discover()
-    checks = [_python(), _processors(), _memory(), _disk(places), engine_check]
-    checks.append(_images(engine, info, places))
+    images_check, built = _images(engine, info, places)
+    folder = engine.daemon.images_here if info is not None else None
+    images = disk_of(folder) if folder else None
+    checks = [_python(), _processors(), _memory()]
+    checks += disk_checks(disk_of(places.cache), images, built, engine=info is not None)
+    checks += [engine_check, images_check]
     checks += _gpus(found, reason, engine, info, places, progress)
     checks += _telemetry(found, contained=info is not None)
     checks.append(_exclusive())
@@ -102,15 +104,41 @@ def _memory() -> Check:
     )
 
 
-def _disk(places: Places) -> Check:
-    folder = places.cache
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free / GIB
-    needed = f"The CPU image needs about {CPU_DISK_GIB} GiB with its wheels, the CUDA image {CUDA_DISK_GIB}."
-    state = State.FAIL if free < CPU_DISK_GIB else State.NOTE if free < CUDA_DISK_GIB else State.OK
-    remedy = "" if state is State.OK else f"{needed} Free some, or set TFBENCH_CACHE to a folder elsewhere."
-    return Check(name="Disk", state=state, fact=f"{free:.0f} GiB free under {places.cache}", remedy=remedy)
+def disk_checks(
+    cache: Disk, images: Disk | None, built: Collection[str], *, engine: bool
+) -> tuple[Check, ...]:
+    """Say of each disk whether what is still to be made finds room: without the CUDA image much works.
+
+    Args:
+        cache: where the cache is.
+        images: where the engine keeps images; None without one, and where its disk cannot be asked.
+        built: targets whose image is there.
+        engine: whether a container engine answers.
+    """
+    least, most = (
+        {
+            need.disk.device: need
+            for need in needs(cache, images, [one for one in wanted if one not in built], engine=engine)
+        }
+        for wanted in (("cpu",), ("cpu", "cuda"))
+    )
+    checks = []
+    for device, whole in most.items():
+        fails = device in least and not least[device].met
+        need = least[device] if fails else whole
+        folders = dict.fromkeys(one.folder for one in (cache, images) if one and one.device == device)
+        checks.append(
+            Check(
+                name="Disk",
+                state=State.FAIL if fails else State.OK if need.met else State.NOTE,
+                fact=f"{need.disk.free_bytes / GIB:.1f} GiB free under {' and '.join(folders)}",
+                remedy=""
+                if need.met
+                else f"{need.size_bytes / GIB:.1f} GiB are needed for {' and '.join(need.what)}. "
+                f"Free some, or {need.remedy}.",
+            )
+        )
+    return tuple(checks)
 
 
 def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
@@ -125,17 +153,19 @@ def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
     return Check(name="Engine", state=State.NOTE if info.remote else State.OK, fact=fact, remedy=remedy), info
 
 
-def _images(engine: DockerEngine, info: EngineInfo | None, places: Places) -> Check:
+def _images(engine: DockerEngine, info: EngineInfo | None, places: Places) -> tuple[Check, tuple[str, ...]]:
+    """Return the check, and the targets whose image is there."""
     if info is None:
-        return Check(name="Images", state=State.NOTE, fact="unknown without an engine")
+        return Check(name="Images", state=State.NOTE, fact="unknown without an engine"), ()
     try:
         builder = ImageBuilder(places.checkout, places.cache, engine.client, Silent())
         have = {target: builder.existing(target) for target in builder.targets()}
     except TfbenchError as error:
-        return Check(name="Images", state=State.FAIL, fact=error.message, remedy=error.hint)
+        return Check(name="Images", state=State.FAIL, fact=error.message, remedy=error.hint), ()
     facts = [f"{target}: {image.reference if image else 'not built yet'}" for target, image in have.items()]
     remedy = "" if all(have.values()) else "The first `make bench` builds what it needs; or: make images"
-    return Check(name="Images", state=State.OK, fact="; ".join(facts), remedy=remedy)
+    check = Check(name="Images", state=State.OK, fact="; ".join(facts), remedy=remedy)
+    return check, tuple(target for target, image in have.items() if image)
 
 
 def _gpus(

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 _PACKAGE = "workloads"
+
+
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree, which nobody may change; one that has not changed is parsed once."""
+    return _tree(path.read_bytes(), str(path))
+
+
+@lru_cache(maxsize=128)
+def _tree(content: bytes, name: str) -> ast.Module:
+    return ast.parse(content, filename=name)
 
 
 class Evaluator:
@@ -92,6 +103,5 @@ class Evaluator:
         path = self._folder / f"{rest}.py"
         if package != _PACKAGE or not rest.isidentifier() or not path.is_file():
             raise ValueError(f"line {node.lineno}: `{alias.name}` comes from {module}, which is not read")
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        there = Evaluator(tree, self._folder, self._types)
+        there = Evaluator(parsed(path), self._folder, self._types)
         return there.value(ast.Name(id=alias.name, lineno=node.lineno))

@@ -44,6 +44,7 @@ class Runner:
     Args:
         sources: makes the telemetry sources of one trial; none when sampling is off.
         interval_s: the sampler's period.
+        poll_s: time between two looks at a container.
         ended: called with each trial's record once its folder is complete.
     """
 
@@ -56,6 +57,7 @@ class Runner:
         sources: Callable[[], Sequence[Source]],
         interval_s: float,
         progress: Progress,
+        poll_s: float = POLL_S,
         ended: Callable[[TrialRecord], None] | None = None,
     ) -> None:
         self._engine = engine
@@ -64,6 +66,7 @@ class Runner:
         self._sources = sources
         self._interval_s = interval_s
         self._progress = progress
+        self._poll_s = poll_s
         self._ended = ended
 
     def run(self, jobs: Sequence[Job]) -> tuple[TrialRecord, ...]:
@@ -183,7 +186,7 @@ class Runner:
                     "Measure less, as with --legs as-written,tuned, or take another --profile."
                 )
                 return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
-            time.sleep(POLL_S)
+            time.sleep(self._poll_s)
 
     def _clear_away(self, container: Container | None) -> str:
         """Kill and remove the container and return its log, whatever state the engine is in."""

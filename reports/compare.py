@@ -47,8 +47,7 @@ def render_html(
     """
     page = _page(versus, gate, version)
     figures = figures_of(versus, page.titles, page.over(), page.scored_over())
-    environment = html_environment()
-    environment.filters |= {"mark": mark, "digest": short_digests}
+    environment = html_environment(mark=mark, digest=short_digests)
     whole = _page(versus, gate, version, figures, stills(figures, draw))
     return framed(
         environment,
@@ -63,8 +62,7 @@ def render_html(
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None, version: str = "") -> str:
     """Write the comparison in GitHub's Markdown, short enough for a pull request."""
-    environment = markdown_environment()
-    environment.filters |= {"mark": mark, "digest": short_digests}
+    environment = markdown_environment(mark=mark, digest=short_digests)
     text = environment.get_template("compare.md").render(page=_page(versus, gate, version))
     return text.strip() + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -62,21 +63,29 @@ def render_markdown(analysis: Analysis) -> str:
     return text.strip() + "\n"
 
 
-def markdown_environment() -> Environment:
-    """Give the templates' environment for Markdown: everything is escaped in its own way."""
-    environment = _environment(autoescape=False)
+@cache
+def markdown_environment(**filters: Callable[..., object]) -> Environment:
+    """Give the templates' environment for Markdown: everything is escaped in its own way.
+
+    There is one for each set of `filters` beside the usual ones, so that a template is compiled once.
+    """
+    environment = _environment(filters, autoescape=False)
     environment.finalize = escape_markdown
     return environment
 
 
-def html_environment() -> Environment:
-    """Give the templates' environment: everything is escaped, and an unknown name is an error."""
-    environment = _environment(autoescape=True)
+@cache
+def html_environment(**filters: Callable[..., object]) -> Environment:
+    """Give the templates' environment: everything is escaped, and an unknown name is an error.
+
+    There is one for each set of `filters` beside the usual ones, so that a template is compiled once.
+    """
+    environment = _environment(filters, autoescape=True)
     environment.finalize = _printable
     return environment
 
 
-def _environment(*, autoescape: bool) -> Environment:
+def _environment(filters: Mapping[str, Callable[..., object]], *, autoescape: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("reports"),
         autoescape=autoescape,  # noqa: S701 - off for Markdown only, which escapes in its own way
@@ -84,7 +93,7 @@ def _environment(*, autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= FILTERS
+    environment.filters |= {**FILTERS, **filters}
     return environment
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from harness.fleet.model import (
     Beat,
     Begun,
-    Disk,
     Done,
     Facts,
     Hello,
@@ -23,6 +22,7 @@ from harness.fleet.model import (
 )
 from harness.fleet.packing import pack
 from harness.model.run import Run, Status
+from harness.room import Disk
 from harness.store import RunFolder, TrialRecord
 from tests.builders import cpu_run
 from workloads.protocol import Spec

@@ -60,7 +60,12 @@ def events(trial: Trial) -> str:
 def write_series(folder: Path, series: Series) -> None:
     """Write one source's readings of one device as CSV."""
     rows = [",".join(("t_ns", *series.columns))]
-    for index, t_ns in enumerate(series.t_ns.tolist()):
-        cells = (values[index] for values in series.columns.values())
-        rows.append(",".join((str(t_ns), *("" if np.isnan(cell) else repr(float(cell)) for cell in cells))))
+    columns = [
+        [
+            "" if missing else repr(cell)
+            for cell, missing in zip(values.tolist(), np.isnan(values), strict=True)
+        ]
+        for values in series.columns.values()
+    ]
+    rows += map(",".join, zip(map(str, series.t_ns.tolist()), *columns, strict=True))
     (folder / f"{series.source}-{series.device}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
+
+import platformdirs
 
 from harness.analysis import analyse
 from harness.model.analysis import Analysis
@@ -38,6 +43,9 @@ def priced_run() -> Run:
     prices = Prices(cpu=0.4, card=3.5, electricity_per_kwh=0.3, source="--price")
     return replace(run, manifest=replace(run.manifest, prices=prices))
 
+
+# Where a user's reports keep it too: under the name of its version and below its own hash.
+KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
     "ladder": ladder_run,
@@ -72,8 +80,16 @@ def document(name: str) -> Document:
 
 @cache
 def javascript() -> str:
-    with Bundling() as bundling:
+    """Give the charts' code, of which tests/test_report_bundle.py says that what was kept is what is made."""
+    with Bundling(KEPT) as bundling:
         return bundling.text()
+
+
+def keep_charts(cache: Path) -> None:
+    """Put the charts' code into a cache folder, so that no command of a test makes it again."""
+    javascript()
+    with suppress(FileNotFoundError):  # nothing could be kept
+        shutil.copytree(KEPT, cache / "charts")
 
 
 def local(run: Run) -> Run:

@@ -103,6 +103,7 @@ def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:
     assert cost.per_million_samples is not None
 
 
+@pytest.mark.slow
 def test_the_reports_show_prices_and_the_published_claim() -> None:
     found = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price"))
     for text in (Document(render_html(found, bundle=pages.javascript)).text, render_markdown(found)):

@@ -139,6 +139,7 @@ class TestCapacity:
         assert published.factor.median == pytest.approx(901 / 13 / 8.04)
 
 
+@pytest.mark.slow
 class TestReport:
     def test_the_page_has_both_scenarios_the_facts_and_what_articles_say(self) -> None:
         analysis = analyse(serving_run())

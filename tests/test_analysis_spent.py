@@ -57,6 +57,7 @@ def test_only_whole_trials_of_no_sweep_count() -> None:
     assert spent(replace(made, trials=(first, made.trials[1])))[0].trials == 1
 
 
+@pytest.mark.slow
 def test_the_report_says_it() -> None:
     made = lasting(gpu_run(trials=1), as_written=10.0, input_only=15.0)
     page = Document(render_html(analyse(made), bundle=javascript)).text

@@ -196,6 +196,7 @@ def test_a_training_that_ran_to_its_end_is_what_it_took() -> None:
     assert (one.training_how, one.training_bound, one.training_projected) == (MEASURED, Bound.NONE, False)
 
 
+@pytest.mark.slow
 def test_every_form_of_the_report_says_the_same_of_it() -> None:
     made = played(SERIAL, stages=("read", "cache", "batch"))
     prices = Prices(machine=3600.0, source="a test")

@@ -26,6 +26,8 @@ from harness.store import read_run
 from tests.builders import cpu_run, gpu_run
 from tests.folders import write_run
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000_000
 
 NVITOP = """

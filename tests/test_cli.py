@@ -27,6 +27,7 @@ from harness.errors import TfbenchError
 from harness.model.analysis import Estimate
 from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
+from tests.report_pages import keep_charts
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,6 +48,7 @@ def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    keep_charts(tmp_path / "cache")
 
     def run(*arguments: object) -> Said:
         monkeypatch.setattr(sys, "argv", ["tfbench", *(str(one) for one in arguments)])
@@ -197,6 +199,7 @@ class TestListing:
         assert "cifar10-mlp *" in said.out, "the default suite is marked"
         assert "17 min 55 s" in said.out, "published numbers are shown"
 
+    @pytest.mark.slow
     def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
         command = [sys.executable, "-m", "harness", "list"]
         narrow = {**os.environ, "COLUMNS": "80"}
@@ -218,6 +221,7 @@ class TestListing:
         assert tfbench("list", "extra").code == 2
 
 
+@pytest.mark.slow
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
@@ -403,6 +407,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 class TestColour:
     MISTAKE = ("bench", "-p", "fast")
 
@@ -418,6 +423,7 @@ class TestColour:
         assert "\x1b" not in spoken(*self.MISTAKE, terminal=False) + spoken("list", terminal=False)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_early_is_no_crash() -> None:
     command = f"{sys.executable} -m harness list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT, text=True, check=False)

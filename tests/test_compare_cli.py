@@ -24,6 +24,8 @@ from tests.comparisons import again, whole
 from tests.folders import write_run
 from tests.test_cli import Said, tfbench
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["tfbench"]
 Call = Callable[..., Said]
 

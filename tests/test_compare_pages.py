@@ -16,6 +16,8 @@ from tests import comparisons
 from tests.comparisons import COMPARISONS, again, comparison, history_page, page, whole
 from tests.report_pages import Document
 
+pytestmark = pytest.mark.slow
+
 PAGES = {**dict.fromkeys(COMPARISONS, page), "history": history_page}
 
 

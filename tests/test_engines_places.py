@@ -112,7 +112,7 @@ def answering(socket: Path, component: str) -> Iterator[dict[str, str]]:
 
     socket.parent.mkdir(parents=True, exist_ok=True)
     with UnixStreamServer(str(socket), Answer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield {"XDG_RUNTIME_DIR": str(socket.parents[1])}
         finally:
@@ -162,6 +162,12 @@ def test_where_images_lie(tmp_path):
     assert image_folder(snapshots, containerd=tmp_path) == str(tmp_path)
     assert image_folder(snapshots, containerd=tmp_path / "none") == "/data/docker"
     assert image_folder({}) == ""
+
+
+def test_images_of_another_machine_lie_in_no_folder_of_this_one():
+    assert replace(DAEMON, image_folder="/data/docker", remote=False).images_here == Path("/data/docker")
+    assert replace(DAEMON, image_folder="/data/docker", remote=True).images_here is None
+    assert replace(DAEMON, image_folder="", remote=False).images_here is None
 
 
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):

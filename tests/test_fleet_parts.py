@@ -129,7 +129,7 @@ class TestChecks:
         bare = facts(node("a"), images=(), image_disk=None, cache_disk=disk("/cache", free_gib=3))
         assert found(bare) == []
         (one,) = found(facts(bare, engine=""))
-        assert "6.2 GiB are needed" in one.message
+        assert "3.2 GiB are needed for a run and the local engine's environments for cpu" in one.message
 
     def test_clocks_apart_are_said_and_keep_nobody_out(self) -> None:
         (one,) = found(replace(node("a"), clock_offset_s=-37.0))

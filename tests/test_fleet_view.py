@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -84,14 +85,21 @@ def test_time_is_that_at_work() -> None:
     assert drawn(view, console)[1].split()[3] == "0:15"
 
 
-def test_a_log_has_a_line_for_each_change_and_none_for_waiting() -> None:
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_log_has_a_line_for_each_change_and_none_for_waiting(
+    forced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forced colour makes no screen of a log: a table drawn again and again would fill it."""
+    monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
     file = io.StringIO()
     with FleetView(Console(file=file, width=80)) as view:
         view.show(task("a"), State.WAITING)
         view.show(task("a"), State.RUNNING)
         view.show(task("a"), State.RUNNING, beat=beat("w.cpu.0"))
         view.show(task("a"), State.FAILED, note="a: w.cpu.0: failed. The loss is nan.")
-    assert file.getvalue().splitlines() == ["a: running", "a: w.cpu.0: failed. The loss is nan."]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+    assert "\x1b" not in plain, "no control characters but those of colour"
+    assert plain.splitlines() == ["a: running", "a: w.cpu.0: failed. The loss is nan."]
 
 
 def test_the_table_of_workers_fits_eighty_columns_and_names_each_leg() -> None:

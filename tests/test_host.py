@@ -227,6 +227,7 @@ def test_this_machine() -> None:
 
 
 def test_the_disk_of_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:
-    device, free_bytes = disk_of(tmp_path / "not/there")
-    assert device == tmp_path.stat().st_dev
-    assert free_bytes > 0
+    disk = disk_of(tmp_path / "not/there")
+    assert disk.device == tmp_path.stat().st_dev
+    assert disk.free_bytes > 0
+    assert disk.folder == str(tmp_path / "not/there")

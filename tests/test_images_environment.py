@@ -13,6 +13,8 @@ from harness.progress import Silent
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel, write_lock
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ from harness.progress import Silent
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import index, make_wheel, sha256, write_lock
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

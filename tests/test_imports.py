@@ -119,7 +119,8 @@ RULES: Mapping[str, Rule] = {
             "yaml",
         ),
     ),
-    "harness.fleet.model": Rule(ours=("harness.model", "workloads.protocol")),
+    "harness.room": Rule(),
+    "harness.fleet.model": Rule(ours=("harness.model", "harness.room", "workloads.protocol")),
     # A node analyses its own run, so that the driver of hundreds need not.
     "harness.fleet.worker": Rule(ours=("harness",), not_ours=("harness.cli",)),
     # Ray is an extra that takes a second to import: this module alone knows it, and imports it when called.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.literals import Evaluator
+from harness.literals import Evaluator, parsed
 from workloads.protocol import Rung
 
 
@@ -32,6 +32,15 @@ def test_names_of_literals_of_another_module(tmp_path: Path) -> None:
     )
     text = "from workloads.pets import LADDER as steps, WHY\nx = (steps, WHY)"
     assert evaluate(text, tmp_path) == ((Rung(name="ram", params={}, why="w"),), "w")
+
+
+def test_a_file_that_has_not_changed_is_parsed_once_and_one_that_has_again(tmp_path: Path) -> None:
+    file = tmp_path / "pets.py"
+    file.write_text("WHY = 1")
+    first = parsed(file)
+    assert parsed(file) is first
+    file.write_text("WHY = 2")
+    assert ast.unparse(parsed(file)) == "WHY = 2"
 
 
 @pytest.mark.parametrize(

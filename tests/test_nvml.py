@@ -12,21 +12,22 @@ import pytest
 
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.metrics import METRICS
-from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build
+from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build, probing
 
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_power", "nvml_util")
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("nvml"))
+@pytest.fixture(scope="module")
+def probes(tmp_path_factory):
+    with probing(build(tmp_path_factory.mktemp("nvml"))) as found:
+        yield found
 
 
 @pytest.fixture
-def standin(library, tmp_path):
-    return Standin(library=library, script=tmp_path / "script")
+def standin(probes, tmp_path):
+    return Standin(probes=probes, script=tmp_path / "script")
 
 
 def test_every_metric_read_is_registered_and_declared(standin):

@@ -22,6 +22,8 @@ from tests import builders
 from tests.folders import write_run
 from tests.report_pages import RUNS, javascript
 
+pytestmark = pytest.mark.slow
+
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
     """Say where two values made of dataclasses, containers and arrays differ."""

@@ -27,6 +27,8 @@ from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript
 from workloads.protocol import AS_WRITTEN
 
+pytestmark = pytest.mark.slow
+
 ROOT = DATA.parents[1]
 PAGE_BYTES = 1_500_000
 ON_CARD = ("sm_util_pct", "sm_occupancy_pct", "tensor_util_pct", "dram_util_pct")

@@ -28,6 +28,8 @@ from tests import report_pages as pages
 from tests.report_pages import RUNS, Document, analysis, local, page
 from workloads.protocol import TUNED, TUNED_INPUT
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = sorted(name for name in html_environment().list_templates() if name.startswith("sections/"))
 EVERY = pytest.mark.parametrize("name", RUNS)
 

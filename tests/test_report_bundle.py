@@ -12,6 +12,8 @@ from reports.figures import figures_of
 from reports.frame import stills
 from tests import report_pages as pages
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:

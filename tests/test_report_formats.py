@@ -14,6 +14,8 @@ from reports.table import cell, render_csv
 from reports.text import harmless
 from tests.report_pages import RUNS, analysis
 
+pytestmark = pytest.mark.slow
+
 
 def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))

@@ -46,6 +46,8 @@ THREE = replace(
     limit_s=30,
 )
 IMAGE = ImageInfo(target="cpu", reference="tfbench:cpu-x", digest="sha256:0", base="", lock_sha256="")
+# A fake container's pieces come as fast as it is asked for them.
+POLL_S = 0.002
 REFUSED = EngineError("The engine refused.", hint="Ask it why.")
 
 
@@ -71,7 +73,7 @@ class Bench:
     def run(self) -> tuple[TrialRecord, ...]:
         runner = Runner(
             engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
-            interval_s=0.01, progress=self.progress,
+            interval_s=0.01, progress=self.progress, poll_s=POLL_S,
         )  # fmt: skip
         return runner.run(tuple(self._job(planned) for planned in self.planned))
 
@@ -229,7 +231,9 @@ class TestHanging:
         assert bench.engine.containers[0].killed
 
     def test_a_slow_trial_that_keeps_talking_is_left_alone(self, bench: Bench) -> None:
-        chatter = tuple(line("warning", message="still here") for _ in range(16))
+        chatter = tuple(
+            line("warning", message="still here") for _ in range(round(1.5 * THREE.stall_s / POLL_S))
+        )
         events = good_events()
         begun = time.monotonic()
         records = run_all(bench, Script(writes=(*events[:-1], *chatter, events[-1])), Script())

@@ -131,6 +131,7 @@ with TelemetryWriter(Path(sys.argv[1])) as writer:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_harness_loses_less_than_a_second(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, cwd=Path(__file__).parent.parent

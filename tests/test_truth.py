@@ -284,6 +284,7 @@ def all_replayed(replayed: dict[str, list[Judged]]) -> list[Judged]:
     return [one for suite in replayed.values() for one in suite]
 
 
+@pytest.mark.slow
 class TestRecorded:
     def test_only_cases_of_the_suite_are_kept(self) -> None:
         for suite in KEPT:

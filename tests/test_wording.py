@@ -60,6 +60,7 @@ def said(*runs: Extract, reference: int | None = 0) -> str:
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
 @pytest.mark.parametrize("legs", [("as-written",), ("as-written", "tuned"), ("input-only",), ()])
+@pytest.mark.slow
 def test_pages_of_few_things_count_them_properly(trials: int, legs: tuple[str, ...]) -> None:
     base = whole(3)
     first, second = (only(again(base, seed, trials=3), *legs, trials=trials) for seed in (1, 2))
@@ -70,6 +71,7 @@ def test_pages_of_few_things_count_them_properly(trials: int, legs: tuple[str, .
     assert _ODD.findall(said(first, second, reference=None)) == []
 
 
+@pytest.mark.slow
 def test_pages_of_many_runs_count_them_properly() -> None:
     for count in (9, 10, 25):
         assert _ODD.findall(said(*fleet(count, slow=(4,)), reference=None)) == []

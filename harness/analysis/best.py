@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,7 @@ def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64],
     return found[: len(values)], spread, degrees
 
 
+@cache
 def _critical(points: int, degrees: int) -> float:
     """Return the upper 5 % point of the greatest of all others' standardised lead over one of equal means."""
     random = np.random.default_rng(SEED)

@@ -61,8 +61,7 @@ class Terminal:
         if self._quiet:
             yield LoggedTask(Console(quiet=True), label, total)
             return
-        # FORCE_COLOR makes rich take a CI job's log for a terminal; bars in it would be control characters.
-        if not (self._console.is_terminal and self._console.file.isatty()):
+        if not is_screen(self._console):
             yield LoggedTask(self._console, label, total)
             return
         count = (DownloadColumn(),) if unit == "B" else (MofNCompleteColumn(),) if total else ()
@@ -87,6 +86,11 @@ class Terminal:
         """Print a table or the like that stays."""
         if not self._quiet:
             self._console.print(what)
+
+
+def is_screen(console: Console) -> bool:
+    """Tell whether what is drawn can be drawn over; FORCE_COLOR has rich take a log for a terminal too."""
+    return console.is_terminal and console.file.isatty()
 
 
 def show_error(console: Console, error: TfbenchError) -> None:

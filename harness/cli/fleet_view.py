@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.console import is_screen
 from harness.fleet.model import Beat, State, Task
 from harness.model.scaling import Point
 from harness.rounding import three_digits
@@ -70,7 +71,7 @@ class FleetView:
         self._live: Live | None = None
 
     def __enter__(self) -> FleetView:
-        if self._console.is_terminal and not self._quiet:
+        if is_screen(self._console) and not self._quiet:
             self._live = Live(
                 get_renderable=self.table, console=self._console, refresh_per_second=4, transient=True
             )

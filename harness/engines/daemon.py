@@ -59,6 +59,11 @@ class Daemon:
     remote: bool
     image_folder: str = ""
 
+    @property
+    def images_here(self) -> Path | None:
+        """The folder of this machine in which it keeps images; None on another, and when it does not say."""
+        return Path(self.image_folder) if self.image_folder and not self.remote else None
+
     def info(self) -> EngineInfo:
         """Return what goes into the manifest."""
         return EngineInfo(

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
-from harness.fleet.model import Disk, Facts, Node, Problem
+from harness.fleet.model import Node, Problem
+from harness.room import Need, needs
 
 # Trials are timed by the node's own monotonic clock, so that this spoils dates alone; certificates of a
 # package index fail at about this size.
 CLOCKS_APART_S = 5.0
-# A run folder of the quick profile; an image's wheels, in the cache; an image, unpacked, while it is built.
-RUN_BYTES = 2**30 // 4
-WHEEL_BYTES: Mapping[str, int] = {
-    "cpu": 2**30,
-    "cuda": 4 * 2**30,
-    "trees-cpu": 2**30 // 4,
-    "trees-cuda": 2**30,
-}
-IMAGE_BYTES: Mapping[str, int] = {
-    "cpu": 5 * 2**30,
-    "cuda": 20 * 2**30,
-    "trees-cpu": 7 * 2**30 // 4,
-    "trees-cuda": 3 * 2**30,
-}
 # A container engine that was asked for -> what to do where it is not.
 _CONTAINERS: Mapping[str, str] = {
     "docker": "Install one there with `make engine`",
@@ -73,8 +59,8 @@ def _problems(
             hint=f"{_CONTAINERS[engine]}, or choose --engine local for all.",
         )
     to_build = [one for one in targets if one not in facts.images] if build else []
-    for need in _needs(facts, to_build):
-        if need.disk.free_bytes < need.size_bytes:
+    for need in needs(facts.cache_disk, facts.image_disk, to_build, engine=bool(facts.engine)):
+        if not need.met:
             yield _full(node.key, need)
     offset_s = node.clock_offset_s
     if offset_s is not None and abs(offset_s) > CLOCKS_APART_S:
@@ -87,52 +73,11 @@ def _problems(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Need:
-    """The room that is needed on a disk: what for, in words, and what else may help than to free some."""
-
-    disk: Disk
-    size_bytes: int
-    what: tuple[str, ...]
-    remedy: str
-
-
-def _needs(facts: Facts, to_build: Sequence[str]) -> tuple[_Need, ...]:
-    """Return what each disk of a node needs; what lies on the same disk is added up."""
-    names = ", ".join(to_build)
-    found: list[_Need] = []
-    if facts.cache_disk is not None:
-        found.append(
-            _Need(
-                disk=facts.cache_disk,
-                size_bytes=RUN_BYTES + sum(WHEEL_BYTES.get(target, 0) for target in to_build),
-                what=("a run", *([f"the wheels of {names}"] if names else [])),
-                remedy="set TFBENCH_CACHE on that node to another disk",
-            )
-        )
-    # Without an engine the local one unpacks as much into the cache; another machine's disk nobody can ask.
-    place = facts.image_disk if facts.engine else facts.cache_disk
-    if place is not None and to_build:
-        found.append(
-            _Need(
-                disk=place,
-                size_bytes=sum(IMAGE_BYTES.get(target, 0) for target in to_build),
-                what=(f"building the images {names}",),
-                remedy="have its engine keep images elsewhere (Docker: data-root, Podman: graphroot)",
-            )
-        )
-    if len(found) == 2 and found[0].disk.device == found[1].disk.device:
-        first, second = found
-        size_bytes = first.size_bytes + second.size_bytes
-        return (replace(first, size_bytes=size_bytes, what=first.what + second.what),)
-    return tuple(found)
-
-
-def _full(key: str, need: _Need) -> Problem:
+def _full(key: str, need: Need) -> Problem:
     have, want = (f"{size / 2**30:.1f} GiB are" for size in (need.disk.free_bytes, need.size_bytes))
     return Problem(
         node=key,
         message=f"The disk of {need.disk.folder} on node {key} is full: {have} free, {want} needed for "
         f"{' and '.join(need.what)}.",
-        hint=f"Free some space there, or {need.remedy}.",
+        hint=f"On that node, free some space or {need.remedy}.",
     )

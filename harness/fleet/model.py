@@ -8,16 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from harness.model.run import Manifest, PlannedTrial, Scalar
+from harness.room import Disk
 from workloads.protocol import Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """Where a node keeps something: folders on the same disk have one `device`."""
-
-    folder: str
-    device: int
-    free_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

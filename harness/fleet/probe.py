@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.fleet.code import digest
-from harness.fleet.model import Disk, Facts
+from harness.fleet.model import Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
@@ -55,7 +55,7 @@ def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str
 def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
     from harness.gpus import discover  # noqa: PLC0415
-    from harness.host.inventory import host_facts, system_description  # noqa: PLC0415
+    from harness.host.inventory import disk_of, host_facts, system_description  # noqa: PLC0415
     from harness.model.run import EngineInfo  # noqa: PLC0415
     from harness.places import places_here  # noqa: PLC0415
 
@@ -78,8 +78,8 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
         engine=found.name,
         engine_problem=found.problem,
         images=found.images,
-        cache_disk=_disk(places.cache),
-        image_disk=_disk(found.folder) if found.folder else None,
+        cache_disk=disk_of(places.cache),
+        image_disk=disk_of(found.folder) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
     )
@@ -119,16 +119,7 @@ def _engine(asked: str, checkout: Path, cache: Path, targets: Sequence[str]) -> 
         return _Engine(problem=error.message)
     finally:
         engine.close()
-    daemon = engine.daemon
-    folder = Path(daemon.image_folder) if daemon.image_folder and not daemon.remote else None
-    return _Engine(name=f"{info.name} {info.version}", images=built, folder=folder)
-
-
-def _disk(folder: Path) -> Disk:
-    from harness.host.inventory import disk_of  # noqa: PLC0415
-
-    device, free_bytes = disk_of(folder)
-    return Disk(folder=str(folder), device=device, free_bytes=free_bytes)
+    return _Engine(name=f"{info.name} {info.version}", images=built, folder=engine.daemon.images_here)
 
 
 def _version(package: str) -> str:

@@ -24,6 +24,7 @@ from harness.host.files import (
 )
 from harness.host.limits import own_limits
 from harness.model.run import EngineInfo, Gpu, Scalar
+from harness.room import Disk
 
 # The fields of MLPerf's system description, in its order.
 FIELDS = (
@@ -123,26 +124,21 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "cgroup_version": limits.version,
         "own_cpu_limit_cpus": limits.cpus,
         "own_memory_limit_bytes": limits.memory_bytes,
-        "free_disk_bytes": free_bytes(folder),
+        "free_disk_bytes": disk_of(folder).free_bytes,
         "load_1min": float(load[0]) if load else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def disk_of(folder: Path) -> tuple[int, int]:
-    """Return the number of the disk where a folder is, or will be made, and the bytes that are free there.
+def disk_of(folder: Path) -> Disk:
+    """Return the disk where a folder is, or will be made.
 
     A folder below one that only root may look into is on that one's disk, as far as can be told.
     """
     for one in (folder, *folder.parents):
         with suppress(OSError):
-            return one.stat().st_dev, shutil.disk_usage(one).free
+            return Disk(folder=str(folder), device=one.stat().st_dev, free_bytes=shutil.disk_usage(one).free)
     raise FileNotFoundError(folder)
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the bytes that are free on the disk where a folder is, or will be made."""
-    return disk_of(folder)[1]
 
 
 def system_name(root: Path = Path("/")) -> str:

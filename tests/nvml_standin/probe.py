@@ -1,10 +1,14 @@
-"""Run in a process of its own against the stand-in library: reads what argv[1] asks for, writes JSON."""
+"""Sources in processes of their own against the stand-in library: a line of JSON in, a line out.
+
+A child that has never opened the library answers each request; what takes long to import is there already.
+"""
 
 import dataclasses
 import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from harness.gpus import discover
@@ -68,23 +72,39 @@ def trial(request: dict) -> dict:
     def rows() -> int:
         return sum(len(series.t_ns) for series in read_series(folder) if series.source == "nvml")
 
-    with sample(default_sources(), target, folder, 0.02) as sampling:
+    with sample(default_sources(), target, folder, 0.01) as sampling:
         while rows() < request["rows"] and time.monotonic() < give_up:
-            time.sleep(0.1)
+            time.sleep(0.02)
     gaps = [dataclasses.asdict(gap) for gap in sampling.gaps]
     return {"gaps": gaps, "cost": sampling.cost, "end_ns": time.monotonic_ns()}
 
 
-def main() -> None:
-    request = json.loads(sys.argv[1])
+def answer(request: dict) -> dict:
+    os.environ["NVML_STANDIN"] = request["script"]
     if request["discover"]:
         cards, reason = discover()
-        answer = {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
-    elif "folder" in request:
-        answer = trial(request)
-    else:
-        answer = read(request)
-    json.dump(answer, sys.stdout)
+        return {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
+    return trial(request) if "folder" in request else read(request)
+
+
+def say(answer: dict) -> None:
+    sys.stdout.write(f"{json.dumps(answer)}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        if child := os.fork():
+            _, status = os.waitpid(child, 0)
+            if status:
+                say({"failed": f"The process ended with {status:#x}."})
+            continue
+        try:
+            said = answer(json.loads(line))
+        except BaseException:  # whatever it is, the test has to say it
+            said = {"failed": traceback.format_exc()}
+        say(said)
+        os._exit(0)
 
 
 if __name__ == "__main__":

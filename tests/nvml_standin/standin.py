@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,48 @@ def build(folder: Path) -> Path:
     return folder
 
 
+@contextmanager
+def probing(library: Path) -> Iterator["Probes"]:
+    """Start what answers probes with the library in `library`, and end it."""
+    log = library / "stderr.txt"
+    with (
+        log.open("w", encoding="utf-8") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.nvml_standin.probe"],
+            env={**os.environ, "LD_LIBRARY_PATH": str(library)},
+            cwd=HERE.parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            encoding="utf-8",
+        ) as process,
+    ):
+        yield Probes(process=process, log=log)
+        process.communicate()
+
+
+@dataclass(frozen=True)
+class Probes:
+    """A process that has imported everything, and answers each request by a child of its own."""
+
+    process: "subprocess.Popen[str]"
+    log: Path
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{json.dumps(request)}\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"failed": "It has ended."}')
+        assert "failed" not in answer, f"{answer['failed']}\n{self.log.read_text(encoding='utf-8')}"
+        return answer
+
+
 @dataclass(frozen=True)
 class Standin:
     """The library, and a script of what it does."""
 
-    library: Path
+    probes: Probes
     script: Path
 
     def discover(self, script: str) -> dict[str, Any]:
@@ -73,17 +111,7 @@ class Standin:
 
     def _probe(self, script: str, request: Mapping[str, Any]) -> dict[str, Any]:
         self.script.write_text(script)
-        found = subprocess.run(
-            [sys.executable, "-m", "tests.nvml_standin.probe", json.dumps(request)],
-            env={**os.environ, "LD_LIBRARY_PATH": str(self.library), "NVML_STANDIN": str(self.script)},
-            cwd=HERE.parent.parent,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert found.returncode == 0, found.stderr
-        answer: dict[str, Any] = json.loads(found.stdout)
-        return answer
+        return self.probes.ask({**request, "script": str(self.script)})
 
 
 @dataclass(frozen=True)
