@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from harness.errors import UsageError
@@ -221,9 +222,11 @@ def legs_named(
         }
     for leg in legs:
         if not any(_has(workload, leg) for workload in workloads):
-            known = dict.fromkeys(name for one in workloads for name in (*_rung_legs(one), *_stage_legs(one)))
+            own = dict.fromkeys(name for one in workloads for name in (*_rung_legs(one), *_stage_legs(one)))
+            known = (*LEGS, *own)
+            near = "".join(f"Did you mean {one}? " for one in get_close_matches(leg, known, n=1))
             raise UsageError(
-                f"There is no leg {leg!r}.", hint=f"Choose from: {', '.join((*LEGS, *known))}, stage:NAME."
+                f"There is no leg {leg!r}.", hint=f"{near}Choose from: {', '.join(known)}, stage:NAME."
             )
     return {one.name: tuple(leg for leg in legs if _has(one, leg)) for one in workloads}
 

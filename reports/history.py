@@ -72,6 +72,8 @@ class HistoryPage:
 
     def over_all(self, trend: Trend) -> str:
         """Write the last level over the first, as the product of the changes between."""
+        if len(trend.points) < 2:
+            return "one run"
         product = 1.0
         for change in trend.changes:
             product *= change.ratio.median

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
+from harness.analysis.outcomes import outcomes
 from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies, request_ratios
 from harness.model.analysis import Analysis
 from harness.model.run import RequestTimes, Run
@@ -96,6 +97,20 @@ class TestCapacity:
     def test_fewer_than_a_hundred_tell_nothing(self) -> None:
         run = serving_run(1)
         assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 99)), 0.1) is None
+
+    def test_too_few_requests_are_no_service_that_failed(self) -> None:
+        run = serving_run(1)
+        few = replace(
+            run,
+            trials=tuple(
+                replace(trial, requests=(single(AS_WRITTEN, 1, 9.0), offered(AS_WRITTEN, 5, [10.0] * 48)))
+                for trial in run.trials
+            ),
+        )
+        found = {(one.device, one.bound_s): one.why for one in capacities(few)}
+        assert found["cpu", 0.1] == "too slow for a hundred requests in this profile's time"
+        (cpu, _) = outcomes(analyse(few))
+        assert "as-written serves no rate that is known within 100 ms: too slow for a hundred" in cpu
 
     def test_it_says_why_there_is_none(self) -> None:
         (first, _) = (one for one in capacities(serving_run()) if one.device == "cpu")

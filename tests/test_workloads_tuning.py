@@ -76,6 +76,11 @@ def test_a_rung_for_another_device_is_left_out():
     assert left_out("tuned", device="cpu") == ""
 
 
+def test_a_stage_of_a_workload_without_a_pipeline_is_left_out():
+    assert "has no pipeline of stages" in left_out("stage:foo")
+    assert unfit(WORKLOAD, Spec(), "stage:foo", pipeline=True) == ""
+
+
 def test_a_rung_that_several_devices_make_the_same_as_as_written_is_left_out():
     assert left_out("rung:xla", device="gpu", gpus=1) == ""
     assert "the same as as-written" in left_out("rung:xla", device="gpu", gpus=2)

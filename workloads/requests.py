@@ -98,11 +98,16 @@ def _search(
 def _largest(
     job: Job, leg: str, serve: Serve, pool: Any, medians: Mapping[int, float], bound_ms: float
 ) -> float:
-    """Halve between 0 and what the server can do at all; return the largest rate within the bound, or 0."""
+    """Halve between 0 and what the server can do at all; return the largest rate within the bound, or 0.
+
+    A rate of which the fewest requests would take longer than a series may last is not asked for.
+    """
     sizes = sizes_within(medians, bound_ms)
     low, high = 0.0, max(size / medians[size] * 1e9 for size in sizes)
     for probe in range(PROBES):
         rate = (low + high) / 2
+        if rate * _longest_s(job) < SERVER_REQUESTS[0]:
+            break
         planned, latencies, began = _offer(job, serve, pool, sizes, rate, bound_ms, probe)
         _write(job, leg, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
         late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
@@ -130,14 +135,9 @@ def _offer(
     Returns:
         How many were planned, the latencies of those served in nanoseconds, and when it began.
     """
-    window_s = max(job.spec.window_s, 0.1)
     least, most = SERVER_REQUESTS
-    lasts_s = min(
-        max(PROBE_WINDOWS * window_s, LASTS_BOUNDS * bound_ms / 1e3, least / rate),
-        LONGEST_PROBE_WINDOWS * window_s,
-    )
-    wanted = min(rate * lasts_s, most)
-    planned = max(1, round(wanted))
+    lasts_s = max(PROBE_WINDOWS * max(job.spec.window_s, 0.1), LASTS_BOUNDS * bound_ms / 1e3)
+    planned = min(max(round(rate * min(lasts_s, _longest_s(job))), least), most)
     random = np.random.default_rng((job.spec.seed, probe))
     offsets_ns = np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
     began = time.monotonic_ns()
@@ -156,6 +156,10 @@ def _offer(
         late += sum(latency > bound_ms * 1e6 for latency in own)
         served += count
     return planned, latencies, began
+
+
+def _longest_s(job: Job) -> float:
+    return LONGEST_PROBE_WINDOWS * max(job.spec.window_s, 0.1)
 
 
 def _wait_until(instant_ns: int) -> None:

@@ -14,6 +14,7 @@ from workloads.protocol import (
     FIRST_EPOCH,
     HOST_FED,
     RUNG_PREFIX,
+    STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
@@ -165,7 +166,9 @@ def applies(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> bool
 
 
 def unfit(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> str:
-    """Say why the rung `leg` makes no sense in this trial; "" where it does, and for all other legs."""
+    """Say why a rung or a stage makes no sense in this trial; "" where it does, and for all other legs."""
+    if leg.startswith(STAGE_PREFIX) and not pipeline:
+        return f"{leg} was left out: {workload.name} has no pipeline of stages."
     if not leg.startswith(RUNG_PREFIX):
         return ""
     device = _rung(workload, leg).device

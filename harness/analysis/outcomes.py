@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.analysis.rules import LEFT_OUT, NOT_MEASURED, primary
 from harness.analysis.words import interval, percent, rounded
-from harness.model.analysis import Analysis, Finding, Summary, Verdict
+from harness.model.analysis import Analysis, Capacity, Finding, Summary, Verdict
 from workloads.protocol import AS_WRITTEN
 
 
@@ -33,10 +33,18 @@ def _speed(measured: list[Summary]) -> str:
 
 def _served(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
     """Say how many requests a second each leg serves, within the least bound to which a rate kept."""
+    legs: dict[str, list[Capacity]] = {}
     for one in analysis.capacities:
-        if (one.workload, one.device) == (workload, device) and one.rate_per_s and not one.at_least:
-            rate = f"{rounded(one.rate_per_s)} requests/s{interval(one.rate_per_s)}"
-            yield f"{one.leg} serves {rate}, 99 % of them within {one.bound_s * 1e3:g} ms"
+        if (one.workload, one.device) == (workload, device):
+            legs.setdefault(one.leg, []).append(one)
+    for leg, within in legs.items():
+        first = next((one for one in within if one.rate_per_s and not one.at_least), None)
+        if first is not None and first.rate_per_s is not None:
+            rate = f"{rounded(first.rate_per_s)} requests/s{interval(first.rate_per_s)}"
+            yield f"{leg} serves {rate}, 99 % of them within {first.bound_s * 1e3:g} ms"
+        else:
+            last = within[-1]
+            yield f"{leg} serves no rate that is known within {last.bound_s * 1e3:g} ms: {last.why}"
 
 
 def _held_back(analysis: Analysis, workload: str, device: str) -> Iterator[str]:

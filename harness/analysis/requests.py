@@ -126,6 +126,8 @@ def _capacity(
         why = f"a rate kept to it in only {len(known)} of {counted(len(rates), 'trial')}"
     elif not known and alone and min(alone) > bound_s:
         why = f"a request alone takes longer: {min(alone) * 1e3:.3g} ms"
+    elif not known and not any(_tells(one) for _, each in of_leg.values() for one in each):
+        why = "too slow for a hundred requests in this profile's time"
     elif not known:
         why = "no rate with at least a hundred requests kept to it"
     # The search ends with the least bound to which a rate keeps.
@@ -143,13 +145,16 @@ def _capacity(
     )
 
 
+def _tells(one: RequestTimes) -> bool:
+    return one.scenario == SERVER and one.planned >= _FEWEST_SERVED
+
+
 def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
     """Return the largest rate within the bound, 0 where there is none."""
     rates = [0.0]
     for one in series:
         late = int((one.latency_ns > bound_s * SECOND_NS).sum()) + one.planned - len(one.latency_ns)
-        enough = one.planned >= _FEWEST_SERVED
-        if one.scenario == SERVER and enough and late <= _LATE_SHARE * one.planned:
+        if _tells(one) and late <= _LATE_SHARE * one.planned:
             rates.append(one.rate_per_s)
     return max(rates)
 

@@ -184,9 +184,11 @@ def _larger_batch(case: Case) -> str:
     cost = step_cost(case)
     if cost is None or cost.growth >= ROOM * cost.times:
         return ""
+    learns = case.workload is None or case.workload.task == "train"
     return (
         f" A batch {cost.times:.0f} times as large takes only {times(cost.growth)} as long a step, which "
-        f"is {times(cost.times / cost.growth)} the speed; it also changes how the model learns."
+        f"is {times(cost.times / cost.growth)} the speed"
+        + ("; it also changes how the model learns." if learns else ".")
     )
 
 

@@ -125,7 +125,8 @@ def test_a_server_gathers_no_more_than_the_bound_has_time_for(script):
     assert first["sizes"] == [4] * 5
     assert first["largest"] == 4
     # No sleep of 4 ms ends within 4.01, so the next bound is tried.
-    assert second["sizes"] == [1] * 5 + [8] * 5
+    # Of 7.8 a second a hundred requests take longer than a series may last.
+    assert second["sizes"] == [1] * 4 + [8] * 5
 
 
 EVEN = """
@@ -137,15 +138,23 @@ from workloads.protocol import Spec
 job = SimpleNamespace(spec=Spec(window_s=0.1))
 pool = np.zeros((8, 1), np.float32)
 # rate * (100 / rate) is a little below 100 for these; all samples are late, so that each series is given up.
-print(json.dumps([
+offered = [
     requests._offer(job, lambda batch: None, pool, (1, 4, 8), rate, 1e-6, 0)[0]
     for rate in (131.2, 151.6, 158.3)
-]))
+]
+# 3 s is as long as a series may last here, and of these rates a hundred requests take longer.
+job.events = SimpleNamespace(write=lambda kind, **values: offered.append(values["planned"]))
+for a_request_ms in (14.0, 20.0, 100.0):
+    requests._largest(job, "tuned", lambda batch: None, pool, {1: a_request_ms * 1e6}, 1e-6)
+print(json.dumps(offered))
 """
 
 
 def test_a_series_is_never_one_short_of_the_hundred_that_a_quantile_needs(script):
-    assert script(EVEN) == [100, 100, 100]
+    found = script(EVEN)
+    assert found[:3] == [100, 100, 100]
+    # At 14 ms a request half of what can be served is 36 a second, of which a hundred fit; no other rate.
+    assert found[3:] == [100]
 
 
 DECLARED = """
