@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from harness.model.analysis import Estimate
 from harness.model.run import Point, Scalar
@@ -62,6 +63,12 @@ def counted(count: int, one: str, several: str = "") -> str:
     """
     noun = one if count == 1 else several or f"{one}s"
     return f"{count:,} {noun}" if count else f"no {noun}"
+
+
+def some(labels: Sequence[str], most: int = 3) -> str:
+    """Name the first few, and count the others: "a, b, c and 4 more"."""
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def short_digests(text: str) -> str:

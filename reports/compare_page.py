@@ -11,7 +11,7 @@ from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
 from harness.model.legs import leg_name
 from harness.model.scaling import Placement, Point
-from harness.rounding import counted
+from harness.rounding import counted, some
 from reports import numbers
 from reports.charts import Figure
 from reports.names import device_name
@@ -20,7 +20,6 @@ from reports.together_charts import rate, share_interval
 
 # With more runs than this a column for each is no longer readable: values are counted instead.
 COLUMNS = 8
-_NAMED = 3
 _STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
 _MARKS = {
     Outcome.FASTER: "▲",
@@ -194,8 +193,7 @@ class ComparePage:
     def kind_runs(self, kind: Kind) -> str:
         """Name a kind's runs, or count them."""
         names = [self.label(run) for run in kind.runs]
-        more = len(names) - _NAMED
-        return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return some(names)
 
     def noted(self) -> tuple[tuple[Extract, str], ...]:
         """Give the warnings of the runs' own reports."""
@@ -225,7 +223,7 @@ class ComparePage:
                 one = self.cause(number, workload, device)
                 found.setdefault(one.cause if one else "nothing found", []).append(run.label)
         ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
-        return tuple((cause, len(labels), _some(labels)) for cause, labels in ordered)
+        return tuple((cause, len(labels), some(labels)) for cause, labels in ordered)
 
     def counted_values(self, values: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
         """Give each value of a field, how many runs have it, and the names of some."""
@@ -233,7 +231,7 @@ class ComparePage:
         for run, value in zip(self.runs, values, strict=True):
             found.setdefault(value or "not known", []).append(run.label)
         ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
-        return tuple((value, len(labels), _some(labels)) for value, labels in ordered)
+        return tuple((value, len(labels), some(labels)) for value, labels in ordered)
 
 
 def _has_cost(best: Best) -> bool:
@@ -285,10 +283,8 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
         which = f"{failed} of {counted(len(gate.checks), 'comparison')}"
         text = f"{which} {'is' if failed == 1 else 'are'} slower than the baseline allows."
         found.append(Banner(severity="warning", text=text))
-    tried = [run.label for run in versus.runs if run.tried_out]
-    if tried:
-        text = f"{_some(tried)} only tried out whether all works (profile smoke): those figures mean nothing."
-        found.append(Banner(severity="warning", text=text))
+    if versus.caution:
+        found.append(Banner(severity="warning", text=versus.caution))
     found += [
         Banner(severity="warning", text=f"Unlike things are compared: {one.sentence}")
         for one in versus.unlikes
@@ -301,8 +297,3 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
         text = f"{counted(more, 'more run')} {'is' if more == 1 else 'are'} incomplete."
         found.append(Banner(severity="note", text=text))
     return tuple(found)
-
-
-def _some(labels: list[str]) -> str:
-    more = len(labels) - _NAMED
-    return ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -77,6 +77,16 @@ class TestCompare:
             assert "grid (2 points): the points of a sweep take no part in comparisons" in plain
             assert "nothing was measured" not in plain
 
+    def test_runs_that_only_tried_out_whether_all_works_are_warned_of(
+        self, tfbench: Call, tmp_path: Path
+    ) -> None:
+        made = builders.cpu_run()
+        smoke = replace(made, manifest=replace(made.manifest, parameters={"profile": "smoke"}))
+        paths = [write_run(tmp_path / name, smoke).path for name in ("a", "b")]
+        said = tfbench("compare", *(f"{path.name}={path}" for path in paths), "-o", tmp_path / "x.html")
+        assert said.code == 0, said.err
+        assert "Warning: a, b only tried out whether all works" in " ".join(said.err.split())
+
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
         page = tmp_path / "there.html"
         assert tfbench("report", pair[1], "-o", page).code == 0

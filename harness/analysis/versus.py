@@ -12,7 +12,7 @@ from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_g
 from harness.analysis.kinds import from_kind, kinds
 from harness.analysis.measures import Key
 from harness.analysis.unlike import Alike, differences, unlikes
-from harness.analysis.versus_words import headline
+from harness.analysis.versus_words import caution, headline
 from harness.analysis.words import listed
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
@@ -80,7 +80,7 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
         target=target,
         notes=tuple(_notes(runs)),
     )
-    return replace(made, headline=headline(made))
+    return replace(made, headline=headline(made), caution=caution(made))
 
 
 def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Outcome, Ratio, Standing, Versus
-from harness.rounding import counted
+from harness.rounding import counted, some
 
 _NAMED = 4
 _CLOSE = 1.1  # an interval within this says that two are about as fast
@@ -18,6 +18,13 @@ def headline(versus: Versus) -> str:
     if not versus.standings:
         return "Nothing was measured that could be compared."
     return " ".join((*_places(versus), *_outcomes(versus), *_kinds(versus)))
+
+
+def caution(versus: Versus) -> str:
+    """Say which runs show only whether all works; "" where all measured."""
+    tried = [run.label for run in versus.runs if run.tried_out]
+    named = f"{some(tried)} only tried out whether all works (profile smoke): those figures mean nothing."
+    return named if tried else ""
 
 
 def _places(versus: Versus) -> Iterator[str]:

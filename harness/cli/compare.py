@@ -67,7 +67,8 @@ def compare(
     checked = gate(made, limit) if limit is not None else None
     deliver(out(), NAME, texts_of(made, checked, wanted.formats), folder, wanted.file)
     if not quiet and folder != PRINTED:
-        show(err(), made.headline, [one.sentence for one in made.unlikes], made.notes)
+        unlike = [f"Unlike things are compared: {one.sentence}" for one in made.unlikes]
+        show(err(), made.headline, [one for one in (made.caution, *unlike) if one], made.notes)
     if checked is not None:
         _raise_for(checked, made)
 

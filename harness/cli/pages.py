@@ -74,7 +74,7 @@ def show(console: Console, headline: str, warnings: Sequence[str] = (), notes: S
     """Print what a page says first."""
     console.print(Text(headline))
     for warning in warnings:
-        console.print(Text.assemble(("Unlike things are compared: ", "yellow"), warning))
+        console.print(Text.assemble(("Warning: ", "yellow"), warning))
     for note in notes[:_NOTES]:
         console.print(Text.assemble(("Note: ", "yellow"), note))
     if len(notes) > _NOTES:

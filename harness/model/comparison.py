@@ -225,6 +225,7 @@ class Versus:
         tests: how many comparisons hold together.
         same: how many fields are the same in all runs.
         target: the slowdown, as a share, that `trials_needed` is about.
+        caution: which runs only tried out whether all works; "" where all measured.
         scaling: what the runs are numbers of workers of; None where each is a machine by itself.
     """
 
@@ -240,6 +241,7 @@ class Versus:
     same: int
     target: float
     headline: str = ""
+    caution: str = ""
     notes: tuple[str, ...] = ()
     scaling: Scaling | None = None
 
