@@ -29,13 +29,15 @@ POLL_S = 0.05
 class Job:
     """All that it takes to run one planned trial: `container.out` is filled in when it starts.
 
-    `gpus` maps the trial's device names ("gpu0") to the UUIDs by which NVML knows them.
+    `gpus` maps the trial's device names ("gpu0") to the UUIDs by which NVML knows them. `windows_share` is
+    what part of the trial its windows are taken to be: where predictions are asked for it goes on after them.
     """
 
     planned: PlannedTrial
     spec: Spec
     container: ContainerSpec
     gpus: Mapping[str, str]
+    windows_share: float = 1.0
 
 
 class Runner:
@@ -158,7 +160,7 @@ class Runner:
         """Wait for the container's end and end it when it hangs or takes too long."""
         tail = EventTail(folder.events)
         begun = heard = time.monotonic()
-        share = 1.0 / max(1, len(job.spec.legs) * job.spec.windows)
+        share = job.windows_share / max(1, len(job.spec.legs) * job.spec.windows)
         shown = 0.0
         optional = self._optional(job.planned)
         while True:

@@ -65,6 +65,8 @@ from harness.store import RunFolder, TrialRecord, read_run
 from harness.telemetry import Source
 from harness.telemetry.sources import default_sources
 
+# How much of a trial its windows are taken to be where requests are timed after them.
+WITH_REQUESTS = 0.3
 MEMORY_SHARE = 0.9
 
 
@@ -306,7 +308,8 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
         gpu=stage.access.get(trial.device),
     )
     gpus = {f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus}
-    return Job(planned=trial, spec=spec, container=container, gpus=gpus)
+    share = WITH_REQUESTS if entry.workload.requests else 1.0
+    return Job(planned=trial, spec=spec, container=container, gpus=gpus, windows_share=share)
 
 
 def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, str]:

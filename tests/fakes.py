@@ -219,13 +219,13 @@ class RecordingTask:
         self.label = label
         self.total = total
         self.done = 0.0
-        self.advanced = 0
+        self.steps: list[float] = []
         self.notes: list[str] = []
         self.minor: list[str] = []
 
     def advance(self, amount: float) -> None:
         self.done += amount
-        self.advanced += 1
+        self.steps.append(amount)
 
     def note(self, text: str, *, minor: bool = False) -> None:
         (self.minor if minor else self.notes).append(text)

@@ -61,6 +61,7 @@ class Bench:
     devices: tuple[str, ...] = ("cpu",)
     progress: RecordingProgress = field(default_factory=RecordingProgress)
     sources: list[FakeSource] = field(default_factory=list)
+    windows_share: float = 1.0
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
@@ -94,7 +95,9 @@ class Bench:
             image=IMAGE, command=("python3",), environment={}, out=Path("/nowhere"), mounts=(),
             trial_id=planned.id, run_id="run", memory_bytes=2 << 30,
         )  # fmt: skip
-        return Job(planned=planned, spec=spec, container=container, gpus={})
+        return Job(
+            planned=planned, spec=spec, container=container, gpus={}, windows_share=self.windows_share
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -143,9 +146,18 @@ def test_each_leg_is_told_as_it_begins_and_each_window_as_it_ends(bench: Bench) 
     assert task.minor[2] == "mlp on cpu, trial 1: as-written, requests (Server)"
 
 
+def test_windows_that_requests_follow_are_not_taken_for_the_whole_trial(bench: Bench) -> None:
+    bench.windows_share = 0.25
+    run_all(bench, Script(), Script(), Script())
+    task = bench.progress.tasks[0]
+    assert task.done == pytest.approx(3)
+    # At least three quarters of a trial are added at once, when it ends.
+    assert [step for step in task.steps if step > 0.25] == pytest.approx([0.75] * 3)
+
+
 def test_a_trial_that_says_nothing_is_known_to_go_on(bench: Bench) -> None:
     run_all(bench, Script(writes=("", "", "", *good_events())))
-    assert bench.progress.tasks[0].advanced >= 6 * 3
+    assert len(bench.progress.tasks[0].steps) >= 6 * 3
 
 
 def test_a_container_writes_into_its_own_trial(bench: Bench) -> None:
