@@ -195,6 +195,11 @@ class Remedy:
     miss: float | None = None
     not_judged: str = ""
 
+    @property
+    def fails(self) -> bool:
+        """Whether it was tried and made nothing faster."""
+        return self.measured_gain is not None and self.measured_gain.median <= 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
