@@ -12,12 +12,11 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import workloads
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.literals import Evaluator, parsed
 from workloads.protocol import IMAGES, Change, Data, Published, Remark, Requests, Rung, Workload
 
@@ -83,7 +82,7 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
     known = {entry.workload.name: entry for entry in entries}
     for name in names:
         if name not in known:
-            near = "".join(f"Did you mean {one}? " for one in get_close_matches(name, known, n=1))
+            near = did_you_mean(name, known)
             raise UsageError(
                 f"There is no workload {name!r}.", hint=f"{near}Choose from: {', '.join(sorted(known))}, all."
             )

@@ -6,6 +6,8 @@ The codes are part of the interface: README lists them, and a test holds the two
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -92,3 +94,12 @@ class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a 
     """The user pressed Ctrl-C or the process was told to end."""
 
     exit_code = 130
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Begin a hint with the known name that is nearest; "" where none is near.
+
+    Args:
+        cutoff: how alike two names have to be, from 0 to 1 (difflib.get_close_matches).
+    """
+    return "".join(f"Did you mean {one}? " for one in get_close_matches(name, known, n=1, cutoff=cutoff))

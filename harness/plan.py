@@ -6,10 +6,9 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.model.run import PlannedTrial, Point, Scalar
 from harness.params import params_for
 from workloads.protocol import (
@@ -224,7 +223,7 @@ def legs_named(
         if not any(_has(workload, leg) for workload in workloads):
             own = dict.fromkeys(name for one in workloads for name in (*_rung_legs(one), *_stage_legs(one)))
             known = (*LEGS, *own)
-            near = "".join(f"Did you mean {one}? " for one in get_close_matches(leg, known, n=1))
+            near = did_you_mean(leg, known)
             raise UsageError(
                 f"There is no leg {leg!r}.", hint=f"{near}Choose from: {', '.join(known)}, stage:NAME."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from harness.cli.app import Json, Quiet, app, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.session import Prepared, prepare, resume
 
 _HINT = "For example: tfbench sweep cifar100-mlp --batch-size 32,64,128 --steps-per-execution 1,10"
@@ -145,17 +144,12 @@ def read_words(
         if not equals and rest and not rest[0].startswith("--"):
             text = rest.pop(0)
         if not text or not option.startswith("--"):
-            hint = f"{_meant(option, options)}List its values: {option} 1,2,4."
+            hint = f"{did_you_mean(option, options, cutoff=0.8)}List its values: {option} 1,2,4."
             raise UsageError(f"{option} is no option, and as a parameter it has no values.", hint=hint)
         if name in axes:
             raise UsageError(f"{option} is there twice.", hint="List all of its values once.")
         axes[name] = values_in(text)
     return tuple(workloads), axes
-
-
-def _meant(option: str, options: Iterable[str]) -> str:
-    near = difflib.get_close_matches(option, list(options), n=1, cutoff=0.8)
-    return f"Did you mean {near[0]}? " if near else ""
 
 
 def _resolved(options: Options, known: Iterable[str]) -> Resolved:
@@ -164,7 +158,9 @@ def _resolved(options: Options, known: Iterable[str]) -> Resolved:
         return resolve(options)
     except UsageError as error:
         meant = [
-            _meant(f"--{name.replace('_', '-')}", known) for name in options.axes if repr(name) in str(error)
+            did_you_mean(f"--{name.replace('_', '-')}", known, cutoff=0.8)
+            for name in options.axes
+            if repr(name) in str(error)
         ]
         raise UsageError(error.message, hint=f"{''.join(meant)}{error.hint}") from error
 
