@@ -2,7 +2,7 @@
 
     python -m benchmarks.duty [--seconds 20] [--work build/duty]
 
-A process makes the load by PyTorch, or TensorFlow where there is no PyTorch; our sampler watches the card as
+A process makes the load by PyTorch, or TensorFlow where there is no PyTorch; our sampler watches the GPU as
 in a run. For each series the table shows how its readings are spread, and how they would be after averaging
 over a second, which is what tools that sample once a second have: an on/off load reads as half a load there.
 """
@@ -61,10 +61,10 @@ class Spread:
 
 
 def rows(telemetry: Sequence[Series], start_ns: int, end_ns: int) -> Iterator[tuple[str, ...]]:
-    """Give a line for each utilisation and power series of the card between two instants.
+    """Give a line for each utilisation and power series of the GPU between two instants.
 
     Utilisation is held against 0 and 100 %; power against the lowest and highest that this series read, as a
-    card's idle and full power are its own. So is a utilisation whose load never fills the card.
+    GPU's idle and full power are its own. So is a utilisation whose load never fills the GPU.
     """
     for series in telemetry:
         inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
@@ -102,7 +102,7 @@ def by_second(t_ns: NDArray[np.int64], values: Floats) -> Floats:
 
 
 def torch_product() -> Callable[[], None]:
-    """Return a function that multiplies two half-precision matrices on the card and waits for it."""
+    """Return a function that multiplies two half-precision matrices on the GPU and waits for it."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise ImportError("PyTorch has no GPU")

@@ -33,7 +33,7 @@ from tests.folders import write_run
 
 NODES = 200
 BEATS = 20
-# Of one machine's two processors: so many stand-ins at once.
+# Of one machine's two CPUs: so many stand-ins at once.
 CPUS_EACH = 0.25
 
 
@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say = sys.stdout.write
     say(f"nodes {count}, missing {len(missing)}, run folders {len(runs)}, states shown {len(board.states)}\n")
-    say(f"driver: {1e3 * cpu_s / count:.1f} ms of processor time a node ({cpu_s:.1f} s of {wall_s:.0f} s)\n")
+    say(f"driver: {1e3 * cpu_s / count:.1f} ms of CPU time a node ({cpu_s:.1f} s of {wall_s:.0f} s)\n")
     say(f"driver's memory: {peak:.0f} MiB at most; run folders {size / count / 1e6:.2f} MB a node\n")
     say(f"compare page: {page_s:.1f} s ({page_cpu_s:.1f} s of this process), {page_bytes / 1e6:.1f} MB\n")
 

@@ -1,4 +1,4 @@
-"""A recorded trial made long and wide: laid end to end in time, and given to several cards."""
+"""A recorded trial made long and wide: laid end to end in time, and given to several GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CARDS = 8
 
 
 def lengthened(run: Run, seconds: float = SECONDS, cards: int = CARDS) -> Run:
-    """Return a run of one trial of `seconds` on `cards` cards, made of the longest trial on a card.
+    """Return a run of one trial of `seconds` on `GPUs` GPUs, made of the longest trial on a GPU.
 
     Raises:
         ValueError: there is none.
@@ -28,7 +28,11 @@ def lengthened(run: Run, seconds: float = SECONDS, cards: int = CARDS) -> Run:
     device = "+".join(f"gpu{place}" for place in range(cards))
     long = _long(trial, seconds, device, cards)
     planned = PlannedTrial(
-        id=long.id, workload=long.workload, device=device, index=0, legs=tuple(one.leg for one in long.legs)
+        id=long.id,
+        workload=long.workload,
+        device=device,
+        index=0,
+        variants=tuple(one.variant for one in long.variants),
     )
     manifest = replace(run.manifest, gpus=tuple(_card(run.manifest.gpus[0], place) for place in range(cards)))
     declared = tuple(one for one in run.workloads if one.name == trial.workload)
@@ -76,27 +80,30 @@ def _shifts(span: int, copies: int) -> Iterable[int]:
     return (copy * span for copy in range(copies))
 
 
-def _per_leg(windows: Sequence[Window]) -> dict[str, int]:
-    return {leg: 1 + max(w.index for w in windows if w.leg == leg) for leg in {w.leg for w in windows}}
+def _per_variant(windows: Sequence[Window]) -> dict[str, int]:
+    return {
+        variant: 1 + max(w.index for w in windows if w.variant == variant)
+        for variant in {w.variant for w in windows}
+    }
 
 
 def _windows(windows: Sequence[Window], span: int, copies: int) -> Iterable[Window]:
-    counts = _per_leg(windows)
+    counts = _per_variant(windows)
     for copy, at in enumerate(_shifts(span, copies)):
         for one in windows:
             yield replace(
                 one,
-                index=one.index + copy * counts[one.leg],
+                index=one.index + copy * counts[one.variant],
                 start_ns=one.start_ns + at,
                 end_ns=one.end_ns + at,
             )
 
 
 def _steps(trial: Trial, copies: int) -> Iterable[StepTimes]:
-    counts = _per_leg(trial.windows)
+    counts = _per_variant(trial.windows)
     for copy in range(copies):
         for one in trial.steps:
-            yield replace(one, window=one.window + copy * counts[one.leg])
+            yield replace(one, window=one.window + copy * counts[one.variant])
 
 
 def _series(series: Series, first: int, last: int, copies: int) -> Series:

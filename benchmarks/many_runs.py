@@ -63,7 +63,7 @@ def measure(work: Path, runs: int, first: int) -> Sequence[str]:
     compare_s = _seconds(work, "compare", *map(str, many[:COMPARED]))
     size = (work / "out/history.html").stat().st_size
     return (
-        "| | by the clock | of the processors |",
+        "| | by the clock | of the CPUs |",
         "|---|---|---|",
         f"| `tfbench history`, first time, s a run (over {first}) | {_cells(first_s, first)} |",
         f"| `tfbench history`, {runs:,} runs from the cache, s | {_cells(again_s)} |",
@@ -104,7 +104,7 @@ def _like(made: Extract, number: int) -> Extract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Seconds of a command by the clock, and of the processors by it and what it started."""
+    """Seconds of a command by the clock, and of the CPUs by it and what it started."""
 
     wall_s: float
     cpu_s: float

@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=default.work, help="folder for what is written")
     parser.add_argument("--device", default=default.device, help="cpu, gpu, gpu0 ...: for sampling")
     parser.add_argument("--workload", default=default.workload, help="what trains: for sampling and start")
-    parser.add_argument("--leg", default=default.leg, help="of the workload: for sampling")
+    parser.add_argument("--variant", default=default.variant, help="of the workload: for sampling")
     parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default=default.engine, help="docker or local: for sampling and start")
     parser.add_argument("--python", type=Path, help="interpreter of the other samplers")
@@ -51,7 +51,7 @@ def main() -> int:
         work=given.work,
         device=given.device,
         workload=given.workload,
-        leg=given.leg,
+        variant=given.variant,
         images=dict(one.partition("=")[::2] for one in given.image),
         engine=given.engine,
         python=given.python,

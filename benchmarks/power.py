@@ -4,8 +4,9 @@
 
 Simulated: log-normal trials whose number the quick profile's own rule chooses, or a fixed number, at several
 noises. Recorded: the trials of real runs, drawn without replacement for both sides of a comparison, so that
-the noise has the shape that it has; the slowdown is planted in one workload and leg of one side. A comparison
-is a whole one: every workload and leg of the recording at once, judged together as `--fail-if-slower` does.
+the noise has the shape that it has; the slowdown is planted in one workload and variant of one side. A
+comparison is a whole one: every workload and variant of the recording at once, judged together as
+`--fail-if-slower` does.
 Rates come with their own 95 % intervals (Clopper & Pearson 1934).
 
 Targets: quiet at least 95 times in 100, a planted 5 % found at least 95 times in 100.
@@ -72,7 +73,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def simulated(rounds: int, slowdown: float) -> Iterator[str]:
-    """Yield a table of made-up trials, one workload and leg."""
+    """Yield a table of made-up trials, one workload and variant."""
     yield f"Simulated trials, one speed compared, {rounds:,} comparisons a cell, planted {slowdown:.0%}:"
     yield ""
     yield "| noise of a trial | trials | like with like: quiet | planted: found |"
@@ -133,15 +134,15 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield "Recorded trials: their noise, and what it takes (one speed compared):"
     yield ""
-    yield "| run | workload, device, leg | trials | noise of a trial | trials a side that find it |"
+    yield "| run | workload, device, variant | trials | noise of a trial | trials a side that find it |"
     yield "|---|---|---|---|---|"
     for run in runs:
         for one in run.speeds:
             made = sample(one.throughput)
-            if one.leg in TESTED and made is not None and made.n > 1:
+            if one.variant in TESTED and made is not None and made.n > 1:
                 needed = trials_needed(gap(made, made), chosen.slowdown)
                 yield (
-                    f"| {run.run_id} | {one.workload}, {one.device}, {one.leg} | {made.n} | "
+                    f"| {run.run_id} | {one.workload}, {one.device}, {one.variant} | {made.n} | "
                     f"{math.sqrt(made.variance):.2%} | {needed or 'over 200'} |"
                 )
     yield ""
@@ -150,11 +151,11 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     yield "| run | speeds | trials | like with like: quiet | check passes | planted: found |"
     yield "|---|---|---|---|---|---|"
     for run in runs:
-        least = min((len(one.throughput) for one in run.speeds if one.leg in TESTED), default=0)
+        least = min((len(one.throughput) for one in run.speeds if one.variant in TESTED), default=0)
         for count in (None, *FIXED):
             if least >= 2 * (PROFILE.max_trials if count is None else count):
                 rates = measure(_drawn(run, count), chosen.rounds, chosen.slowdown)
-                speeds = sum(one.leg in TESTED for one in run.speeds)
+                speeds = sum(one.variant in TESTED for one in run.speeds)
                 cells = (share(value, rates.rounds) for value in (rates.quiet, rates.passed, rates.found))
                 yield f"| {run.run_id} | {speeds} | {_how(rates, count)} | {' | '.join(cells)} |"
 
@@ -185,7 +186,7 @@ def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: 
 
 def slowed(run: Extract, slowdown: float) -> Extract:
     """Return a run whose first tested speed is slower: one workload regressed, the others did not."""
-    first = next(one for one in run.speeds if one.leg in TESTED)
+    first = next(one for one in run.speeds if one.variant in TESTED)
     changed = replace(first, throughput=tuple(value * (1 - slowdown) for value in first.throughput))
     return replace(run, speeds=tuple(changed if one is first else one for one in run.speeds))
 
@@ -193,15 +194,15 @@ def slowed(run: Extract, slowdown: float) -> Extract:
 def _made_up(noise: float, count: int | None) -> Callable[[np.random.Generator], Pair]:
     def draw(random: np.random.Generator) -> Pair:
         sides = [np.exp(random.normal(0, noise, count or PROFILE.max_trials)) for _ in range(2)]
-        before, after = (_run({"as-written": side}, count) for side in sides)
+        before, after = (_run({"baseline": side}, count) for side in sides)
         return Pair(before=before, after=after)
 
     return draw
 
 
 def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], Pair]:
-    """Draw whole trials, so that the legs of one trial keep the luck that they shared."""
-    speeds = [one for one in run.speeds if one.leg in TESTED]
+    """Draw whole trials, so that the variants of one trial keep the luck that they shared."""
+    speeds = [one for one in run.speeds if one.variant in TESTED]
     most = count or PROFILE.max_trials
     least = min(len(one.throughput) for one in speeds)
 
@@ -209,7 +210,7 @@ def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], P
         order = random.permutation(least)
         sides = (order[:most], order[most : 2 * most])
         before, after = (
-            _run({f"{one.workload} {one.leg}": np.asarray(one.throughput)[side] for one in speeds}, count)
+            _run({f"{one.workload} {one.variant}": np.asarray(one.throughput)[side] for one in speeds}, count)
             for side in sides
         )
         return Pair(before=before, after=after)
@@ -223,7 +224,7 @@ def _run(values: Mapping[str, NDArray[np.float64]], count: int | None) -> Extrac
     stop = len(first) if count is not None else stopped(first.tolist(), PROFILE)
     speeds = tuple(
         Speed(
-            workload=name, device="cpu", leg=TESTED[0], throughput=tuple(each[:stop].tolist()),
+            workload=name, device="cpu", variant=TESTED[0], throughput=tuple(each[:stop].tolist()),
             trial_ids=(), batch_size=32,
         )
         for name, each in values.items()

@@ -217,7 +217,7 @@ def _tree(pid: int) -> tuple[int, ...]:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Return the processor seconds of live processes, to the nanosecond, and of children they have buried."""
+    """Return the CPU seconds of live processes, to the nanosecond, and of children they have buried."""
     total = 0.0
     for pid in pids:
         try:

@@ -1,11 +1,11 @@
-"""ResNet-50 in PyTorch on this machine's card, to hold the `resnet50` workloads against.
+"""ResNet-50 in PyTorch on this machine's GPU, to hold the `resnet50` workloads against.
 
     python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile
 
 Each word is KIND:BATCH:MODE. As NVIDIA's recipes have it: channels-last, float16 (in training by automatic
 mixed precision with gradient scaling), cuDNN's search for the fastest algorithms, fused SGD; one batch that
-lies on the card. PyTorch and torchvision are not among this project's packages: install them beside it, and
-run this right after `tfbench bench` on the same card.
+lies on the GPU. PyTorch and torchvision are not among this project's packages: install them beside it, and
+run this right after `tfbench bench` on the same GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMAGE, CLASSES = (3, 224, 224), 1000
 
 
 def main() -> int:
-    """Print a line of JSON for each word, images/s by window and their median; exit code 1 without a card."""
+    """Print a line of JSON for each word, images/s by window and their median; exit code 1 without a GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--window-s", type=float, default=2.0)
     given = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("PyTorch finds no card: look at nvidia-smi, and install its CUDA build.")
+        sys.exit("PyTorch finds no GPU: look at nvidia-smi, and install its CUDA build.")
     torch.backends.cudnn.benchmark = True
     for kind, batch, mode in given.word:
         began = time.monotonic()

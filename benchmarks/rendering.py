@@ -2,8 +2,8 @@
 
     python -m benchmarks.overhead render [--recording RUN]
 
-The recording's telemetry and windows are laid end to end until the hour is full, and its card's telemetry
-is given to eight cards. Targets: at most 2 s and 3 MB.
+The recording's telemetry and windows are laid end to end until the hour is full, and its GPU's telemetry
+is given to eight GPUs. Targets: at most 2 s and 3 MB.
 """
 
 from __future__ import annotations

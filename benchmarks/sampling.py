@@ -35,7 +35,7 @@ class Turn:
 
     Attributes:
         cpu_s, memory_bytes: what its processes took.
-        counter_j: growth of the card's own energy counter, None without one.
+        counter_j: growth of the GPU's own energy counter, None without one.
         seen: what the sampler reported of the stretch.
         speed: samples/s of the workload in the windows inside; NaN until known.
     """
@@ -71,7 +71,7 @@ def measure(settings: Settings) -> Sequence[str]:
     device = running.gpu.name if running.gpu else f"{psutil.cpu_count()} cores"
     _write(settings.work / f"turns-{settings.workload}-{settings.device}.json", turns, left_out, device)
     title = (
-        f"Sampling, {settings.workload} {running.leg} on {device}, {settings.rounds} interleaved rounds"
+        f"Sampling, {settings.workload} {running.variant} on {device}, {settings.rounds} interleaved rounds"
         f" of {settings.turn_s:g} s:"
     )
     return table(title, turns, left_out, NONE)
@@ -172,7 +172,7 @@ def _turn(
 
 
 def energy_counter(gpu: Gpu | None) -> Callable[[], float | None]:
-    """Return a function that reads a card's own counter in joules; it gives None where there is none."""
+    """Return a function that reads a GPU's own counter in joules; it gives None where there is none."""
     if gpu is None:
         return lambda: None
     pynvml.nvmlInit()

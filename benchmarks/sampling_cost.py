@@ -44,7 +44,7 @@ BUSY = "import time\nwhile time.process_time() < 600: time.sleep(0.01)"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Wall clock and processor seconds of one thing, done again and again."""
+    """Wall clock and CPU seconds of one thing, done again and again."""
 
     name: str
     period_s: float
@@ -60,7 +60,7 @@ class Timing:
         self.cpu_s.append(time.thread_time() - cpu_s)
 
     def row(self) -> tuple[str, ...]:
-        """Give the cells of a table: microseconds, and processor use in percent of one core."""
+        """Give the cells of a table: microseconds, and CPU use in percent of one core."""
         if not self.wall_s:
             return (self.name, f"{self.period_s:g}", *[""] * 5, "0")
         median, p99 = np.percentile(self.wall_s, (50, 99)) * 1e6

@@ -39,7 +39,7 @@ def table(title: str, turns: Sequence[Row], left_out: Mapping[str, str], none: s
     heads = ["sampler", "slowdown, % (95 % interval)", "own time, % of a core", "own time, us a sample"]
     heads += ["memory, MiB"]
     if on_gpu:
-        heads += ["utilisation seen, %", "energy seen, J", "card's counter, J", "off by, %"]
+        heads += ["utilisation seen, %", "energy seen, J", "GPU's counter, J", "off by, %"]
     lines = [title, "", _line(heads), _line(["---"] * len(heads))]
     for name in dict.fromkeys(turn.sampler for turn in turns):
         mine = [turn for turn in turns if turn.sampler == name]

@@ -17,8 +17,8 @@ class Settings:
     Attributes:
         rounds: how often each thing is measured, in turns.
         work: folder for what the measurements write.
-        device: "cpu", "gpu", or a single card as `tfbench bench` names it.
-        workload, leg: what runs while samplers take turns; "" for the workload's usual leg here.
+        device: "cpu", "gpu", or a single GPU as `tfbench bench` names it.
+        workload, variant: what runs while samplers take turns; "" for the workload's usual variant here.
         images: target ("cpu", "cuda") -> reference of an image of the user's own.
         engine: "docker" or "local".
         python: interpreter of other people's samplers; None for build/compare's, else this one.
@@ -30,7 +30,7 @@ class Settings:
     work: Path = Path("build/overhead")
     device: str = "cpu"
     workload: str = "cifar100-mlp"
-    leg: str = ""
+    variant: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
     engine: str = "docker"
     python: Path | None = None

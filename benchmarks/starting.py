@@ -21,7 +21,7 @@ from harness.cli.app import places
 from harness.events import read_log
 from harness.progress import Silent
 from harness.session import prepare
-from workloads.protocol import AS_WRITTEN, FIRST_STEP
+from workloads.protocol import BASELINE, FIRST_STEP
 
 
 def measure(settings: Settings) -> Sequence[str]:
@@ -65,7 +65,7 @@ def _options(settings: Settings, out: Path) -> Options:
         device="cpu",
         workloads=(settings.workload,),
         images=settings.images,
-        legs=AS_WRITTEN,
+        variants=BASELINE,
         out=out,
     )
 
@@ -76,7 +76,7 @@ def _ours(settings: Settings) -> float:
     options = _options(settings, runs)
     command = [sys.executable, "-m", "harness", "bench", "--quiet", "--profile", options.profile]
     command += ["--engine", options.engine, "--device", options.device, "--workload", settings.workload]
-    command += ["--legs", options.legs, "--out", str(runs)]
+    command += ["--variants", options.variants, "--out", str(runs)]
     for target, reference in settings.images.items():
         command += ["--image", f"{target}={reference}"]
     began_ns = time.monotonic_ns()

@@ -23,7 +23,7 @@ TABLE = Path(__file__).resolve().parents[1] / "harness" / "takes.json"
 
 
 def measured(run: Run) -> Iterator[tuple[str, Takes]]:
-    """Yield what each workload of a run took on the processor."""
+    """Yield what each workload of a run took on the CPU."""
     profile = str(run.manifest.parameters["profile"])
     data = {one.workload: one.size_bytes for one in run.manifest.data}
     system = run.manifest.system

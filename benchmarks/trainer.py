@@ -1,4 +1,4 @@
-"""A container of ours that trains one leg of a workload without end, for benchmarks that watch it."""
+"""A container of ours that trains one variant of a workload without end, for benchmarks that watch it."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from harness.model.run import Gpu
 from harness.progress import Silent
 from harness.session import prepare
 from harness.store import TrialFolder
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY
+from workloads.protocol import BASELINE, MODEL_ONLY
 
 # More windows than fit into any benchmark: the container is killed, not waited for.
 ENDLESS = 1_000_000
-# What shows a sampler's disturbance best: many short steps on the host, or a card kept busy.
-LEGS = {"cifar100-mlp": AS_WRITTEN, "resnet50": MODEL_ONLY}
+# What shows a sampler's disturbance best: many short steps on the host, or a GPU kept busy.
+VARIANTS = {"cifar100-mlp": BASELINE, "resnet50": MODEL_ONLY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A running container, the folder that it writes to, and the card that it runs on."""
+    """A running container, the folder that it writes to, and the GPU that it runs on."""
 
     container: Container
     folder: TrialFolder
-    leg: str
+    variant: str
     gpu: Gpu | None
 
 
-def leg_of(settings: Settings) -> str:
-    """Return the leg that is run."""
-    return settings.leg or LEGS.get(settings.workload, AS_WRITTEN)
+def variant_of(settings: Settings) -> str:
+    """Return the variant that is run."""
+    return settings.variant or VARIANTS.get(settings.workload, BASELINE)
 
 
 @contextmanager
 def training(settings: Settings, window_s: float) -> Iterator[Training]:
     """Yield a container that measures window after window of `window_s` seconds."""
-    leg = leg_of(settings)
+    variant = variant_of(settings)
     options = Options(
         engine=settings.engine,
         device=settings.device,
         workloads=(settings.workload,),
         images=settings.images,
-        legs=leg,
+        variants=variant,
         trials=1,
         out=settings.work / "runs",
     )
@@ -60,7 +60,7 @@ def training(settings: Settings, window_s: float) -> Iterator[Training]:
         folder = prepared.folder.open_trial(job.planned, spec)
         container = prepared.engine.start(replace(job.container, out=folder.out))
         gpu = resolved.gpus[job.planned.gpus[0]] if job.planned.gpus else None
-        yield Training(container=container, folder=folder, leg=leg, gpu=gpu)
+        yield Training(container=container, folder=folder, variant=variant, gpu=gpu)
     finally:
         if container is not None:
             container.kill()

@@ -31,9 +31,9 @@ from harness.plan import (
     device_words,
     devices_named,
     grid,
-    legs_named,
     plan_trials,
     profile_named,
+    variants_named,
 )
 from harness.prices import read_prices
 from harness.rounding import counted
@@ -61,7 +61,7 @@ class Options:
     files: tuple[Path, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     base: str | None = None
-    legs: str = ""
+    variants: str = ""
     analysis: bool = True
     params: Mapping[str, str] = field(default_factory=dict)
     trials: int | None = None
@@ -107,7 +107,7 @@ def resolve(options: Options) -> Resolved:
     """Hold the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, leg, parameter, processor or data mode, or no usable
+        UsageError: an unknown profile, workload, device, variant, parameter, CPU or data mode, or no usable
             price.
         GpuError: a GPU was asked for by name and none can be used.
     """
@@ -131,7 +131,7 @@ def resolve(options: Options) -> Resolved:
         workloads,
         devices,
         profile,
-        legs_named(options.legs, profile, options.analysis, workloads),
+        variants_named(options.variants, profile, options.analysis, workloads),
         params,
         grid(axes),
     )
@@ -141,18 +141,18 @@ def resolve(options: Options) -> Resolved:
 
 
 def _check_cpus(text: str) -> None:
-    """Make sure that --cpus names processors of this machine, before anything is built."""
+    """Make sure that --cpus names CPUs of this machine, before anything is built."""
     count = psutil.cpu_count() or 1
     named = processors(text)
     if text and (not named or max(named) >= count):
         raise UsageError(
-            f"--cpus {text} does not name processors of this machine.",
+            f"--cpus {text} does not name CPUs of this machine.",
             hint=f"It has {counted(count, 'processor')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
         )
 
 
 def _gpus(options: Options) -> tuple[Gpu, ...]:
-    """Return the chosen cards; none when none is asked for, so that a CPU run needs no driver at all."""
+    """Return the chosen GPUs; none when none is asked for, so that a CPU run needs no driver at all."""
     words = device_words(options.device)
     if set(words) <= {"cpu"}:
         return ()
@@ -235,8 +235,8 @@ def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
     recorded = manifest.parameters.get("settings")
     known = {each.name for each in fields(Profile)}
     settings = {name: value for name, value in dict(recorded or {}).items() if name in known}
-    if "legs" in settings:
-        settings["legs"] = tuple(settings["legs"])
+    if "variants" in settings:
+        settings["variants"] = tuple(settings["variants"])
     return replace(profile, **settings)
 
 
@@ -257,7 +257,7 @@ def command_line(options: Options) -> str:
     for flag, name in (
         ("--gpus", "gpus"),
         ("--base", "base"),
-        ("--legs", "legs"),
+        ("--variants", "variants"),
         ("--trials", "trials"),
         ("--data", "data"),
         ("--weights", "weights"),

@@ -18,11 +18,11 @@ from typing import Any
 import workloads
 from harness.errors import UsageError, did_you_mean
 from harness.literals import Evaluator, parsed
-from workloads.protocol import IMAGES, Change, Data, Published, Remark, Requests, Rung, Workload
+from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
 _DECLARATIONS: Mapping[str, Any] = {
-    kind.__name__: kind for kind in (Workload, Data, Published, Change, Rung, Remark, Requests)
+    kind.__name__: kind for kind in (Workload, Data, Published, Change, Optimization, Remark, Requests)
 }
 
 
@@ -140,7 +140,7 @@ def _problem(workload: Workload) -> str:
         "stages must be different names": _names(workload.stages),
         "published must hold Published(...)": _all_are(workload.published, Published),
         "changes must hold Change(...)": _all_are(workload.changes, Change),
-        "ladder must hold Rung(...)": _all_are(workload.ladder, Rung),
+        "optimizations must hold Optimization(...)": _all_are(workload.optimizations, Optimization),
         "remarks must hold Remark(...)": _all_are(workload.remarks, Remark),
         "requests must be Requests(...) with ascending batch sizes": _askable(workload.requests),
     }

@@ -1,10 +1,10 @@
-"""Lists of processors as cpusets write them (cpuset(7), "List format")."""
+"""Lists of CPUs as cpusets write them (cpuset(7), "List format")."""
 
 from __future__ import annotations
 
 
 def processors(text: str) -> tuple[int, ...]:
-    """Return the processors of a list such as "0-3,8"; empty for what is none."""
+    """Return the CPUs of a list such as "0-3,8"; empty for what is none."""
     found: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
         first, _, last = part.partition("-")

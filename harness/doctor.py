@@ -149,7 +149,7 @@ def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
         return Check(name="Engine", state=State.NOTE, fact=fact, remedy=error.hint), None
     where = "another machine" if info.remote else f"cgroup v{info.cgroup_version}"
     fact = f"{info.name} {info.version}, {where}" + (", rootless" if info.rootless else "")
-    remedy = "Telemetry of another machine's processors cannot be read from here." if info.remote else ""
+    remedy = "Telemetry of another machine's CPUs cannot be read from here." if info.remote else ""
     return Check(name="Engine", state=State.NOTE if info.remote else State.OK, fact=fact, remedy=remedy), info
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Fact, LegInfo, Metric, Phase, RequestTimes, Scalar, StepTimes, Window
+from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
@@ -36,7 +36,7 @@ class EventLog:
     """
 
     facts: dict[str, Scalar] = field(default_factory=dict)
-    legs: list[LegInfo] = field(default_factory=list)
+    variants: list[VariantInfo] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
@@ -57,9 +57,11 @@ class EventLog:
                 self.start = event
             case "facts":
                 self.facts |= {str(k): v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
-            case "leg":
+            case "variant":
                 changes = tuple(Change(**change) for change in fields.pop("changes"))
-                self.legs.append(LegInfo(leg=fields["leg"], params=fields["params"], changes=changes))
+                self.variants.append(
+                    VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
+                )
             case "phase":
                 _check_span(fields)
                 self.phases.append(Phase(**fields))
@@ -71,7 +73,9 @@ class EventLog:
             case "steps":
                 step_ns, wait_ns = _durations(fields["step_ns"]), _durations(fields["wait_ns"])
                 self.steps.append(
-                    StepTimes(leg=fields["leg"], window=fields["window"], step_ns=step_ns, wait_ns=wait_ns)
+                    StepTimes(
+                        variant=fields["variant"], window=fields["window"], step_ns=step_ns, wait_ns=wait_ns
+                    )
                 )
             case "requests":
                 _check_span(fields)

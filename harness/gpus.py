@@ -1,4 +1,4 @@
-"""Which NVIDIA cards and MIG instances this host has."""
+"""Which NVIDIA GPUs and MIG instances this host has."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 def discover() -> tuple[tuple[Gpu, ...], str]:
-    """Return the cards in NVML's order, and what is wrong with those that are not there.
+    """Return the GPUs in NVML's order, and what is wrong with those that are not there.
 
-    A card in MIG mode is given as its instances, which is what can be used of it: `uuid` is the card's
+    A GPU in MIG mode is given as its instances, which is what can be used of it: `uuid` is the GPU's
     then, `mig_uuid` the instance's. The reason is "" when nothing is wrong, and says in words why there
-    is no card when there is none.
+    is no GPU when there is none.
     """
     try:
         pynvml.nvmlInit()
@@ -60,10 +60,10 @@ def _cards() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _card(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
-    """Describe a card.
+    """Describe a GPU.
 
     Raises:
-        NVMLError: not even name and UUID can be had: the card is lost.
+        NVMLError: not even name and UUID can be had: the GPU is lost.
     """
     memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
@@ -83,7 +83,7 @@ def _card(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
         power_limit_w=None if limit is None else limit / 1000,
         power_default_limit_w=None if default_limit is None else default_limit / 1000,
         ecc_enabled=None if ecc is None else bool(ecc[0]),
-        # A card that cannot have instances is one whose MIG mode is off.
+        # A GPU that cannot have instances is one whose MIG mode is off.
         mig_enabled=bool(mig[0]) if mig else False,
         persistence_mode=None if persistence is None else bool(persistence),
         pcie_gen=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),

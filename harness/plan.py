@@ -12,27 +12,27 @@ from harness.errors import UsageError, did_you_mean
 from harness.model.run import PlannedTrial, Point, Scalar
 from harness.params import params_for
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     BATCH_PREFIX,
     CACHED_EPOCH,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     FIRST_EPOCH,
     HOST_FED,
-    LEGS,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
     TUNED_INPUT,
+    VARIANTS,
     Spec,
     Workload,
     measures_speed,
 )
 
-# What the rules look at beside the profile's own legs; see docs/verdicts.md for what each of them shows.
+# What the rules look at beside the profile's own variants; see docs/verdicts.md for what each of them shows.
 PROBES = (CUSTOM_LOOP, f"{BATCH_PREFIX}2", f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10")
 ON_A_CARD = (HOST_FED,)
 OF_A_PIPELINE = (TUNED_INPUT, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
@@ -54,7 +54,7 @@ class Profile:
 
     name: str
     purpose: str
-    legs: tuple[str, ...]
+    variants: tuple[str, ...]
     trials: int
     max_trials: int
     target_interval: float
@@ -77,21 +77,21 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             name="smoke",
             purpose="a few minutes: does everything work? Its numbers mean nothing",
-            legs=LEGS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
+            variants=VARIANTS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
             windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_windows=2,
             analysis_warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
         ),
         Profile(
             name="quick",
             purpose="minutes: steady-state speed from repeated trials; training times are projected",
-            legs=LEGS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
+            variants=VARIANTS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
             windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.3, analysis_windows=2,
             analysis_warmup_s=0.7, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         Profile(
             name="full",
             purpose="hours: the published epochs trained to the end where time allows, else as quick",
-            legs=LEGS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
+            variants=VARIANTS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
             windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
             analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
         ),
@@ -170,15 +170,15 @@ def plan_trials(
     workloads: Sequence[Workload],
     devices: Sequence[str],
     profile: Profile,
-    legs: Mapping[str, tuple[str, ...]],
+    variants: Mapping[str, tuple[str, ...]],
     params: Mapping[str, Any],
     points: Sequence[Point] = ((),),
 ) -> tuple[PlannedTrial, ...]:
     """Return the trials in the order they run: by index first, so that a drifting machine hits all alike.
 
     Args:
-        legs: workload name -> its legs, as `legs_named` gives them; a workload without any is left out.
-        points: of a sweep's grid; without one the single empty point.
+        variants: workload name -> its variants, as `variants_named` gives them; a workload without any is
+        left out. points: of a sweep's grid; without one the single empty point.
     """
     return tuple(
         PlannedTrial(
@@ -186,7 +186,7 @@ def plan_trials(
             workload=workload.name,
             device=device,
             index=index,
-            legs=own,
+            variants=own,
             params={**params_for(workload, params), **dict(point)},
             point=point,
         )
@@ -194,7 +194,11 @@ def plan_trials(
         for workload in workloads
         for number, point in enumerate(points, 1)
         for device in devices
-        if (own := tuple(leg for leg in legs[workload.name] if device != CPU or leg not in ON_A_CARD))
+        if (
+            own := tuple(
+                variant for variant in variants[workload.name] if device != CPU or variant not in ON_A_CARD
+            )
+        )
     )
 
 
@@ -203,68 +207,73 @@ def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
     return tuple(tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-def legs_named(
+def variants_named(
     wanted: str, profile: Profile, analysis: bool, workloads: Sequence[Workload]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Resolve a comma-separated list of legs to those that each workload has, by its name.
+    """Resolve a comma-separated list of variants to those that each workload has, by its name.
 
-    "" is the profile's own legs, the probes and each declared stage; without analysis the two legs of speed.
+    "" is the profile's own variants, the probes and each declared stage; without analysis the two variants of speed.
 
     Raises:
-        UsageError: a word that is no leg of any of the workloads.
+        UsageError: a word that is no variant of any of the workloads.
     """
-    legs = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
-    if not legs:
+    variants = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
+    if not variants:
         return {
-            one.name: (*_usual_legs(one, profile), *_probes(one)) if analysis else (AS_WRITTEN, TUNED)
+            one.name: (*_usual_variants(one, profile), *_probes(one)) if analysis else (BASELINE, TUNED)
             for one in workloads
         }
-    for leg in legs:
-        if not any(_has(workload, leg) for workload in workloads):
-            own = dict.fromkeys(name for one in workloads for name in (*_rung_legs(one), *_stage_legs(one)))
-            known = (*LEGS, *own)
-            near = did_you_mean(leg, known)
-            raise UsageError(
-                f"There is no leg {leg!r}.", hint=f"{near}Choose from: {', '.join(known)}, stage:NAME."
+    for variant in variants:
+        if not any(_has(workload, variant) for workload in workloads):
+            own = dict.fromkeys(
+                name for one in workloads for name in (*_optimization_variants(one), *_stage_variants(one))
             )
-    return {one.name: tuple(leg for leg in legs if _has(one, leg)) for one in workloads}
+            known = (*VARIANTS, *own)
+            near = did_you_mean(variant, known)
+            raise UsageError(
+                f"There is no variant {variant!r}.",
+                hint=f"{near}Choose from: {', '.join(known)}, stage:NAME.",
+            )
+    return {one.name: tuple(variant for variant in variants if _has(one, variant)) for one in workloads}
 
 
-def _usual_legs(workload: Workload, profile: Profile) -> tuple[str, ...]:
+def _usual_variants(workload: Workload, profile: Profile) -> tuple[str, ...]:
     """Leave out model-only where the input is no pipeline: rounds of boosting wait for none."""
-    return tuple(leg for leg in profile.legs if leg != MODEL_ONLY or workload.image == TENSORFLOW)
+    return tuple(
+        variant for variant in profile.variants if variant != MODEL_ONLY or workload.image == TENSORFLOW
+    )
 
 
-def _has(workload: Workload, leg: str) -> bool:
-    """Tell whether `leg` is one of the workload's; stages that it does not declare only its code knows."""
-    if leg.startswith(STAGE_PREFIX) and not workload.stages:
-        return leg != STAGE_PREFIX
+def _has(workload: Workload, variant: str) -> bool:
+    """Tell whether `variant` is one of the workload's; stages that it does not declare only its code knows."""
+    if variant.startswith(STAGE_PREFIX) and not workload.stages:
+        return variant != STAGE_PREFIX
     probes = (*PROBES, *ON_A_CARD, *OF_A_PIPELINE)
-    if leg in probes or _NUMBERED.fullmatch(leg):
+    if variant in probes or _NUMBERED.fullmatch(variant):
         return True
-    return leg in (*LEGS, *_rung_legs(workload), *_stage_legs(workload))
+    return variant in (*VARIANTS, *_optimization_variants(workload), *_stage_variants(workload))
 
 
 def _probes(workload: Workload) -> tuple[str, ...]:
-    """Return the legs that only serve the verdict, those first that say most."""
+    """Return the variants that only serve the verdict, those first that say most."""
     if workload.image != TENSORFLOW:
-        return _stage_legs(workload)
+        return _stage_variants(workload)
     # Pipelines are known by their stages, or by samples that the workload makes itself.
     pipeline = OF_A_PIPELINE if workload.stages or workload.data.train == 0 else ()
-    return (*PROBES, *ON_A_CARD, *_stage_legs(workload), *pipeline)
+    return (*PROBES, *ON_A_CARD, *_stage_variants(workload), *pipeline)
 
 
-def _rung_legs(workload: Workload) -> tuple[str, ...]:
-    return tuple(f"{RUNG_PREFIX}{rung.name}" for rung in workload.ladder)
+def _optimization_variants(workload: Workload) -> tuple[str, ...]:
+    return tuple(f"{OPTIMIZATION_PREFIX}{optimization.name}" for optimization in workload.optimizations)
 
 
-def _stage_legs(workload: Workload) -> tuple[str, ...]:
+def _stage_variants(workload: Workload) -> tuple[str, ...]:
     return tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
 
 
-def _whole_s(legs: Sequence[str], profile: Profile) -> float:
-    """Return a leg's share of a trial's time for training to the end, a fifth being left for all else."""
-    trained = sum(measures_speed(leg) for leg in legs)
+def _whole_s(variants: Sequence[str], profile: Profile) -> float:
+    """Return a variant's share of a trial's time for training to the end, a fifth being left for all else."""
+    trained = sum(measures_speed(variant) for variant in variants)
     return 0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0
 
 
@@ -288,7 +297,7 @@ def spec_for(
     return Spec(
         workload="" if file else module,
         file=file,
-        legs=trial.legs,
+        variants=trial.variants,
         device="gpu" if trial.gpus else "cpu",
         gpus=len(trial.gpus),
         data_dir=data_dir,
@@ -301,7 +310,7 @@ def spec_for(
         analysis_windows=profile.analysis_windows,
         analysis_warmup_s=profile.analysis_warmup_s,
         steps=profile.steps,
-        whole_s=_whole_s(trial.legs, profile),
+        whole_s=_whole_s(trial.variants, profile),
         full=profile.full and trial.index == 0,
         seed=seed,
         image=image,

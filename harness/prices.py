@@ -2,7 +2,7 @@
 
 0.526                                an hour of the machine, whichever device works
 cpu=0.20,gpu=0.526                   an hour of the machine that one would rent for each
-cpu=0.20,card=3.50                   an hour of each card that a trial uses
+cpu=0.20,card=3.50                   an hour of each GPU that a trial uses
 0.526,electricity=0.30,currency=EUR  a kilowatt-hour beside it; the currency is USD unless told
 prices.toml,instance=NC4as_T4_v3     an entry of a file (TOML, JSON or YAML); see docs/cost.md
 """
@@ -48,7 +48,7 @@ class PriceList:
         given: amounts and currency from the command line, by the names of `Prices`; they come first.
         common: those of a file's top level, which come last.
         machines: pattern of a machine's name -> its amounts.
-        gpus: pattern of a card's model -> its amounts.
+        gpus: pattern of a GPU's model -> its amounts.
         instance: the one of `machines` to take whatever this machine is called, "" to go by its name.
         source: where they come from, in words.
     """
@@ -92,11 +92,11 @@ def read_prices(text: str) -> PriceList:
 def prices_of(listed: PriceList, machine: str, cards: Sequence[str]) -> Prices | None:
     """Return what holds for a machine; None where the list says nothing of it.
 
-    What is said of the machine comes before what is said of its cards, and both before what holds for all.
+    What is said of the machine comes before what is said of its GPUs, and both before what holds for all.
 
     Args:
         machine: MLPerf's system_name; on some clouds its last word is the instance type, which fits as well.
-        cards: the models of its GPUs.
+        GPUs: the models of its GPUs.
     """
     entry = listed.instance or _matching(listed.machines, (machine, machine.rpartition(" ")[2]))
     card = _matching(listed.gpus, cards)
@@ -108,7 +108,7 @@ def prices_of(listed: PriceList, machine: str, cards: Sequence[str]) -> Prices |
 
 
 def prices_for(text: str, machine: str, cards: Sequence[str]) -> Prices:
-    """Return the prices of one machine as written with --price; its arguments as those of prices_of.
+    """Return the prices of one machine baseline with --price; its arguments as those of prices_of.
 
     Raises:
         UsageError: see read_prices; or a price file says nothing of this machine.
@@ -184,7 +184,7 @@ def _read_file(path: Path) -> PriceList:
 def _entries(
     document: Mapping[str, Any], group: str, single: str, path: Path
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Read a group's entries; one that is a bare amount is that of a whole machine, or of a card."""
+    """Read a group's entries; one that is a bare amount is that of a whole machine, or of a GPU."""
     entries = document.get(group, {})
     if not isinstance(entries, Mapping):
         raise UsageError(f"{path}: {group} is not a table.", hint="See docs/cost.md for what it may hold.")

@@ -40,7 +40,7 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
         said = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
         raise GpuError(
             f"A matrix product in the CUDA image did not run on the GPU handed over by {access.kind}: {said}",
-            hint="Check the driver with nvidia-smi on the host, and that nothing else holds the card.",
+            hint="Check the driver with nvidia-smi on the host, and that nothing else holds the GPU.",
         )
     speeds = (
         f"{device}: " + ", ".join(f"{name.split('_')[1]} {rate:.0f} TFLOP/s" for name, rate in rates.items())

@@ -160,7 +160,7 @@ class Runner:
         """Wait for the container's end and end it when it hangs or takes too long."""
         tail = EventTail(folder.events)
         begun = heard = time.monotonic()
-        share = job.windows_share / max(1, len(job.spec.legs) * job.spec.windows)
+        share = job.windows_share / max(1, len(job.spec.variants) * job.spec.windows)
         shown = 0.0
         optional = self._optional(job.planned)
         while True:
@@ -169,7 +169,7 @@ class Runner:
             now = time.monotonic()
             if events:
                 heard = now
-            _tell(bar, what, events, job.spec.legs)
+            _tell(bar, what, events, job.spec.variants)
             step = 0.0 if optional else min(_windows(events) * share, 1.0 - shown)
             shown += step
             bar.advance(step)
@@ -185,7 +185,7 @@ class Runner:
                     "Raise --stall to wait longer."
                     if silent
                     else f"Not done after {self._profile.limit_s:g} s, so it was ended. "
-                    "Measure less, as with --legs as-written,tuned, or take another --profile."
+                    "Measure less, as with --variants baseline,tuned, or take another --profile."
                 )
                 return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
             time.sleep(self._poll_s)
@@ -204,20 +204,20 @@ class Runner:
         return log
 
 
-def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], legs: Sequence[str]) -> None:
-    """Say which leg begins, and which window or series of requests ended.
+def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]) -> None:
+    """Say which variant begins, and which window or series of requests ended.
 
-    A leg that was not asked for is a workload's own talk.
+    A variant that was not asked for is a workload's own talk.
     """
     for event in events:
-        if event.get("leg") not in legs:
+        if event.get("variant") not in variants:
             continue
-        if event["kind"] == "leg":
-            bar.note(f"{what}: {event['leg']}")
+        if event["kind"] == "variant":
+            bar.note(f"{what}: {event['variant']}")
         elif event["kind"] == "window":
-            bar.note(f"{what}: {event['leg']}, window {event['index'] + 1}", minor=True)
+            bar.note(f"{what}: {event['variant']}, window {event['index'] + 1}", minor=True)
         elif event["kind"] == "requests":
-            bar.note(f"{what}: {event['leg']}, requests ({event['scenario']})", minor=True)
+            bar.note(f"{what}: {event['variant']}, requests ({event['scenario']})", minor=True)
 
 
 def _windows(events: Iterable[Mapping[str, object]]) -> int:

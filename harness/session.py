@@ -333,7 +333,7 @@ def _mounts(
     if entry.external:
         mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
     if gpu:
-        # Machine code that the driver compiles from PTX is kept: on a new card that takes minutes.
+        # Machine code that the driver compiles from PTX is kept: on a new GPU that takes minutes.
         name = image.digest.rpartition(":")[2][:16]
         cache = places.cache / "cuda" / name
         cache.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from harness.analysis.stats import narrow_enough
 from harness.events import EventLog
 from harness.model.run import PlannedTrial, Point, Stop
 from harness.plan import Profile
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import BASELINE
 
 NO_SUCCESS = "no trial has succeeded"
 NARROW = "interval narrow enough"
@@ -24,7 +24,7 @@ class Stopping:
     """Decide for each workload, device and point of a sweep whether another trial is worth its time.
 
     The first `profile.trials` of each always run. After that a pair is done as soon as the interval of its
-    first leg's throughput is narrow enough, or one more trial would not fit into the budget. A point of a
+    first variant's throughput is narrow enough, or one more trial would not fit into the budget. A point of a
     sweep that has run out of memory is not tried again.
     """
 
@@ -58,8 +58,8 @@ class Stopping:
         self._last_s[pair] = seconds
         if not fits:
             self._reasons[pair] = NO_MEMORY
-        leg = trial.legs[0] if AS_WRITTEN not in trial.legs else AS_WRITTEN
-        windows = [window for window in log.windows if window.leg == leg]
+        variant = trial.variants[0] if BASELINE not in trial.variants else BASELINE
+        windows = [window for window in log.windows if window.variant == variant]
         busy_ns = sum(window.end_ns - window.start_ns for window in windows)
         if log.ended and busy_ns:
             self._values[pair].append(sum(window.samples for window in windows) * 1e9 / busy_ns)

@@ -252,7 +252,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Conv
         record = _cut_off(planned, log, series)
     return Trial(
         **{name: getattr(record, name) for name in record.__slots__},
-        legs=tuple(log.legs),
+        variants=tuple(log.variants),
         facts=log.facts,
         phases=tuple(log.phases),
         windows=tuple(log.windows),

@@ -17,7 +17,7 @@ class Takes:
 
     Attributes:
         profile: "smoke" or "quick".
-        trial_s: seconds of one trial's container on the processor, median.
+        trial_s: seconds of one trial's container on the CPU, median.
         trials: how many trials the profile runs at least.
         memory_bytes: most that the container used.
         data_bytes: of its dataset on disk.

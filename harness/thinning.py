@@ -70,7 +70,7 @@ def thinned(run: Run, most: int) -> Run:
     if readings(run) <= most:
         return run
     lengths = [(len(each.t_ns), 1 + len(each.columns)) for each in _series(run)]
-    steps = [(_steps_of(trial, leg), 2) for trial in run.trials for leg in _legs(trial)]
+    steps = [(_steps_of(trial, variant), 2) for trial in run.trials for variant in _variants(trial)]
     points = _cut([*lengths, *steps], most)
     return replace(run, trials=tuple(_thinned_trial(trial, points) for trial in run.trials))
 
@@ -79,12 +79,12 @@ def _series(run: Run) -> tuple[Series, ...]:
     return tuple(series for trial in run.trials for series in trial.telemetry)
 
 
-def _legs(trial: Trial) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.leg for each in trial.steps))
+def _variants(trial: Trial) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.variant for each in trial.steps))
 
 
-def _steps_of(trial: Trial, leg: str) -> int:
-    return sum(len(each.step_ns) for each in trial.steps if each.leg == leg)
+def _steps_of(trial: Trial, variant: str) -> int:
+    return sum(len(each.step_ns) for each in trial.steps if each.variant == variant)
 
 
 def _cut(lengths: list[tuple[int, int]], most: int) -> int:
@@ -100,11 +100,11 @@ def _cut(lengths: list[tuple[int, int]], most: int) -> int:
 
 
 def _thinned_trial(trial: Trial, points: int) -> Trial:
-    shares = {leg: points / max(_steps_of(trial, leg), 1) for leg in _legs(trial)}
+    shares = {variant: points / max(_steps_of(trial, variant), 1) for variant in _variants(trial)}
     return replace(
         trial,
         telemetry=tuple(_thinned_series(series, points) for series in trial.telemetry),
-        steps=tuple(_thinned_steps(each, shares[each.leg]) for each in trial.steps),
+        steps=tuple(_thinned_steps(each, shares[each.variant]) for each in trial.steps),
     )
 
 

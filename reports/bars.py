@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.analysis import Estimate, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.names import device_name, is_gpu
 from workloads.protocol import TUNED
@@ -38,9 +38,9 @@ class Bar:
     published: bool = False
 
 
-def colour(device: str, leg: str) -> str:
-    """Give the colour of a device's leg: lighter as written, full when tuned."""
-    return f"var(--{'gpu' if is_gpu(device) else 'cpu'}{'' if leg == TUNED else '-soft'})"
+def colour(device: str, variant: str) -> str:
+    """Give the colour of a device's variant: lighter baseline, full when tuned."""
+    return f"var(--{'gpu' if is_gpu(device) else 'cpu'}{'' if variant == TUNED else '-soft'})"
 
 
 def estimate_bar(label: str, value: Estimate, *, fill: str, trial_ids: Sequence[str]) -> Bar:
@@ -59,8 +59,8 @@ def estimate_bar(label: str, value: Estimate, *, fill: str, trial_ids: Sequence[
 
 
 def row_label(summary: Summary) -> str:
-    """Name a summary's row: device and leg."""
-    return f"{device_name(summary.device)} {leg_name(summary.leg)}"
+    """Name a summary's row: device and variant."""
+    return f"{device_name(summary.device)} {variant_name(summary.variant)}"
 
 
 def labels_px(labels: Iterable[str]) -> int:

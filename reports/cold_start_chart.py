@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from harness.model.analysis import Analysis, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import ROW_PX, labels_px, panel_title, row_axis, row_label
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, phase_name
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, BUILD, DATA, FIRST_STEP, IMPORT, TUNED, WARM_UP
+from workloads.protocol import BASELINE, BUILD, DATA, FIRST_STEP, IMPORT, TUNED, WARM_UP
 
 _ROOM = 1.3
 _COLOURS = {
@@ -26,7 +26,7 @@ _COLOURS = {
 def cold_start_figure(analysis: Analysis) -> Figure | None:
     """Draw the seconds of each phase before steady state, stacked; None when no phase was recorded."""
     titles = titles_of(analysis)
-    shown = [each for each in analysis.summaries if each.leg in (AS_WRITTEN, TUNED) and each.cold_start]
+    shown = [each for each in analysis.summaries if each.variant in (BASELINE, TUNED) and each.cold_start]
     if not shown:
         return None
     phases = tuple(dict.fromkeys(phase for summary in shown for phase, _ in summary.cold_start))
@@ -38,7 +38,7 @@ def cold_start_figure(analysis: Analysis) -> Figure | None:
     ]
     rows = tuple(
         (
-            titles[summary.workload], device_name(summary.device), leg_name(summary.leg),
+            titles[summary.workload], device_name(summary.device), variant_name(summary.variant),
             *(numbers.duration(dict(summary.cold_start)[phase]) if phase in dict(summary.cold_start) else "–"
               for phase in phases),
             numbers.duration(sum(seconds for _, seconds in summary.cold_start)),
@@ -50,7 +50,9 @@ def cold_start_figure(analysis: Analysis) -> Figure | None:
         title="Cold start, seconds from container start to steady state",
         description="Stacked bars of the phases before steady state; no part of the speeds.",
         spec=chart(panels, spacing=18),
-        table=Table(header=("Workload", "Device", "Leg", *map(phase_name, phases), "Together"), rows=rows),
+        table=Table(
+            header=("Workload", "Device", "Variant", *map(phase_name, phases), "Together"), rows=rows
+        ),
         reserve_px=room_px + 4,
         rank=50,
         legend=tuple(Key(colour=_colour(phase), shape="bar", name=phase_name(phase)) for phase in phases),

@@ -20,7 +20,7 @@ from reports.render import html_environment, markdown_environment
 from reports.table import cell
 
 COLUMNS = (
-    "run", "run_id", "created", "machine", "workload", "device", "leg", "samples_per_s", "ratio", "ratio_low",
+    "run", "run_id", "created", "machine", "workload", "device", "variant", "samples_per_s", "ratio", "ratio_low",
     "ratio_high", "joint_low", "joint_high", "outcome", "detectable_slowdown", "trials_needed", "unlike",
     "reference",
 )  # fmt: skip
@@ -78,7 +78,7 @@ def render_csv(versus: Versus) -> str:
         interval = (one.ratio.low, one.ratio.high) if one.ratio.n > 1 else ("", "")
         joint = (one.joint.low, one.joint.high) if one.joint else ("", "")
         row = (
-            run.label, run.run_id, run.created, run.machine, one.workload, one.device, one.leg, one.speed,
+            run.label, run.run_id, run.created, run.machine, one.workload, one.device, one.variant, one.speed,
             one.ratio.median, *interval, *joint, one.outcome.value, one.detectable,
             one.trials_needed, " ".join(one.unlike), over,
         )  # fmt: skip

@@ -61,7 +61,7 @@ def _ranking(versus: Versus, over: str) -> Figure | None:
         id="figure-ranking",
         title=f"Best speed of every {'run' if shown is bars else 'kind of machine'}, over that of {over}",
         description="Bars, the fastest first: the geometric mean over workloads of each run's fastest device "
-        "and leg, with 95 % intervals as whiskers; the median of a kind's runs where there are too many for "
+        "and variant, with 95 % intervals as whiskers; the median of a kind's runs where there are too many for "
         "a bar each. The table below has the numbers of every run.",
         spec=chart(panels, spacing=18),
         table=Table(
@@ -90,17 +90,21 @@ def _kind_bars(versus: Versus, colours: Mapping[str, str]) -> list[Bar]:
 
 
 def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:
-    """Draw each workload, device and leg with a bar a run."""
+    """Draw each workload, device and variant with a bar a run."""
     colours = kind_colours(versus)
-    by_run = {(one.run, one.workload, one.device, one.leg): one for one in versus.ratios}
+    by_run = {(one.run, one.workload, one.device, one.variant): one for one in versus.ratios}
     groups: list[tuple[str, list[Bar]]] = []
     rows: list[tuple[str, ...]] = []
     for cell in cells(versus, tested=True):
         bars = []
         for number, run in enumerate(versus.runs):
             for speed in run.speeds:
-                if (speed.workload, speed.device, speed.leg) == (cell.workload, cell.device, cell.leg):
-                    ratio = by_run.get((number, cell.workload, cell.device, cell.leg))
+                if (speed.workload, speed.device, speed.variant) == (
+                    cell.workload,
+                    cell.device,
+                    cell.variant,
+                ):
+                    ratio = by_run.get((number, cell.workload, cell.device, cell.variant))
                     over = numbers.ratio_estimate(ratio.ratio) if ratio else "reference"
                     value = speed.summary or _without_interval(speed)
                     bars.append(
@@ -115,7 +119,7 @@ def _speeds(versus: Versus, titles: Mapping[str, str]) -> Figure | None:
     return Figure(
         id="figure-speeds",
         title="Speed of every workload, samples per second",
-        description="Bars of throughput with 95 % intervals, a bar a run, for each workload, device and leg; "
+        description="Bars of throughput with 95 % intervals, a bar a run, for each workload, device and variant; "
         "each has a scale of its own. The table below has the same numbers with ratios and intervals.",
         spec=chart(panels, spacing=18),
         table=Table(

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
-from harness.model.legs import leg_name
 from harness.model.scaling import Placement, Point
+from harness.model.variants import variant_name
 from harness.rounding import counted, some
 from reports import numbers
 from reports.charts import Figure
@@ -32,11 +32,11 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A workload, device and leg that runs are compared in."""
+    """A workload, device and variant that runs are compared in."""
 
     workload: str
     device: str
-    leg: str
+    variant: str
     name: str
 
 
@@ -100,13 +100,13 @@ class ComparePage:
         return self.runs[run].label
 
     def cells(self, *, tested: bool) -> tuple[Cell, ...]:
-        """Give what runs are compared in: the legs that are tested, or the others."""
+        """Give what runs are compared in: the variants that are tested, or the others."""
         return cells(self.versus, tested=tested)
 
     def ratios(self, cell: Cell) -> tuple[Ratio, ...]:
         """Give the ratios of one cell, in the order of the runs."""
-        key = (cell.workload, cell.device, cell.leg)
-        return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.leg) == key)
+        key = (cell.workload, cell.device, cell.variant)
+        return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.variant) == key)
 
     def reference_speed(self, cell: Cell) -> str:
         """Write the reference's own speed as ratios are over it; "" where that is the median of all."""
@@ -174,7 +174,7 @@ class ComparePage:
         return rate(bytes_per_s)
 
     def divided(self, placement: Placement) -> str:
-        """Say whose the processors of workers are."""
+        """Say whose the CPUs of workers are."""
         if placement.oversubscribed:
             return "used by all workers of a machine alike"
         if len(set(placement.machines)) < len(placement.machines):
@@ -182,10 +182,10 @@ class ComparePage:
         return "each worker's own"
 
     def weakest(self) -> tuple[Ratio, ...]:
-        """Give for each workload, device and leg the comparison that finds least."""
+        """Give for each workload, device and variant the comparison that finds least."""
         found: dict[tuple[str, str, str], Ratio] = {}
         for one in self.versus.ratios:
-            key = (one.workload, one.device, one.leg)
+            key = (one.workload, one.device, one.variant)
             if one.tested and (key not in found or _blindness(one) > _blindness(found[key])):
                 found[key] = one
         return tuple(found.values())
@@ -258,9 +258,9 @@ def cells(versus: Versus, *, tested: bool) -> tuple[Cell, ...]:
     found: dict[tuple[str, str, str], Cell] = {}
     for one in versus.ratios:
         if one.tested is tested:
-            name = f"{one.workload}, {device_name(one.device)} {leg_name(one.leg)}"
-            cell = Cell(workload=one.workload, device=one.device, leg=one.leg, name=name)
-            found.setdefault((one.workload, one.device, one.leg), cell)
+            name = f"{one.workload}, {device_name(one.device)} {variant_name(one.variant)}"
+            cell = Cell(workload=one.workload, device=one.device, variant=one.variant, name=name)
+            found.setdefault((one.workload, one.device, one.variant), cell)
     return tuple(found.values())
 
 

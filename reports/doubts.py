@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.model.analysis import Analysis
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports.names import device_name
 
 
@@ -34,14 +34,14 @@ def doubts(analysis: Analysis, titles: Mapping[str, str]) -> tuple[Doubt, ...]:
 
 
 def _names(analysis: Analysis, titles: Mapping[str, str]) -> Mapping[str, str]:
-    """Give what the analysis calls workloads, devices and legs in the words of the report."""
+    """Give what the analysis calls workloads, devices and variants in the words of the report."""
     devices = {(each.workload, each.device) for each in analysis.run.planned}
     devices |= {(each.workload, each.device) for each in analysis.run.trials}
     named = dict(titles)
     named |= {f"{work} on {device}": f"{titles[work]} on {device_name(device)}" for work, device in devices}
     named |= {
-        f"{each.workload} on {each.device}, {each.leg}": f"{titles[each.workload]} on "
-        f"{device_name(each.device)}, {leg_name(each.leg)}"
+        f"{each.workload} on {each.device}, {each.variant}": f"{titles[each.workload]} on "
+        f"{device_name(each.device)}, {variant_name(each.variant)}"
         for each in analysis.summaries
     }
     return named

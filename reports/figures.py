@@ -9,8 +9,8 @@ from harness.model.analysis import Analysis
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.cold_start_chart import cold_start_figure
-from reports.ladder_chart import ladder_figure
 from reports.names import device_name
+from reports.optimizations_chart import optimizations_figure
 from reports.pipeline_chart import pipeline_figure
 from reports.requests_chart import latency_figure, server_figure
 from reports.speed_chart import speed_figure
@@ -32,7 +32,7 @@ _BUILDERS = (
     server_figure,
     training_figure,
     pipeline_figure,
-    ladder_figure,
+    optimizations_figure,
     steps_figure,
     cold_start_figure,
 )
@@ -94,7 +94,7 @@ def _middle(trials: list[Trial]) -> Trial:
 
 
 def _speed(trial: Trial) -> float:
-    leg = trial.windows[0].leg if trial.windows else ""
-    own = [window for window in trial.windows if window.leg == leg]
+    variant = trial.windows[0].variant if trial.windows else ""
+    own = [window for window in trial.windows if window.variant == variant]
     time_ns = sum(window.end_ns - window.start_ns for window in own)
     return sum(window.samples for window in own) / time_ns if time_ns else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model.analysis import Evidence, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from harness.rounding import counted, scalar_word
 from reports import numbers
 from reports.markdown import code_block, code_span, coded_markdown
@@ -59,7 +59,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "field_rows": field_rows,
     "half_width": numbers.half_width,
     "interval": numbers.interval,
-    "leg": leg_name,
+    "variant": variant_name,
     "metric_keys": metric_keys,
     "metric_label": metric_label,
     "metric_value": metric_value,

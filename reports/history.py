@@ -22,7 +22,7 @@ from reports.render import html_environment, markdown_environment
 from reports.table import cell
 
 COLUMNS = (
-    "run", "run_id", "created", "machine", "workload", "device", "leg", "setting", "image", "samples_per_s",
+    "run", "run_id", "created", "machine", "workload", "device", "variant", "setting", "image", "samples_per_s",
     "low", "high", "trials", "change_ratio", "change_low", "change_high",
 )  # fmt: skip
 
@@ -124,8 +124,9 @@ def render_csv(history: History) -> str:
             ratio = changes.get(position)
             change = (ratio.median, ratio.low, ratio.high) if ratio else ("", "", "")
             row = (
-                run.label, run.run_id, run.created, trend.machine, trend.workload, trend.device, trend.leg,
-                trend.setting, point.image, point.speed.median, *interval, point.speed.n, *change,
+                run.label, run.run_id, run.created, trend.machine, trend.workload, trend.device,
+                trend.variant, trend.setting, point.image, point.speed.median, *interval, point.speed.n,
+                *change,
             )  # fmt: skip
             writer.writerow([cell(value) for value in row])
     return text.getvalue()

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from harness.model.history import History, Point, Trend
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import panel_title
@@ -45,7 +45,7 @@ def figures_of(history: History) -> Mapping[str, Figure]:
 
 def trend_name(trend: Trend) -> str:
     """Name a trend within its machine."""
-    return f"{trend.workload}, {device_name(trend.device)} {leg_name(trend.leg)}"
+    return f"{trend.workload}, {device_name(trend.device)} {variant_name(trend.variant)}"
 
 
 def _image_colours(history: History) -> dict[str, str]:

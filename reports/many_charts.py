@@ -31,12 +31,12 @@ OUTCOME_COLOURS = {
 
 
 def _tested(versus: Versus, cell: Cell) -> list[Ratio]:
-    key = (cell.workload, cell.device, cell.leg)
-    return [one for one in versus.ratios if (one.workload, one.device, one.leg) == key]
+    key = (cell.workload, cell.device, cell.variant)
+    return [one for one in versus.ratios if (one.workload, one.device, one.variant) == key]
 
 
 def spreads_figure(versus: Versus, over: str) -> Figure | None:
-    """Draw a stroke a run on the scale of its ratio, a panel for each workload, device and leg."""
+    """Draw a stroke a run on the scale of its ratio, a panel for each workload, device and variant."""
     found = cells(versus, tested=True)
     if not found:
         return None
@@ -56,7 +56,7 @@ def spreads_figure(versus: Versus, over: str) -> Figure | None:
     return Figure(
         id="figure-spreads",
         title=f"How far the runs lie apart, over {over}",
-        description="For each workload, device and leg a row for every kind of machine, and a stroke for "
+        description="For each workload, device and variant a row for every kind of machine, and a stroke for "
         "every run at its speed. Runs that differ beyond doubt are coloured.",
         spec=chart(panels, spacing=24),
         table=Table(header=("What", "Run", "Kind", "Ratio", "Beyond doubt"), rows=rows),
@@ -142,7 +142,7 @@ def heat_figure(versus: Versus, over: str) -> Figure | None:
     return Figure(
         id="figure-heat",
         title=f"Every run and workload, over {over}",
-        description="A map: a column a run, a row for each workload, device and leg, coloured by the speed "
+        description="A map: a column a run, a row for each workload, device and variant, coloured by the speed "
         f"over {over}.",
         spec=chart(panels, spacing=28),
         table=Table(header=("Kind", "Run", "What", "Times"), rows=tuple(rows)),
@@ -168,12 +168,12 @@ def _map(
     steps: Sequence[float],
     room_px: int,
 ) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-    by_run = {(one.run, one.workload, one.device, one.leg): one for one in versus.ratios}
+    by_run = {(one.run, one.workload, one.device, one.variant): one for one in versus.ratios}
     values = []
     rows: list[tuple[str, ...]] = []
     for run in members:
         for cell in found:
-            one = by_run.get((run, cell.workload, cell.device, cell.leg))
+            one = by_run.get((run, cell.workload, cell.device, cell.variant))
             if one is not None:
                 times = one.ratio.median
                 label = versus.runs[run].label

@@ -22,7 +22,7 @@ PHASE_NAMES = {
     EVALUATE: "evaluation",
 }
 
-# NVML's clocks event reasons, nvmlClocksEventReason*: an idle card and clocks set by the user are no
+# NVML's clocks event reasons, nvmlClocksEventReason*: an idle GPU and clocks set by the user are no
 # throttling.
 THROTTLE_REASONS = {
     0x04: "software power cap",
@@ -40,7 +40,7 @@ def phase_name(phase: str) -> str:
 
 
 def is_gpu(device: str) -> bool:
-    """Tell whether a trial's device is one card or several."""
+    """Tell whether a trial's device is one GPU or several."""
     return device.startswith("gpu")
 
 
@@ -56,5 +56,5 @@ def device_name(device: str) -> str:
 
 
 def throttle_names(reasons: int) -> tuple[str, ...]:
-    """Name the reasons in a bit mask for which a card ran below the clock that it was asked for."""
+    """Name the reasons in a bit mask for which a GPU ran below the clock that it was asked for."""
     return tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)

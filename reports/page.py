@@ -24,7 +24,7 @@ from reports.charts import Figure
 from reports.doubts import Doubt, doubts
 from reports.terms import TERMS, Term
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, MODEL_ONLY, RUNG_PREFIX, SINGLE_STREAM, Remark
+from workloads.protocol import BASELINE, CUSTOM_LOOP, MODEL_ONLY, OPTIMIZATION_PREFIX, SINGLE_STREAM, Remark
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -61,11 +61,11 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SaidLine:
-    """What a workload said of a leg, with the trials in which it did."""
+    """What a workload said of a variant, with the trials in which it did."""
 
     workload: str
     device: str
-    leg: str
+    variant: str
     name: str
     text: str
     trial_ids: tuple[str, ...]
@@ -98,21 +98,21 @@ class Page:
         first, *rest = SENTENCE_END.split(self.analysis.headline, maxsplit=1)
         return first, " ".join(rest)
 
-    def summaries(self, *legs: str) -> tuple[Summary, ...]:
-        """Give the summaries of some legs; of all when none is named."""
-        return tuple(each for each in self.analysis.summaries if not legs or each.leg in legs)
+    def summaries(self, *variants: str) -> tuple[Summary, ...]:
+        """Give the summaries of some variants; of all when none is named."""
+        return tuple(each for each in self.analysis.summaries if not variants or each.variant in variants)
 
-    def singles(self, *legs: str) -> tuple[Latency, ...]:
-        """Give what requests one after the other took, of some legs; of all when none is named."""
+    def singles(self, *variants: str) -> tuple[Latency, ...]:
+        """Give what requests one after the other took, of some variants; of all when none is named."""
         return tuple(
             each
             for each in self.analysis.latencies
-            if each.scenario == SINGLE_STREAM and (not legs or each.leg in legs)
+            if each.scenario == SINGLE_STREAM and (not variants or each.variant in variants)
         )
 
     def comparison(self, kind: str, summary: Summary) -> Comparison | None:
         """Find the comparison of a kind in which a summary stands above the line."""
-        name = f"{summary.device}/{summary.leg}"
+        name = f"{summary.device}/{summary.variant}"
         return next(
             (
                 each
@@ -131,47 +131,47 @@ class Page:
         return tuple(_differences(*key, own) for key, own in groups.items())
 
     def side(self, workload: str, name: str) -> Summary | None:
-        """Find the summary that a comparison names as one of its sides, "device/leg"."""
+        """Find the summary that a comparison names as one of its sides, "device/variant"."""
         return next(
             (
                 each
                 for each in self.analysis.summaries
-                if each.workload == workload and f"{each.device}/{each.leg}" == name
+                if each.workload == workload and f"{each.device}/{each.variant}" == name
             ),
             None,
         )
 
     def cost(self, summary: Summary) -> Cost | None:
-        """Find what a summary's leg takes in money and energy."""
-        key = (summary.workload, summary.device, summary.leg)
+        """Find what a summary's variant takes in money and energy."""
+        key = (summary.workload, summary.device, summary.variant)
         return next(
-            (each for each in self.analysis.costs if (each.workload, each.device, each.leg) == key), None
+            (each for each in self.analysis.costs if (each.workload, each.device, each.variant) == key), None
         )
 
     def cost_ratio(self, cost: Cost) -> CostRatio | None:
-        """Find what the same work costs on the processor over what it costs on this device and leg."""
-        key = (cost.workload, cost.device, cost.leg)
+        """Find what the same work costs on the CPU over what it costs on this device and variant."""
+        key = (cost.workload, cost.device, cost.variant)
         return next(
-            (each for each in self.analysis.cost_ratios if (each.workload, each.device, each.leg) == key),
+            (each for each in self.analysis.cost_ratios if (each.workload, each.device, each.variant) == key),
             None,
         )
 
     def waited(self, summary: Summary) -> float | None:
-        """Give the share of a leg's time spent waiting for input; of as-written, as its plain loop saw it."""
-        if summary.wait_share is not None or summary.leg != AS_WRITTEN:
+        """Give the share of a variant's time spent waiting for input; of baseline, as its plain loop saw it."""
+        if summary.wait_share is not None or summary.variant != BASELINE:
             return summary.wait_share
         loop = self.side(summary.workload, f"{summary.device}/{CUSTOM_LOOP}")
         return loop.wait_share if loop else None
 
-    def rungs(self) -> tuple[tuple[Summary, str], ...]:
-        """Give the steps between as-written and tuned, each with why it should help."""
+    def optimizations(self) -> tuple[tuple[Summary, str], ...]:
+        """Give the steps between baseline and tuned, each with why it should help."""
         why = {
-            (workload.name, f"{RUNG_PREFIX}{rung.name}"): rung.why
+            (workload.name, f"{OPTIMIZATION_PREFIX}{optimization.name}"): optimization.why
             for workload in self.analysis.run.workloads
-            for rung in workload.ladder
+            for optimization in workload.optimizations
         }
-        own = [each for each in self.analysis.summaries if each.leg.startswith(RUNG_PREFIX)]
-        return tuple((each, why.get((each.workload, each.leg), "")) for each in own)
+        own = [each for each in self.analysis.summaries if each.variant.startswith(OPTIMIZATION_PREFIX)]
+        return tuple((each, why.get((each.workload, each.variant), "")) for each in own)
 
     def verdicts(self, finding: str) -> tuple[Verdict, ...]:
         """Give the verdicts with one finding, of each workload and device in the order of their weight."""
@@ -182,11 +182,11 @@ class Page:
         return tuple((one.name, remark) for one in self.analysis.run.workloads for remark in one.remarks)
 
     def said(self) -> tuple[SaidLine, ...]:
-        """Give what the workloads said of their legs; trials that said the same make one line."""
+        """Give what the workloads said of their variants; trials that said the same make one line."""
         found: dict[tuple[str, str, str, str, str], list[str]] = {}
         for trial in self.analysis.run.trials:
             for fact in trial.said:
-                key = (trial.workload, trial.device, fact.leg, fact.name, fact.text)
+                key = (trial.workload, trial.device, fact.variant, fact.name, fact.text)
                 found.setdefault(key, []).append(trial.id)
         return tuple(SaidLine(*key, trial_ids=tuple(ids)) for key, ids in found.items())
 
@@ -215,9 +215,9 @@ class Page:
 
     def model_is_no_bound(self, summary: Summary) -> bool:
         """Tell whether the model alone was slower than training, which it should bound from above."""
-        whole = self.side(summary.workload, f"{summary.device}/{AS_WRITTEN}")
+        whole = self.side(summary.workload, f"{summary.device}/{BASELINE}")
         return (
-            summary.leg == MODEL_ONLY
+            summary.variant == MODEL_ONLY
             and whole is not None
             and summary.throughput.median < whole.throughput.median
         )

@@ -35,7 +35,7 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         id="figure-pipeline",
         title="The input pipeline stage by stage, time a sample",
         description="A waterfall: each bar begins where the stage before it ends, so that its length is what "
-        "the stage adds. Lines mark the time that a sample takes in the model alone, and as written.",
+        "the stage adds. Lines mark the time that a sample takes in the model alone, and baseline.",
         spec=chart([_panel(one, titles, room_px) for one in analysis.pipelines], spacing=18),
         table=Table(header=header, rows=rows),
         reserve_px=room_px + 4,
@@ -46,7 +46,7 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
                 for one in analysis.pipelines
             ),
             Key(colour=MODEL, shape="line", name="model alone"),
-            Key(colour=WRITTEN, shape="line", name="as written"),
+            Key(colour=WRITTEN, shape="line", name="baseline"),
         ),
         trial_ids=tuple(
             dict.fromkeys(
@@ -61,7 +61,7 @@ def _panel(one: Pipeline, titles: Mapping[str, str], room_px: int) -> dict[str, 
     # Times that would press the stages against the axis are left to the table.
     times = {
         colour: 1.0 / speed
-        for colour, speed in ((MODEL, one.model), (WRITTEN, one.as_written))
+        for colour, speed in ((MODEL, one.model), (WRITTEN, one.baseline))
         if speed and 1.0 / speed <= 3 * whole
     }
     top = max((whole * _ROOM, *(value * 1.05 for value in times.values())))

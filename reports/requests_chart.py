@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model.analysis import Analysis, Latency
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import colour, panel_title
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, is_gpu
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM, TUNED
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
 
 _LABELS_PX = 62
 _PANEL_PX = 170
 _SPACING_PX = 76  # room for an axis with its title and the next panel's own
 _DASHES: Mapping[str, list[int]] = {"p50": [1, 0], "p99": [5, 3], "p90": [5, 3]}
-_LEGS = (AS_WRITTEN, TUNED)
+_VARIANTS = (BASELINE, TUNED)
 
 
 def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw latency and speed against the batch size; None where no workload was asked at several."""
     titles = titles_of(analysis)
-    own = [one for one in analysis.latencies if one.scenario == SINGLE_STREAM and one.leg in _LEGS]
+    own = [one for one in analysis.latencies if one.scenario == SINGLE_STREAM and one.variant in _VARIANTS]
     panels: list[dict[str, Any]] = []
     shown: list[Latency] = []
     for workload in dict.fromkeys(one.workload for one in own):
@@ -45,9 +45,10 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         "requests were too few) of latency, and of samples a second, against the batch size.",
         spec=chart(panels, spacing=_SPACING_PX),
         table=Table(
-            header=("Workload", "Device", "Leg", "Batch", "samples/s", "p50", "p90", "p99", "Requests"),
+            header=("Workload", "Device", "Variant", "Batch", "samples/s", "p50", "p90", "p99", "Requests"),
             rows=tuple(
-                (titles[one.workload], device_name(one.device), leg_name(one.leg), str(one.batch_size),
+                (titles[one.workload], device_name(one.device), variant_name(one.variant),
+                str(one.batch_size),
                  numbers.estimate(one.samples_per_s), *_cells(one), str(one.requests))
                 for one in shown
             ),
@@ -80,10 +81,10 @@ def server_figure(analysis: Analysis) -> Figure | None:
         "out: it could not keep to the bound.",
         spec=chart(panels, spacing=_SPACING_PX),
         table=Table(
-            header=("Workload", "Device", "Leg", "Offered, 1/s", "Served, 1/s", "p50", "p90", "p99",
+            header=("Workload", "Device", "Variant", "Offered, 1/s", "Served, 1/s", "p50", "p90", "p99",
                     "Served of planned"),
             rows=tuple(
-                (titles[one.workload], device_name(one.device), leg_name(one.leg),
+                (titles[one.workload], device_name(one.device), variant_name(one.variant),
                  numbers.number(one.rate_per_s or 0.0, 3), numbers.estimate(one.samples_per_s), *_cells(one),
                  f"{one.requests} of {one.planned}" + ("" if one.requests == one.planned else ", given up"))
                 for one in shown
@@ -104,9 +105,11 @@ def _cells(one: Latency) -> tuple[str, ...]:
 
 
 def _legend(shown: Sequence[Latency], median: str, high: str) -> tuple[Key, ...]:
-    """List devices and legs by their colours, and the two quantiles by the shapes they are drawn in."""
+    """List devices and variants by their colours, and the two quantiles by the shapes they are drawn in."""
     names = {
-        colour(one.device, one.leg): f"{'GPU' if is_gpu(one.device) else 'CPU'} {leg_name(one.leg)}"
+        colour(
+            one.device, one.variant
+        ): f"{'GPU' if is_gpu(one.device) else 'CPU'} {variant_name(one.variant)}"
         for one in shown
     }
     highs = dict.fromkeys(_high(one) for one in shown if _high(one) in one.quantiles_s)
@@ -139,13 +142,13 @@ def _speeds(group: Sequence[Latency]) -> list[dict[str, Any]]:
 
 def _row(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
     return {
-        "x": x, "y": y, "colour": colour(one.device, one.leg), "dash": name,
-        "line": f"{device_name(one.device)} {leg_name(one.leg)} {name}", "text": numbers.number(y, 3),
+        "x": x, "y": y, "colour": colour(one.device, one.variant), "dash": name,
+        "line": f"{device_name(one.device)} {variant_name(one.variant)} {name}", "text": numbers.number(y, 3),
     }  # fmt: skip
 
 
 def _panel(title: str, rows: list[dict[str, Any]], x_title: str, points_only: bool = False) -> dict[str, Any]:
-    """Draw one panel on logarithmic axes: each line a device's leg and a quantile."""
+    """Draw one panel on logarithmic axes: each line a device's variant and a quantile."""
     axis = {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 3, "format": "~s"}
     x: dict[str, Any] = {
         "field": "x", "type": "quantitative", "title": x_title,

@@ -14,12 +14,12 @@ _ACCELERATOR = "accelerator"  # the beginning of MLPerf's fields that only a hos
 # Parameters whose parts are worth a row of their own, and what a part's name is preceded by.
 _NESTED = {"options": "", "settings": "profile's ", "params": "--param "}
 # Said elsewhere on the page, or once already.
-_SAID = frozenset({"profile", "name", "seed", "params", "engine", "legs"})
+_SAID = frozenset({"profile", "name", "seed", "params", "engine", "variants"})
 _UNITS = {"_bytes": ("", numbers.size), "_s": ("", numbers.duration)}
 
 
 def system_rows(run: Run) -> list[tuple[str, str]]:
-    """Give MLPerf's system description; a host without a card has no accelerator to describe."""
+    """Give MLPerf's system description; a host without a GPU has no accelerator to describe."""
     return [
         (name, value_text(value))
         for name, value in run.system.items()

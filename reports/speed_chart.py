@@ -1,18 +1,18 @@
-"""Bars of speed: processor against cards against published numbers, as written and tuned."""
+"""Bars of speed: CPU against GPUs against published numbers, baseline and tuned."""
 
 from __future__ import annotations
 
 from harness.model.analysis import Analysis, PublishedComparison, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, is_gpu
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 _SHORT_NOTE = 24
-SPEED_LEGS = (AS_WRITTEN, TUNED)
+SPEED_VARIANTS = (BASELINE, TUNED)
 DIAMOND = Key(colour="var(--ink)", shape="diamond", name="published")
 
 
@@ -22,7 +22,7 @@ def speed_figure(analysis: Analysis) -> Figure | None:
     groups: list[tuple[str, list[Bar]]] = []
     rows: list[tuple[str, ...]] = []
     diamonds = False
-    measured = [summary for summary in analysis.summaries if summary.leg in SPEED_LEGS]
+    measured = [summary for summary in analysis.summaries if summary.variant in SPEED_VARIANTS]
     for workload in dict.fromkeys(summary.workload for summary in measured):
         own = [summary for summary in measured if summary.workload == workload]
         unit = own[0].throughput.unit
@@ -48,11 +48,11 @@ def speed_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         id="figure-speed",
         title="Speed in steady state, samples per second",
-        description="Bars of throughput for each workload, device and leg, with 95 % intervals as "
+        description="Bars of throughput for each workload, device and variant, with 95 % intervals as "
         "whiskers; each workload has a scale of its own. The table below has the same numbers.",
         spec=chart(panels, spacing=24),
         table=Table(
-            header=("Workload", "Device", "Leg", "samples/s", "95 % interval", "Trials or source"),
+            header=("Workload", "Device", "Variant", "samples/s", "95 % interval", "Trials or source"),
             rows=tuple(rows),
         ),
         reserve_px=room_px + 4,
@@ -78,11 +78,11 @@ def published_bar(each: PublishedComparison) -> Bar:
 
 
 def device_legend(summaries: list[Summary]) -> tuple[Key, ...]:
-    """List the colours that stand for the devices and legs among `summaries`."""
+    """List the colours that stand for the devices and variants among `summaries`."""
     names = {
         colour(
-            summary.device, summary.leg
-        ): f"{'GPU' if is_gpu(summary.device) else 'CPU'} {leg_name(summary.leg)}"
+            summary.device, summary.variant
+        ): f"{'GPU' if is_gpu(summary.device) else 'CPU'} {variant_name(summary.variant)}"
         for summary in summaries
     }
     return tuple(Key(colour=fill, shape="bar", name=name) for fill, name in names.items())
@@ -90,7 +90,7 @@ def device_legend(summaries: list[Summary]) -> tuple[Key, ...]:
 
 def _measured_bar(summary: Summary) -> Bar:
     return estimate_bar(
-        row_label(summary), summary.throughput, fill=colour(summary.device, summary.leg),
+        row_label(summary), summary.throughput, fill=colour(summary.device, summary.variant),
         trial_ids=summary.trial_ids,
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def _row(title: str, summary: Summary) -> tuple[str, ...]:
     return (
         title,
         device_name(summary.device),
-        leg_name(summary.leg),
+        variant_name(summary.variant),
         numbers.estimate(summary.throughput),
         numbers.interval(summary.throughput),
         ", ".join(summary.trial_ids),

@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import Analysis, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import colour, labels_px, panel_title, row_label
 from reports.charts import Figure, Table, chart
 from reports.names import device_name
 from reports.speed_chart import device_legend
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 _ROW_PX = 34
 _BINS = 72
-_LEGS = (AS_WRITTEN, TUNED)
+_VARIANTS = (BASELINE, TUNED)
 
 
 def steps_figure(analysis: Analysis) -> Figure | None:
@@ -27,7 +27,7 @@ def steps_figure(analysis: Analysis) -> Figure | None:
     titles = titles_of(analysis)
     drawn: list[tuple[Summary, NDArray[np.float64]]] = []
     for summary in analysis.summaries:
-        if summary.leg in _LEGS:
+        if summary.variant in _VARIANTS:
             seconds = _single_steps(analysis, summary)
             if len(seconds):
                 drawn.append((summary, seconds))
@@ -59,7 +59,7 @@ def _single_steps(analysis: Analysis, summary: Summary) -> NDArray[np.float64]:
         for trial in analysis.run.trials
         if trial.id in wanted
         for steps in trial.steps
-        if steps.leg == summary.leg
+        if steps.variant == summary.variant
     ]
     together = np.concatenate(parts) if parts else np.empty(0)
     return together[together > 0] / 1e9
@@ -81,7 +81,7 @@ def _panel(title: str, drawn: list[tuple[Summary, NDArray[np.float64]]], room_px
                 rows.append(
                     {"a": round(left * 1e3, 5), "b": round(right * 1e3, 5), "y": base,
                      "top": round(base + 0.86 * part / float(share.max()), 3),
-                     "c": colour(summary.device, summary.leg),
+                     "c": colour(summary.device, summary.variant),
                      "what": row_label(summary),
                      "range": f"{numbers.duration(left)} to {numbers.duration(right)}",
                      "share": numbers.percent(part)}
@@ -126,10 +126,10 @@ def _table(drawn: list[tuple[Summary, NDArray[np.float64]]], titles: dict[str, s
     names = tuple(dict.fromkeys(name for summary, _ in drawn for name in summary.step_quantiles))
     rows = tuple(
         (
-            titles[summary.workload], device_name(summary.device), leg_name(summary.leg),
+            titles[summary.workload], device_name(summary.device), variant_name(summary.variant),
             *(_quantile(summary, name) for name in names),
             f"{len(seconds):,}".replace(",", numbers.THIN),
         )
         for summary, seconds in drawn
     )  # fmt: skip
-    return Table(header=("Workload", "Device", "Leg", *names, "Steps"), rows=rows)
+    return Table(header=("Workload", "Device", "Variant", *names, "Steps"), rows=rows)

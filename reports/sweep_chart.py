@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model.analysis import Axis, Sweep, SweepPoint
-from harness.model.legs import leg_name
 from harness.model.run import Scalar, Status
+from harness.model.variants import variant_name
 from harness.rounding import point_words, scalar_word
 from reports import numbers
 from reports.bars import panel_title
@@ -36,7 +36,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         title: what the workload is called.
         number: tells the figures of one page apart.
     """
-    where = f"{title} on {device_name(sweep.device)}, {leg_name(sweep.leg)}"
+    where = f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
     varied = sorted((axis for axis in sweep.axes if len(axis.values) > 1), key=_effect, reverse=True)
     if len(varied) < 2:
         axis = (varied or list(sweep.axes))[0]

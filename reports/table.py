@@ -1,4 +1,4 @@
-"""The summary as CSV for spreadsheets: one row for each workload, device and leg."""
+"""The summary as CSV for spreadsheets: one row for each workload, device and variant."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield from _identity(analysis)
     yield "workload", summary.workload
     yield "device", summary.device
-    yield "leg", summary.leg
+    yield "variant", summary.variant
     yield "trials", summary.throughput.n
     yield from _estimate("samples_per_s", summary.throughput)
     yield from _estimate("step_s", summary.step_time)
@@ -73,8 +73,8 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     ratios = _ratios(analysis, summary)
     for kind, name in (
         ("gpu-over-cpu", "gpu_over_cpu"),
-        ("tuned-over-as-written", "tuned_over_as_written"),
-        ("rung-over-as-written", "rung_over_as_written"),
+        ("tuned-over-baseline", "tuned_over_baseline"),
+        ("optimization-over-baseline", "optimization_over_baseline"),
         ("scaling", "scaling"),
     ):
         yield from _estimate(name, ratios.get(kind))
@@ -82,7 +82,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
 
 
 def _ratios(analysis: Analysis, summary: Summary) -> Mapping[str, Estimate]:
-    name = f"{summary.device}/{summary.leg}"
+    name = f"{summary.device}/{summary.variant}"
     return {
         each.kind: each.ratio
         for each in analysis.comparisons

@@ -20,16 +20,16 @@ TERMS: Mapping[str, Term] = {
         name="Sample, step, batch",
         text="A sample is one training example. A step trains on one batch of them.",
     ),
-    "leg": Term(
-        name="Leg",
-        text="One way of running a workload: as written (the published code), tuned (same model and data, "
+    "variant": Term(
+        name="Variant",
+        text="One way of running a workload: baseline (the published code), tuned (same model and data, "
         "remedies applied), input alone (the input pipeline drained with no model), model alone (one batch "
         "that stays in memory, fed again and again).",
     ),
     "trial": Term(
         name="Trial, window",
-        text="A trial is one container that runs all legs once. A window is a stretch of steps of one leg "
-        "within it, timed as a whole; the legs take turns, window by window.",
+        text="A trial is one container that runs all variants once. A window is a stretch of steps of one variant "
+        "within it, timed as a whole; the variants take turns, window by window.",
     ),
     "steady": Term(
         name="Steady state",
@@ -49,11 +49,11 @@ TERMS: Mapping[str, Term] = {
     "utilisation": Term(
         name="GPU utilisation, SM activity",
         text="Utilisation is the share of time in which some kernel was resident, however small. SM activity "
-        "is the share of the card's processors (streaming multiprocessors) that were busy, and the more "
+        "is the share of the GPU's CPUs (streaming multiprocessors) that were busy, and the more "
         "honest of the two.",
     ),
     "throttled": Term(
-        name="Throttled", text="The card ran below the clock asked for, because of power or heat."
+        name="Throttled", text="The GPU ran below the clock asked for, because of power or heat."
     ),
     "launch": Term(
         name="Launch-bound",
@@ -64,7 +64,7 @@ TERMS: Mapping[str, Term] = {
     ),
     "card": Term(
         name="ECC, MIG",
-        text="ECC is error correction in the card's memory, which costs some speed. MIG parts one card "
+        text="ECC is error correction in the GPU's memory, which costs some speed. MIG parts one GPU "
         "into several that do not share.",
     ),
 }

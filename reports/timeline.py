@@ -1,4 +1,4 @@
-"""What one trial's timeline draws: its telemetry by panel, its phases, and when cards were throttled."""
+"""What one trial's timeline draws: its telemetry by panel, its phases, and when GPUs were throttled."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.legs import leg_name
 from harness.model.run import Series, Trial
+from harness.model.variants import variant_name
 from harness.thinning import thin
 from reports.names import THROTTLE_REASONS, device_name, is_gpu, phase_name, throttle_names
 from reports.stretches import stretches
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     EVALUATE,
     FIRST_STEP,
     INPUT_ONLY,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     STAGE_PREFIX,
     STEADY,
     TUNED,
@@ -74,7 +74,7 @@ _BANDS = {
     EVALUATE: ("evaluation", "var(--ph-evaluate)"),
 }
 _STEADY = {
-    AS_WRITTEN: "var(--ph-written)",
+    BASELINE: "var(--ph-written)",
     INPUT_ONLY: "var(--ph-input)",
     MODEL_ONLY: "var(--ph-model)",
     TUNED: "var(--ph-tuned)",
@@ -176,11 +176,11 @@ def bands(trial: Trial) -> tuple[Band, ...]:
     found: list[Band] = []
     for phase in sorted(trial.phases, key=lambda each: each.start_ns):
         if phase.name == STEADY:
-            kind, colour = _steady(phase.leg)
+            kind, colour = _steady(phase.variant)
         else:
             kind, colour = _BANDS.get(phase.name, _START)
         start, end = ((moment - trial.started_ns) / 1e9 for moment in (phase.start_ns, phase.end_ns))
-        label = " of ".join(filter(None, (phase_name(phase.name), leg_name(phase.leg))))
+        label = " of ".join(filter(None, (phase_name(phase.name), variant_name(phase.variant))))
         if found and found[-1].kind == kind and abs(start - found[-1].end_s) < _TOUCHING_S:
             before = found.pop()
             start, label = before.start_s, _joined(before.label, label)
@@ -188,12 +188,12 @@ def bands(trial: Trial) -> tuple[Band, ...]:
     return tuple(found)
 
 
-def _steady(leg: str) -> tuple[str, str]:
-    if leg.startswith(RUNG_PREFIX):
-        return "tuning steps", "var(--ph-rung)"
-    if leg.startswith(STAGE_PREFIX):
+def _steady(variant: str) -> tuple[str, str]:
+    if variant.startswith(OPTIMIZATION_PREFIX):
+        return "tuning steps", "var(--ph-optimization)"
+    if variant.startswith(STAGE_PREFIX):
         return "input stages", "var(--ph-stage)"
-    return leg_name(leg), _STEADY.get(leg, "var(--ph-other)")
+    return variant_name(variant), _STEADY.get(variant, "var(--ph-other)")
 
 
 def _joined(before: str, label: str) -> str:
@@ -201,7 +201,7 @@ def _joined(before: str, label: str) -> str:
 
 
 def throttled(trial: Trial) -> tuple[Band, ...]:
-    """Find when a card's clocks were held down, by the reasons that NVML gave."""
+    """Find when a GPU's clocks were held down, by the reasons that NVML gave."""
     found = []
     for series in trial.telemetry:
         reasons = series.columns.get("throttle_reasons")

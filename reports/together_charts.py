@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.model.analysis import Estimate
-from harness.model.legs import leg_name
 from harness.model.scaling import Flow, Point, Scaling
+from harness.model.variants import variant_name
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, panel_title
@@ -41,7 +41,7 @@ def _speed(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
         id="figure-together",
         title="Speed of all workers together, samples per second",
         description="Bars of throughput by the number of workers, with 95 % intervals, for each workload, "
-        "device and leg.",
+        "device and variant.",
         spec=chart(panels, spacing=_SPACING_PX),
         table=Table(
             header=("What", "Workers", "samples/s", "95 % interval", "Trials"),
@@ -93,7 +93,7 @@ def _groups(scaling: Scaling, titles: Mapping[str, str]) -> list[tuple[str, list
     found: dict[str, list[Point]] = {}
     for one in scaling.points:
         title = titles.get(one.workload, one.workload)
-        name = f"{title}: {device_name(one.device)} {leg_name(one.leg)}"
+        name = f"{title}: {device_name(one.device)} {variant_name(one.variant)}"
         found.setdefault(name, []).append(one)
     return list(found.items())
 
@@ -108,14 +108,14 @@ def _bar(point: Point, value: Estimate, text: str) -> Bar:
         interval=numbers.interval(value),
         low=value.low if whiskers else None,
         high=value.high if whiskers else None,
-        colour=colour(point.device, point.leg),
+        colour=colour(point.device, point.variant),
     )
 
 
 def _traffic(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
     machines = list(dict.fromkeys(line.nodes for flow in scaling.flows for line in flow.lines))
     colours = {nodes: f"var(--gpu-{number % _LINES})" for number, nodes in enumerate(machines)}
-    spans = dict.fromkeys(leg for flow in scaling.flows for leg, _, _ in flow.spans)
+    spans = dict.fromkeys(variant for flow in scaling.flows for variant, _, _ in flow.spans)
     return Figure(
         id="figure-traffic",
         title="Sent through time by each machine, all interfaces, bytes per second",
@@ -123,7 +123,7 @@ def _traffic(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
         "the shaded stretches are the measured windows.",
         spec=chart([_flow_panel(flow, titles, colours) for flow in scaling.flows], spacing=26),
         table=Table(
-            header=("What", "Workers' nodes", "Leg", "Sent a second, a worker", "Received"),
+            header=("What", "Workers' nodes", "Variant", "Sent a second, a worker", "Received"),
             rows=tuple(_traffic_rows(scaling, titles)),
         ),
         reserve_px=_ROOM_PX + 6,
@@ -131,8 +131,8 @@ def _traffic(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
         legend=(
             *(Key(colour=colours[nodes], shape="line", name=", ".join(nodes)) for nodes in machines),
             *(
-                Key(colour=colour("cpu", leg), shape="bar", name=f"{leg_name(leg)}, measured")
-                for leg in spans
+                Key(colour=colour("cpu", variant), shape="bar", name=f"{variant_name(variant)}, measured")
+                for variant in spans
             ),
         ),
         trial_ids=tuple(flow.trial_id for flow in scaling.flows),
@@ -144,7 +144,7 @@ def _traffic_rows(scaling: Scaling, titles: Mapping[str, str]) -> Iterator[tuple
         for one in points:
             for each in one.traffic:
                 what = f"{name}, {counted(one.workers, 'worker')}"
-                yield (what, ", ".join(each.nodes), leg_name(one.leg), rate(each.sent_bytes_per_s),
+                yield (what, ", ".join(each.nodes), variant_name(one.variant), rate(each.sent_bytes_per_s),
                        rate(each.received_bytes_per_s))  # fmt: skip
 
 
@@ -166,8 +166,8 @@ def _flow_panel(
         "axis": {"tickCount": 3, "minExtent": _ROOM_PX, "maxExtent": _ROOM_PX, "format": "~s"},
     }  # fmt: skip
     spans = [
-        {"t": begin, "end": end, "c": colour("cpu", leg), "what": leg_name(leg)}
-        for leg, begin, end in flow.spans
+        {"t": begin, "end": end, "c": colour("cpu", variant), "what": variant_name(variant)}
+        for variant, begin, end in flow.spans
     ]  # fmt: skip
     rows = [
         {"t": round(t, 3), "v": round(v), "c": colours[line.nodes], "who": ", ".join(line.nodes),

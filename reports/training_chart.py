@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model.analysis import Analysis, Estimate, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, estimate_bar, row_label
 from reports.charts import Figure, Table, chart
 from reports.names import device_name
-from reports.speed_chart import DIAMOND, SPEED_LEGS, device_legend, published_bar
+from reports.speed_chart import DIAMOND, SPEED_VARIANTS, device_legend, published_bar
 from reports.titles import titles_of
 
 
@@ -25,7 +25,9 @@ def training_figure(analysis: Analysis) -> Figure | None:
         own = [
             (summary, summary.training_s)
             for summary in analysis.summaries
-            if summary.workload == workload and summary.leg in SPEED_LEGS and summary.training_s is not None
+            if summary.workload == workload
+            and summary.variant in SPEED_VARIANTS
+            and summary.training_s is not None
         ]
         if not others or not own:
             continue
@@ -45,7 +47,7 @@ def training_figure(analysis: Analysis) -> Figure | None:
         description="Bars of training time, measured or projected, and diamonds for published times.",
         spec=chart(panels, spacing=18),
         table=Table(
-            header=("Workload", "Device", "Leg", "Time", "How", "Trials or source"), rows=tuple(rows)
+            header=("Workload", "Device", "Variant", "Time", "How", "Trials or source"), rows=tuple(rows)
         ),
         reserve_px=room_px + 4,
         rank=10,
@@ -61,7 +63,7 @@ def _how(summary: Summary) -> str:
 
 
 def _bar(summary: Summary, time: Estimate) -> Bar:
-    fill = colour(summary.device, summary.leg)
+    fill = colour(summary.device, summary.variant)
     bar = estimate_bar(row_label(summary), time, fill=fill, trial_ids=summary.trial_ids)
     spread = numbers.half_width(time) or "one value"
     return replace(bar, text=numbers.duration(time.median), interval=f"{_how(summary)}, {spread}")
@@ -71,7 +73,7 @@ def _row(title: str, summary: Summary, time: Estimate) -> tuple[str, ...]:
     return (
         title,
         device_name(summary.device),
-        leg_name(summary.leg),
+        variant_name(summary.variant),
         numbers.duration(time.median),
         _how(summary),
         ", ".join(summary.trial_ids),

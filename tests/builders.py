@@ -15,25 +15,25 @@ from tests.builders_parts import (
     CPU_SPEEDS,
     INPUT_BOUND,
     LAUNCH_BOUND,
-    LegSpeed,
+    VariantSpeed,
     gpu,
     manifest,
     trial,
     workload,
 )
 from tests.builders_telemetry import SECOND_NS, GpuLoad
-from workloads.protocol import LEGS, Change, Published
+from workloads.protocol import VARIANTS, Change, Published
 
 __all__ = [
     "COMPUTE_BOUND", "CPU_RESNET", "CPU_SPEEDS", "HOSTILE", "INPUT_BOUND", "LAUNCH_BOUND", "GpuLoad",
-    "LegSpeed",
+    "VariantSpeed",
     "bare_run", "cpu_run", "empty_run", "failed_run", "four_gpu_run", "gpu", "gpu_run", "hostile_run",
     "interrupted_run", "long_run", "manifest", "run", "trial", "until", "workload",
 ]  # fmt: skip
 
 
 def run(
-    devices: Mapping[str, Mapping[str, LegSpeed]],
+    devices: Mapping[str, Mapping[str, VariantSpeed]],
     *,
     name: str = "cifar100-mlp",
     trials: int = 5,
@@ -56,7 +56,9 @@ def run(
             now = played[-1].ended_ns + SECOND_NS
     cards = max((device.count("gpu") for device in devices), default=0)
     planned = tuple(
-        PlannedTrial(id=each.id, workload=each.workload, device=each.device, index=each.index, legs=LEGS)
+        PlannedTrial(
+            id=each.id, workload=each.workload, device=each.device, index=each.index, variants=VARIANTS
+        )
         for each in played
     )
     return Run(
@@ -72,18 +74,18 @@ def cpu_run(*, seed: int = 1, trials: int = 5) -> Run:
     return run({"cpu": CPU_SPEEDS}, seed=seed, trials=trials)
 
 
-def gpu_run(*, seed: int = 1, trials: int = 5, speeds: Mapping[str, LegSpeed] = LAUNCH_BOUND) -> Run:
-    """Give a run on the processor and one H200 with NVML telemetry; launch-bound unless told otherwise."""
+def gpu_run(*, seed: int = 1, trials: int = 5, speeds: Mapping[str, VariantSpeed] = LAUNCH_BOUND) -> Run:
+    """Give a run on the CPU and one H200 with NVML telemetry; launch-bound unless told otherwise."""
     return run({"cpu": CPU_SPEEDS, "gpu0": speeds}, seed=seed, trials=trials)
 
 
 def four_gpu_run(*, seed: int = 1, trials: int = 3) -> Run:
-    """Give a compute-bound run on the processor and on one, two and four cards, at 95 and 90 % efficiency."""
-    devices: dict[str, Mapping[str, LegSpeed]] = {"cpu": CPU_RESNET}
+    """Give a compute-bound run on the CPU and on one, two and four GPUs, at 95 and 90 % efficiency."""
+    devices: dict[str, Mapping[str, VariantSpeed]] = {"cpu": CPU_RESNET}
     for cards, efficiency in ((1, 1.0), (2, 0.95), (4, 0.90)):
         devices["+".join(f"gpu{index}" for index in range(cards))] = {
-            leg: replace(speed, step_s=speed.step_s / efficiency, batch=speed.batch * cards)
-            for leg, speed in COMPUTE_BOUND.items()
+            variant: replace(speed, step_s=speed.step_s / efficiency, batch=speed.batch * cards)
+            for variant, speed in COMPUTE_BOUND.items()
         }
     return run(devices, name="resnet50", seed=seed, trials=trials, min_accuracy=0.0, accuracy=0.0)
 
@@ -120,7 +122,7 @@ def bare_run(*, seed: int = 1) -> Run:
     whole = gpu_run(seed=seed, trials=1)
     trials = tuple(
         replace(
-            each, facts={}, phases=(), steps=(), metrics=(), telemetry=(), sampling={}, legs=(),
+            each, facts={}, phases=(), steps=(), metrics=(), telemetry=(), sampling={}, variants=(),
             windows=tuple(replace(window, wait_ns=-1) for window in each.windows),
             gaps=(Gap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
                       end_ns=each.ended_ns, reason="NVML is not installed"),),
@@ -158,9 +160,9 @@ def hostile_run(*, seed: int = 1) -> Run:
         replace(
             each, workload=HOSTILE, id=f"{HOSTILE}-{each.id}", message=HOSTILE, warnings=(HOSTILE,),
             facts={HOSTILE: HOSTILE},
-            legs=tuple(
-                replace(leg, changes=(Change(what=HOSTILE, before=HOSTILE, after=HOSTILE, why=HOSTILE),))
-                for leg in each.legs
+            variants=tuple(
+                replace(variant, changes=(Change(what=HOSTILE, before=HOSTILE, after=HOSTILE, why=HOSTILE),))
+                for variant in each.variants
             ),
             gaps=(Gap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
                       end_ns=each.ended_ns, reason=HOSTILE),),
@@ -183,15 +185,15 @@ def hostile_run(*, seed: int = 1) -> Run:
 
 
 def long_run(*, seed: int = 1, seconds: int = 3600, gpus: int = 8) -> Run:
-    """Give one trial of an hour on eight cards, sampled at 10 Hz."""
+    """Give one trial of an hour on eight GPUs, sampled at 10 Hz."""
     device = "+".join(f"gpu{index}" for index in range(gpus))
     name = "resnet50"
-    legs = len(COMPUTE_BOUND)
-    windows = max(1, int((seconds - 20) / (legs * 10.03)))
+    variants = len(COMPUTE_BOUND)
+    windows = max(1, int((seconds - 20) / (variants * 10.03)))
     played = trial(
         name, device, speeds=COMPUTE_BOUND, seed=seed, windows=windows, window_s=10.0, accuracy=0.0
     )
-    planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, legs=LEGS),)
+    planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, variants=VARIANTS),)
     return Run(
         manifest=manifest(gpus=gpus, workloads=(name,), seed=seed),
         workloads=(workload(name),),

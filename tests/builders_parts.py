@@ -13,22 +13,22 @@ from harness.model.run import (
     EngineInfo,
     Gpu,
     ImageInfo,
-    LegInfo,
     Manifest,
     Metric,
     Phase,
     Status,
     StepTimes,
     Trial,
+    VariantInfo,
     Window,
 )
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED, Change, Data, Published, Workload
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, Change, Data, Published, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegSpeed:
-    """How fast one leg goes; `wait_share` is the share of the time waiting for input, -1 where unseen."""
+class VariantSpeed:
+    """How fast one variant goes; `wait_share` is the share of the time waiting for input, -1 where unseen."""
 
     step_s: float
     batch: int
@@ -36,36 +36,36 @@ class LegSpeed:
     load: GpuLoad | None = None
 
 
-CPU_SPEEDS: Mapping[str, LegSpeed] = {
-    AS_WRITTEN: LegSpeed(step_s=0.0030, batch=32, wait_share=0.04),
-    INPUT_ONLY: LegSpeed(step_s=0.00012, batch=32),
-    MODEL_ONLY: LegSpeed(step_s=0.0028, batch=32),
-    TUNED: LegSpeed(step_s=0.0160, batch=512, wait_share=0.01),
+CPU_SPEEDS: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0030, batch=32, wait_share=0.04),
+    INPUT_ONLY: VariantSpeed(step_s=0.00012, batch=32),
+    MODEL_ONLY: VariantSpeed(step_s=0.0028, batch=32),
+    TUNED: VariantSpeed(step_s=0.0160, batch=512, wait_share=0.01),
 }
-CPU_RESNET: Mapping[str, LegSpeed] = {
-    AS_WRITTEN: LegSpeed(step_s=0.530, batch=32, wait_share=0.01),
-    INPUT_ONLY: LegSpeed(step_s=0.010, batch=32),
-    MODEL_ONLY: LegSpeed(step_s=0.520, batch=32),
-    TUNED: LegSpeed(step_s=0.480, batch=32, wait_share=0.01),
+CPU_RESNET: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.530, batch=32, wait_share=0.01),
+    INPUT_ONLY: VariantSpeed(step_s=0.010, batch=32),
+    MODEL_ONLY: VariantSpeed(step_s=0.520, batch=32),
+    TUNED: VariantSpeed(step_s=0.480, batch=32, wait_share=0.01),
 }
-# A launch-bound card: slower than the processor as written, at 2 % utilisation; many times faster tuned.
-LAUNCH_BOUND: Mapping[str, LegSpeed] = {
-    AS_WRITTEN: LegSpeed(step_s=0.0056, batch=32, wait_share=0.02, load=GpuLoad(util=2, power_w=125)),
-    INPUT_ONLY: LegSpeed(step_s=0.00012, batch=32, load=GpuLoad(util=0, power_w=118)),
-    MODEL_ONLY: LegSpeed(step_s=0.0053, batch=32, load=GpuLoad(util=2, power_w=125)),
-    TUNED: LegSpeed(step_s=0.0009, batch=32, wait_share=0.03, load=GpuLoad(util=14, power_w=150)),
+# A launch-bound GPU: slower than the CPU baseline, at 2 % utilisation; many times faster tuned.
+LAUNCH_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0056, batch=32, wait_share=0.02, load=GpuLoad(util=2, power_w=125)),
+    INPUT_ONLY: VariantSpeed(step_s=0.00012, batch=32, load=GpuLoad(util=0, power_w=118)),
+    MODEL_ONLY: VariantSpeed(step_s=0.0053, batch=32, load=GpuLoad(util=2, power_w=125)),
+    TUNED: VariantSpeed(step_s=0.0009, batch=32, wait_share=0.03, load=GpuLoad(util=14, power_w=150)),
 }
-COMPUTE_BOUND: Mapping[str, LegSpeed] = {
-    AS_WRITTEN: LegSpeed(step_s=0.2900, batch=256, wait_share=0.01, load=GpuLoad(util=99, power_w=640)),
-    INPUT_ONLY: LegSpeed(step_s=0.0100, batch=256, load=GpuLoad(util=0, power_w=120)),
-    MODEL_ONLY: LegSpeed(step_s=0.2860, batch=256, load=GpuLoad(util=99, power_w=640)),
-    TUNED: LegSpeed(step_s=0.0357, batch=256, wait_share=0.01, load=GpuLoad(util=98, power_w=670)),
+COMPUTE_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.2900, batch=256, wait_share=0.01, load=GpuLoad(util=99, power_w=640)),
+    INPUT_ONLY: VariantSpeed(step_s=0.0100, batch=256, load=GpuLoad(util=0, power_w=120)),
+    MODEL_ONLY: VariantSpeed(step_s=0.2860, batch=256, load=GpuLoad(util=99, power_w=640)),
+    TUNED: VariantSpeed(step_s=0.0357, batch=256, wait_share=0.01, load=GpuLoad(util=98, power_w=670)),
 }
-INPUT_BOUND: Mapping[str, LegSpeed] = {
-    AS_WRITTEN: LegSpeed(step_s=0.0440, batch=32, wait_share=0.88, load=GpuLoad(util=9, power_w=130)),
-    INPUT_ONLY: LegSpeed(step_s=0.0425, batch=32, load=GpuLoad(util=0, power_w=118)),
-    MODEL_ONLY: LegSpeed(step_s=0.0048, batch=32, load=GpuLoad(util=61, power_w=260)),
-    TUNED: LegSpeed(step_s=0.0120, batch=32, wait_share=0.55, load=GpuLoad(util=34, power_w=190)),
+INPUT_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0440, batch=32, wait_share=0.88, load=GpuLoad(util=9, power_w=130)),
+    INPUT_ONLY: VariantSpeed(step_s=0.0425, batch=32, load=GpuLoad(util=0, power_w=118)),
+    MODEL_ONLY: VariantSpeed(step_s=0.0048, batch=32, load=GpuLoad(util=61, power_w=260)),
+    TUNED: VariantSpeed(step_s=0.0120, batch=32, wait_share=0.55, load=GpuLoad(util=34, power_w=190)),
 }
 
 
@@ -130,7 +130,7 @@ def gpu(index: int = 0) -> Gpu:
 
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:
-    """Describe a quiet 16-core machine with `gpus` cards."""
+    """Describe a quiet 16-core machine with `gpus` GPUs."""
     cards = tuple(gpu(index) for index in range(gpus))
     return Manifest(
         run_id=f"20260102-030405-{seed:04x}",
@@ -173,7 +173,7 @@ def trial(
     device: str = "cpu",
     index: int = 0,
     *,
-    speeds: Mapping[str, LegSpeed] = CPU_SPEEDS,
+    speeds: Mapping[str, VariantSpeed] = CPU_SPEEDS,
     seed: int = 0,
     start_ns: int = 1_000 * SECOND_NS,
     windows: int = 3,
@@ -182,7 +182,7 @@ def trial(
     accuracy: float = 0.24,
     interval_s: float = 0.1,
 ) -> Trial:
-    """Play one trial: cold start, the legs interleaved window by window, an evaluation, and its telemetry."""
+    """Play one trial: cold start, the variants interleaved window by window, an evaluation, and its telemetry."""
     random = np.random.default_rng((seed, index, len(device), sum(map(ord, device + name))))
     pace = float(np.exp(random.normal(0.0, noise)))
     now = start_ns + 300_000_000
@@ -190,43 +190,43 @@ def trial(
     measured: list[Window] = []
     steps: list[StepTimes] = []
 
-    def phase(kind: str, leg: str, seconds: float) -> None:
+    def phase(kind: str, variant: str, seconds: float) -> None:
         nonlocal now
         end = now + int(seconds * SECOND_NS)
-        phases.append(Phase(name=kind, leg=leg, start_ns=now, end_ns=end))
+        phases.append(Phase(name=kind, variant=variant, start_ns=now, end_ns=end))
         now = end
 
     on_gpu = device != "cpu"
     phase("import", "", 3.1 if on_gpu else 2.0)
     phase("data", "", 0.6)
-    for leg in speeds:
-        phase("build", leg, 0.15)
-        phase("first-step", leg, 1.8 if on_gpu and leg != INPUT_ONLY else 0.5)
-        phase("warm-up", leg, 0.4)
+    for variant in speeds:
+        phase("build", variant, 0.15)
+        phase("first-step", variant, 1.8 if on_gpu and variant != INPUT_ONLY else 0.5)
+        phase("warm-up", variant, 0.4)
     for number in range(windows):
-        for leg, speed in speeds.items():
+        for variant, speed in speeds.items():
             step_ns = _step_ns(random, speed.step_s * pace, window_s, noise)
             wait_ns = (step_ns * max(speed.wait_share, 0.0)).astype(np.int64)
             begin, length = now, int(step_ns.sum())
-            phases.append(Phase(name="steady", leg=leg, start_ns=begin, end_ns=begin + length))
+            phases.append(Phase(name="steady", variant=variant, start_ns=begin, end_ns=begin + length))
             measured.append(
                 Window(
-                    leg=leg, index=number, start_ns=begin, end_ns=begin + length, steps=len(step_ns),
+                    variant=variant, index=number, start_ns=begin, end_ns=begin + length, steps=len(step_ns),
                     samples=len(step_ns) * speed.batch,
                     wait_ns=int(wait_ns.sum()) if speed.wait_share >= 0 else -1,
                 )
             )  # fmt: skip
-            steps.append(StepTimes(leg=leg, window=number, step_ns=step_ns, wait_ns=wait_ns))
+            steps.append(StepTimes(variant=variant, window=number, step_ns=step_ns, wait_ns=wait_ns))
             now = begin + length + 20_000_000
-    phase("evaluate", AS_WRITTEN, 0.7)
+    phase("evaluate", BASELINE, 0.7)
     ended = now + 400_000_000
-    loads = {leg: speed.load for leg, speed in speeds.items()}
+    loads = {variant: speed.load for variant, speed in speeds.items()}
     return Trial(
         id=f"{name}-{device}-{index}",
         workload=name,
         device=device,
         index=index,
-        legs=tuple(_leg_info(leg, speed, on_gpu) for leg, speed in speeds.items()),
+        variants=tuple(_variant_info(variant, speed, on_gpu) for variant, speed in speeds.items()),
         status=Status.OK,
         exit_code=0,
         message="",
@@ -244,7 +244,7 @@ def trial(
 
 
 def _accuracy(value: float) -> tuple[Metric, ...]:
-    return (Metric(leg=AS_WRITTEN, name="accuracy", value=value, unit="share"),) if value else ()
+    return (Metric(variant=BASELINE, name="accuracy", value=value, unit="share"),) if value else ()
 
 
 def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise: float) -> NDArray[np.int64]:
@@ -252,10 +252,10 @@ def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise:
     return (step_s * SECOND_NS * np.exp(random.normal(0.0, noise * 2, count))).astype(np.int64)
 
 
-def _leg_info(leg: str, speed: LegSpeed, on_gpu: bool) -> LegInfo:
+def _variant_info(variant: str, speed: VariantSpeed, on_gpu: bool) -> VariantInfo:
     params: dict[str, object] = {"batch_size": speed.batch, "steps_per_execution": 1, "jit_compile": False}
     changes: tuple[Change, ...] = ()
-    if leg == TUNED and on_gpu:
+    if variant == TUNED and on_gpu:
         params |= {"steps_per_execution": 50, "jit_compile": True}
         changes = (
             Change(
@@ -263,6 +263,6 @@ def _leg_info(leg: str, speed: LegSpeed, on_gpu: bool) -> LegInfo:
             ),
             Change(what="jit_compile", before="False", after="True", why="XLA fuses small kernels"),
         )
-    elif leg == TUNED:
+    elif variant == TUNED:
         changes = (Change(what="batch_size", before="32", after=str(speed.batch), why="more work a step"),)
-    return LegInfo(leg=leg, params=params, changes=changes)
+    return VariantInfo(variant=variant, params=params, changes=changes)

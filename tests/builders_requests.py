@@ -1,4 +1,4 @@
-"""Runs of a model that was asked for predictions: a slow processor and a fast card."""
+"""Runs of a model that was asked for predictions: a slow CPU and a fast GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.model.run import Fact, RequestTimes, Run, Trial
 from tests import builders
-from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM, Published, Remark, Requests
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Published, Remark, Requests
 
 BATCHES = (1, 4, 16)
 # Milliseconds of a request: so many for starting it, so many for each sample.
@@ -17,27 +17,27 @@ RATES = {"cpu": (5.0, 12.0, 20.0), "gpu0": (400.0, 900.0, 1300.0)}
 START_NS = 2_000_000_000
 
 
-def single(leg: str, batch: int, milliseconds: float, count: int = 200, seed: int = 0) -> RequestTimes:
+def single(variant: str, batch: int, milliseconds: float, count: int = 200, seed: int = 0) -> RequestTimes:
     """Give requests of one batch whose latencies spread by a tenth."""
     random = np.random.default_rng((batch, seed))
     latency = (milliseconds * 1e6 * (1 + 0.1 * random.random(count))).astype(np.int64)
     return RequestTimes(
-        leg=leg, scenario=SINGLE_STREAM, batch_size=batch, rate_per_s=0.0, planned=count,
+        variant=variant, scenario=SINGLE_STREAM, batch_size=batch, rate_per_s=0.0, planned=count,
         start_ns=START_NS, end_ns=START_NS + int(latency.sum()), latency_ns=latency,
     )  # fmt: skip
 
 
-def offered(leg: str, rate: float, milliseconds: list[float], planned: int = 0) -> RequestTimes:
+def offered(variant: str, rate: float, milliseconds: list[float], planned: int = 0) -> RequestTimes:
     """Give samples offered at a rate, with their latencies."""
     latency = (np.asarray(milliseconds) * 1e6).astype(np.int64)
     return RequestTimes(
-        leg=leg, scenario=SERVER, batch_size=max(BATCHES), rate_per_s=rate, planned=planned or len(latency),
-        start_ns=START_NS, end_ns=START_NS + int(len(latency) / rate * 1e9), latency_ns=latency,
+        variant=variant, scenario=SERVER, batch_size=max(BATCHES), rate_per_s=rate, planned=planned or
+        len(latency), start_ns=START_NS, end_ns=START_NS + int(len(latency) / rate * 1e9), latency_ns=latency,
     )  # fmt: skip
 
 
 def serving_run(trials: int = 3) -> Run:
-    """Give a run of a service on the processor and one card; the processor cannot keep to 15 ms."""
+    """Give a run of a service on the CPU and one GPU; the CPU cannot keep to 15 ms."""
     run = builders.gpu_run(trials=trials)
     declared = replace(
         run.workloads[0],
@@ -47,7 +47,7 @@ def serving_run(trials: int = 3) -> Run:
             Published(source="An article", system="3 nodes over 5", device="gpu", value=8.04,
                       unit="requests ratio"),
         ),
-        remarks=(Remark(source="Another article", system="a card", text="says it <can> lose"),),
+        remarks=(Remark(source="Another article", system="a GPU", text="says it <can> lose"),),
     )  # fmt: skip
     return replace(run, workloads=(declared,), trials=tuple(_asked(trial) for trial in run.trials))
 
@@ -59,11 +59,11 @@ def _asked(trial: Trial) -> Trial:
     return replace(
         trial,
         requests=(
-            *(single(AS_WRITTEN, batch, start + each * batch, seed=trial.index) for batch in BATCHES),
-            offered(AS_WRITTEN, low, quick),
-            offered(AS_WRITTEN, middle + trial.index, [*quick[:198], 90.0, 90.0]),
+            *(single(BASELINE, batch, start + each * batch, seed=trial.index) for batch in BATCHES),
+            offered(BASELINE, low, quick),
+            offered(BASELINE, middle + trial.index, [*quick[:198], 90.0, 90.0]),
             # Given up after five late ones.
-            offered(AS_WRITTEN, high, [*quick[:50], *[2000.0] * 5], planned=400),
+            offered(BASELINE, high, [*quick[:50], *[2000.0] * 5], planned=400),
         ),
-        said=(Fact(leg=AS_WRITTEN, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),),
+        said=(Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),),
     )

@@ -1,4 +1,4 @@
-"""A made-up sweep: CIFAR-100's MLP on the processor over batch size, steps per execution and more."""
+"""A made-up sweep: CIFAR-100's MLP on the CPU over batch size, steps per execution and more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from harness.model.run import PlannedTrial, Point, Run, Scalar, Status, Trial
 from harness.plan import grid
-from tests.builders_parts import LegSpeed, manifest, trial, workload
+from tests.builders_parts import VariantSpeed, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import BASELINE
 
 AXES: Mapping[str, Sequence[Scalar]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
 
@@ -28,7 +28,7 @@ def sweep_run(
     planned = [
         PlannedTrial(
             id=f"{name}.{device}.p{number:02d}.{index}", workload=name, device=device, index=index,
-            legs=(AS_WRITTEN,), params=dict(point), point=point,
+            variants=(BASELINE,), params=dict(point), point=point,
         )
         for index in range(trials)
         for number, point in enumerate(points, 1)
@@ -39,9 +39,9 @@ def sweep_run(
     for number, one in enumerate(planned):
         if one.point in lost:
             continue
-        speed = LegSpeed(step_s=_step_s(one.point), batch=int(dict(one.point).get("batch_size", 32)))
+        speed = VariantSpeed(step_s=_step_s(one.point), batch=int(dict(one.point).get("batch_size", 32)))
         each = trial(
-            name, device, one.index, speeds={AS_WRITTEN: speed}, seed=seed + number, start_ns=now, noise=noise
+            name, device, one.index, speeds={BASELINE: speed}, seed=seed + number, start_ns=now, noise=noise
         )
         each = replace(each, id=one.id, point=one.point)
         if dict(one.point).get("batch_size") == 4096:

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
-    """What a card shows in one leg: utilisation in percent and watts."""
+    """What a GPU shows in one variant: utilisation in percent and watts."""
 
     util: float
     power_w: float
@@ -34,11 +34,11 @@ def telemetry(
     loads: Mapping[str, GpuLoad | None],
     interval_s: float,
 ) -> tuple[Series, ...]:
-    """Sample the host, the container's cgroup and each of the device's cards every `interval_s`."""
+    """Sample the host, the container's cgroup and each of the device's GPUs every `interval_s`."""
     t_ns = np.arange(start_ns, end_ns, int(interval_s * SECOND_NS), dtype=np.int64)
     t_ns = t_ns + random.integers(0, 500_000, len(t_ns))
-    leg_of_tick = legs_of_ticks(t_ns, windows)
-    busy = np.array([leg != "" for leg in leg_of_tick])
+    variant_of_tick = variants_of_ticks(t_ns, windows)
+    busy = np.array([variant != "" for variant in variant_of_tick])
     series = [
         _host(random, t_ns, busy),
         _cores(random, t_ns, busy),
@@ -47,18 +47,18 @@ def telemetry(
     ]
     for name in device.split("+"):
         if name != "cpu":
-            series += _nvml(random, name, t_ns, leg_of_tick, loads)
+            series += _nvml(random, name, t_ns, variant_of_tick, loads)
     return tuple(series)
 
 
-def legs_of_ticks(t_ns: NDArray[np.int64], windows: tuple[Window, ...]) -> list[str]:
-    """Name the leg in whose window each tick lies, "" outside all of them."""
+def variants_of_ticks(t_ns: NDArray[np.int64], windows: tuple[Window, ...]) -> list[str]:
+    """Name the variant in whose window each tick lies, "" outside all of them."""
     if not windows:
         return [""] * len(t_ns)
     starts = np.array([window.start_ns for window in windows])
     at = np.searchsorted(starts, t_ns, side="right") - 1
     return [
-        windows[i].leg if i >= 0 and t <= windows[i].end_ns else ""
+        windows[i].variant if i >= 0 and t <= windows[i].end_ns else ""
         for i, t in zip(at.tolist(), t_ns.tolist(), strict=True)
     ]
 
@@ -116,12 +116,12 @@ def _nvml(
     random: np.random.Generator,
     name: str,
     t_ns: NDArray[np.int64],
-    leg_of_tick: list[str],
+    variant_of_tick: list[str],
     loads: Mapping[str, GpuLoad | None],
 ) -> tuple[Series, Series, Series]:
     idle = GpuLoad(util=0.0, power_w=IDLE_W)
     n = len(t_ns)
-    at = [loads.get(leg) or idle for leg in leg_of_tick]
+    at = [loads.get(variant) or idle for variant in variant_of_tick]
     util = np.array([load.util for load in at])
     power = _noisy(random, np.array([load.power_w for load in at]), 2.0, 40, 700)
     columns = {
@@ -191,12 +191,12 @@ def retold(run: Run, device: str, source: str, **columns: float | Floats | None)
 
 
 def under_quota(made: Run, used: float, withheld: float, **throttled: float) -> Run:
-    """Let all legs use so many processors under a quota and wait for so many more, some legs for others."""
+    """Let all variants use so many CPUs under a quota and wait for so many more, some variants for others."""
     names = {name.replace("__", ":").replace("_", "-"): rate for name, rate in throttled.items()}
     trials = []
     for trial in made.trials:
         series = next(one for one in trial.telemetry if one.source == "cgroup")
-        rates = [names.get(leg, withheld) for leg in legs_of_ticks(series.t_ns, trial.windows)]
+        rates = [names.get(variant, withheld) for variant in variants_of_ticks(series.t_ns, trial.windows)]
         seconds = seconds_of(series)
         changed = retold(
             replace(made, trials=(trial,)), trial.device, "cgroup", cpu_periods=seconds * 10,

@@ -1,4 +1,4 @@
-"""Runs of workers that trained together, each one second in one leg, with what their machines sent."""
+"""Runs of workers that trained together, each one second in one variant, with what their machines sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from harness.model.run import Metric, Run, Series, Window
 from harness.model.scaling import Placement, Recorded
 from tests.builders import cpu_run
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY
+from workloads.protocol import BASELINE, INPUT_ONLY
 
 SECOND = 1_000_000_000
 
@@ -22,13 +22,14 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
         replace(
             trial,
             windows=(
-                Window(leg=AS_WRITTEN, index=0, start_ns=SECOND, end_ns=2 * SECOND,
+                Window(variant=BASELINE, index=0, start_ns=SECOND, end_ns=2 * SECOND,
                        steps=round(speed / batch), samples=round(speed), wait_ns=-1),
-                Window(leg=INPUT_ONLY, index=0, start_ns=2 * SECOND, end_ns=3 * SECOND, steps=1, samples=9,
+                Window(variant=INPUT_ONLY, index=0, start_ns=2 * SECOND, end_ns=3 * SECOND, steps=1,
+                samples=9,
                        wait_ns=-1),
             ),
-            metrics=(Metric(leg="", name="collective_s", value=exchange_s, unit="s"),
-                     Metric(leg="", name="gradient_bytes", value=4e6, unit="B")),
+            metrics=(Metric(variant="", name="collective_s", value=exchange_s, unit="s"),
+                     Metric(variant="", name="gradient_bytes", value=4e6, unit="B")),
             telemetry=tuple(
                 Series(source="network", device=name, t_ns=t_ns,
                        columns={"net_sent_bytes": share * sent * t_ns / SECOND})
@@ -76,7 +77,7 @@ def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float
 
 
 def teams() -> dict[int, Recorded]:
-    """Make one, two and four workers: four on two machines, of which one has two nodes of one processor."""
+    """Make one, two and four workers: four on two machines, of which one has two nodes of one CPU."""
     speeds = {1: 1000.0, 2: 1600.0, 4: 2000.0}
     nodes = ("a", "b", "c", "d")
     machines = (0, 1, 1, 1)

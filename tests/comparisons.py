@@ -25,13 +25,13 @@ from tests import builders
 from tests.builders_workers import teams
 from tests.report_pages import javascript
 
-# Speed over the first kind's, as buyers meet it: a machine without a card among them.
+# Speed over the first kind's, as buyers meet it: a machine without a GPU among them.
 KINDS = (("NVIDIA H200", 1.0), ("NVIDIA A100", 0.45), ("Tesla T4", 0.12), ("", 1.0))
 
 
 @cache
 def whole(kind: int = 0) -> Extract:
-    """Give a run's extract on one of KINDS: two workloads, on the processor and on its card if it has one."""
+    """Give a run's extract on one of KINDS: two workloads, on the CPU and on its GPU if it has one."""
     name, pace = KINDS[kind]
     run = builders.gpu_run(trials=3) if name else builders.cpu_run(trials=3)
     other = builders.run(

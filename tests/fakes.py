@@ -19,7 +19,7 @@ from harness.errors import EngineError
 from harness.model.run import EngineInfo, Sample
 from harness.progress import Task
 from harness.telemetry import GapSink, Target
-from workloads.protocol import AS_WRITTEN, VERSION, boot_id
+from workloads.protocol import BASELINE, VERSION, boot_id
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
@@ -34,20 +34,24 @@ def start_line() -> str:
     return line("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=1)
 
 
-def window_line(samples_per_s: float, index: int = 0, leg: str = AS_WRITTEN) -> str:
+def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -> str:
     """Return a window of one second at a speed."""
     begin = 1_000_000_000 * (index + 1)
     return line(
-        "window", leg=leg, index=index, start_ns=begin, end_ns=begin + 1_000_000_000,
+        "window", variant=variant, index=index, start_ns=begin, end_ns=begin + 1_000_000_000,
         steps=10, samples=round(samples_per_s), wait_ns=-1,
     )  # fmt: skip
 
 
-def good_events(samples_per_s: float = 1000.0, legs: Sequence[str] = (AS_WRITTEN,)) -> tuple[str, ...]:
+def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELINE,)) -> tuple[str, ...]:
     """Return the pieces of an event file of a trial that goes well: how it begins, its windows, its end."""
     begin = start_line() + line("facts", facts={"tensorflow": "2.21.0"})
-    begin += "".join(line("leg", leg=leg, params={"batch_size": 32}, changes=[]) for leg in legs)
-    windows = "".join(window_line(samples_per_s, index, leg) for index in range(2) for leg in legs)
+    begin += "".join(
+        line("variant", variant=variant, params={"batch_size": 32}, changes=[]) for variant in variants
+    )
+    windows = "".join(
+        window_line(samples_per_s, index, variant) for index in range(2) for variant in variants
+    )
     return (begin, windows, line("end", ok=True))
 
 

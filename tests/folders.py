@@ -19,7 +19,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
     folder.create(run.manifest, run.workloads, run.planned)
     planned = {one.id: one for one in run.planned}
     for trial in run.trials:
-        files = folder.open_trial(planned[trial.id], Spec(workload="x", legs=planned[trial.id].legs))
+        files = folder.open_trial(planned[trial.id], Spec(workload="x", variants=planned[trial.id].variants))
         files.events.write_text(events(trial), encoding="utf-8")
         for series in trial.telemetry:
             write_series(files.telemetry, series)
@@ -35,15 +35,20 @@ def events(trial: Trial) -> str:
     """Return the event file of a trial."""
     lines = [start_line(), line("facts", facts=dict(trial.facts))]
     lines += [
-        line("leg", leg=leg.leg, params=dict(leg.params), changes=[asdict(one) for one in leg.changes])
-        for leg in trial.legs
+        line(
+            "variant",
+            variant=variant.variant,
+            params=dict(variant.params),
+            changes=[asdict(one) for one in variant.changes],
+        )
+        for variant in trial.variants
     ]
     lines += [line("phase", **asdict(phase)) for phase in trial.phases]
     lines += [line("window", **asdict(window)) for window in trial.windows]
     lines += [
         line(
             "steps",
-            leg=one.leg,
+            variant=one.variant,
             window=one.window,
             step_ns=one.step_ns.tolist(),
             wait_ns=one.wait_ns.tolist(),

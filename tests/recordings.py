@@ -7,7 +7,7 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent / "data"
 SUFFIX = ".tar.xz"
-# Whole runs on one card.
+# Whole runs on one GPU.
 NAMES = (
     "h200-launch-bound",
     "h200-compute-bound",
@@ -15,9 +15,9 @@ NAMES = (
     "h200-inference",
     "h200-requests",
 )
-# One, two and four cards together; stopped by Ctrl-C during its last trial.
+# One, two and four GPUs together; stopped by Ctrl-C during its last trial.
 SEVERAL = "h200-four-cards"
-# An article's workload, as it was published; stopped by Ctrl-C during its trial on the processor.
+# An article's workload, as it was published; stopped by Ctrl-C during its trial on the CPU.
 PUBLISHED = "h200-cats-dogs"
 
 

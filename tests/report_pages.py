@@ -21,24 +21,24 @@ from reports.render import render_html
 from tests import builders
 from tests.builders_requests import serving_run
 from tests.builders_sweep import sweep_run
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, RUNG_PREFIX, STAGE_PREFIX, Rung
+from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, STAGE_PREFIX, Optimization
 
 
-def ladder_run() -> Run:
-    """Give a run with steps between as-written and tuned, and with the input pipeline's stages."""
+def optimizations_run() -> Run:
+    """Give a run with steps between baseline and tuned, and with the input pipeline's stages."""
     speeds = builders.INPUT_BOUND
-    legs = {
+    variants = {
         **speeds,
-        f"{RUNG_PREFIX}xla": replace(speeds[AS_WRITTEN], step_s=0.03),
+        f"{OPTIMIZATION_PREFIX}xla": replace(speeds[BASELINE], step_s=0.03),
         f"{STAGE_PREFIX}decode": replace(speeds[INPUT_ONLY], step_s=0.02),
     }
-    run = builders.run({"gpu0": legs}, trials=2)
-    rung = Rung(name="xla", params={"jit_compile": True}, why="XLA fuses kernels")
-    return replace(run, workloads=(replace(run.workloads[0], ladder=(rung,)),))
+    run = builders.run({"gpu0": variants}, trials=2)
+    optimization = Optimization(name="xla", params={"jit_compile": True}, why="XLA fuses kernels")
+    return replace(run, workloads=(replace(run.workloads[0], optimizations=(optimization,)),))
 
 
 def priced_run() -> Run:
-    """Give a run on several cards with a price for either side."""
+    """Give a run on several GPUs with a price for either side."""
     run = builders.four_gpu_run()
     prices = Prices(cpu=0.4, card=3.5, electricity_per_kwh=0.3, source="--price")
     return replace(run, manifest=replace(run.manifest, prices=prices))
@@ -48,7 +48,7 @@ def priced_run() -> Run:
 KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
-    "ladder": ladder_run,
+    "optimizations": optimizations_run,
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
     "four-gpus": priced_run,

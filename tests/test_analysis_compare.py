@@ -19,57 +19,59 @@ from tests.builders import (
     run,
 )
 from tests.builders_parts import CPU_SPEEDS
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED, Published
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, Published
 
 
 def ratios(made: Run, kind: str) -> dict[str, Comparison]:
     return {one.numerator: one for one in analyse(made).comparisons if one.kind == kind}
 
 
-def test_gpu_over_cpu_is_told_for_each_leg_that_uses_the_gpu() -> None:
+def test_gpu_over_cpu_is_told_for_each_variant_that_uses_the_gpu() -> None:
     found = ratios(gpu_run(), "gpu-over-cpu")
-    assert list(found) == [f"gpu0/{leg}" for leg in (AS_WRITTEN, MODEL_ONLY, TUNED)]
-    assert found["gpu0/as-written"].denominator == "cpu/as-written"
-    assert found["gpu0/as-written"].ratio.median == pytest.approx(0.0030 / 0.0056, rel=0.06)
-    assert found["gpu0/as-written"].ratio.high < 1
+    assert list(found) == [f"gpu0/{variant}" for variant in (BASELINE, MODEL_ONLY, TUNED)]
+    assert found["gpu0/baseline"].denominator == "cpu/baseline"
+    assert found["gpu0/baseline"].ratio.median == pytest.approx(0.0030 / 0.0056, rel=0.06)
+    assert found["gpu0/baseline"].ratio.high < 1
     assert f"gpu0/{INPUT_ONLY}" not in found
 
 
-def test_tuned_over_as_written_for_each_device() -> None:
-    found = ratios(gpu_run(), "tuned-over-as-written")
+def test_tuned_over_baseline_for_each_device() -> None:
+    found = ratios(gpu_run(), "tuned-over-baseline")
     assert list(found) == ["cpu/tuned", "gpu0/tuned"]
     assert found["gpu0/tuned"].ratio.median == pytest.approx(0.0056 / 0.0009, rel=0.02)
 
 
-def test_what_both_legs_of_a_trial_share_cancels_out() -> None:
-    """The builders give each trial a pace of its own; legs of one trial have it in common."""
+def test_what_both_variants_of_a_trial_share_cancels_out() -> None:
+    """The builders give each trial a pace of its own; variants of one trial have it in common."""
     made = run({"cpu": CPU_SPEEDS}, trials=5, noise=0.2, seed=3)
-    throughput = next(one.throughput for one in analyse(made).summaries if one.leg == TUNED)
-    ratio = ratios(made, "tuned-over-as-written")["cpu/tuned"].ratio
+    throughput = next(one.throughput for one in analyse(made).summaries if one.variant == TUNED)
+    ratio = ratios(made, "tuned-over-baseline")["cpu/tuned"].ratio
     assert (ratio.high - ratio.low) / ratio.median < (
         throughput.high - throughput.low
     ) / throughput.median / 2
 
 
-def test_rungs_are_compared_with_as_written() -> None:
-    speeds = {**LAUNCH_BOUND, "rung:xla": replace(LAUNCH_BOUND[TUNED], step_s=0.0028)}
-    found = ratios(run({"gpu0": speeds}), "rung-over-as-written")
-    assert found["gpu0/rung:xla"].ratio.median == pytest.approx(2.0, rel=0.02)
+def test_optimizations_are_compared_with_baseline() -> None:
+    speeds = {**LAUNCH_BOUND, "opt:xla": replace(LAUNCH_BOUND[TUNED], step_s=0.0028)}
+    found = ratios(run({"gpu0": speeds}), "optimization-over-baseline")
+    assert found["gpu0/opt:xla"].ratio.median == pytest.approx(2.0, rel=0.02)
 
 
 def test_scaling_is_throughput_over_that_of_so_many_single_cards() -> None:
     found = ratios(four_gpu_run(), "scaling")
     assert set(found) == {
-        f"{device}/{leg}" for device in ("gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3") for leg in (AS_WRITTEN, TUNED)
+        f"{device}/{variant}"
+        for device in ("gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3")
+        for variant in (BASELINE, TUNED)
     }
-    assert found["gpu0+gpu1/as-written"].ratio.median == pytest.approx(0.95, rel=0.06)
-    assert found["gpu0+gpu1+gpu2+gpu3/as-written"].ratio.median == pytest.approx(0.90, rel=0.06)
-    assert found["gpu0+gpu1/as-written"].denominator == "gpu0/as-written"
+    assert found["gpu0+gpu1/baseline"].ratio.median == pytest.approx(0.95, rel=0.06)
+    assert found["gpu0+gpu1+gpu2+gpu3/baseline"].ratio.median == pytest.approx(0.90, rel=0.06)
+    assert found["gpu0+gpu1/baseline"].denominator == "gpu0/baseline"
 
 
 def test_no_comparison_without_the_other_side() -> None:
     kinds = {one.kind for one in analyse(failed_run()).comparisons}
-    assert kinds == {"tuned-over-as-written"}
+    assert kinds == {"tuned-over-baseline"}
 
 
 def test_pairs_need_both_trials_of_an_index_to_have_gone_well() -> None:
@@ -79,7 +81,7 @@ def test_pairs_need_both_trials_of_an_index_to_have_gone_well() -> None:
         for trial in made.trials
     )
     found = ratios(replace(made, trials=lost), "gpu-over-cpu")
-    assert found["gpu0/as-written"].ratio.n == 3
+    assert found["gpu0/baseline"].ratio.n == 3
 
 
 def test_published_numbers_stand_beside_the_same_kind_of_device_in_their_own_unit() -> None:

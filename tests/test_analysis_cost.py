@@ -21,9 +21,9 @@ def at(prices: Prices | None, run: Run | None = None) -> Analysis:
     return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
 
 
-def of(found: Analysis, device: str, leg: str = "as-written") -> tuple[Summary, Cost]:
-    summary = next(one for one in found.summaries if (one.device, one.leg) == (device, leg))
-    cost = next(one for one in found.costs if (one.device, one.leg) == (device, leg))
+def of(found: Analysis, device: str, variant: str = "baseline") -> tuple[Summary, Cost]:
+    summary = next(one for one in found.summaries if (one.device, one.variant) == (device, variant))
+    cost = next(one for one in found.costs if (one.device, one.variant) == (device, variant))
     return summary, cost
 
 
@@ -80,9 +80,9 @@ def test_energy_needs_no_price_and_its_money_does() -> None:
 
 def test_the_processor_over_the_card_in_money_is_the_time_times_the_prices() -> None:
     found = at(Prices(cpu=0.2, gpu=0.8))
-    by_leg = {one.leg: one for one in found.cost_ratios}
-    assert set(by_leg) == {"as-written", "tuned"}
-    for one in by_leg.values():
+    by_variant = {one.variant: one for one in found.cost_ratios}
+    assert set(by_variant) == {"baseline", "tuned"}
+    for one in by_variant.values():
         assert one.ratio.median == pytest.approx(one.time_ratio.median / 4)
         assert one.break_even == pytest.approx(0.2 * one.time_ratio.median)
     assert found.cost_claim == CLAIM

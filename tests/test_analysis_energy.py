@@ -1,4 +1,4 @@
-"""Energy of interleaved legs, held against series whose true joules are known."""
+"""Energy of interleaved variants, held against series whose true joules are known."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from harness.analysis.energy import GPU_COUNTER, counter_over_power, energy_per_
 from harness.model.run import Run, Series, Trial, Window
 from tests.builders import SECOND_NS, gpu_run
 from tests.builders_telemetry import retold
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
-WATTS = {AS_WRITTEN: 120.0, TUNED: 400.0}
+WATTS = {BASELINE: 120.0, TUNED: 400.0}
 IDLE_W = 80.0
 SAMPLES = 100
 ROUNDS = 12
@@ -22,24 +22,32 @@ SHARED = f"{GPU_COUNTER}, shared out over time by instant GPU power"
 
 
 def windows(start_s: float = 5.0) -> tuple[Window, ...]:
-    """Let two legs take turns, a little over a second each with a short pause between."""
+    """Let two variants take turns, a little over a second each with a short pause between."""
     made, now = [], int(start_s * SECOND_NS)
     for index in range(ROUNDS):
-        for leg, seconds in ((AS_WRITTEN, 1.03), (TUNED, 0.97)):
+        for variant, seconds in ((BASELINE, 1.03), (TUNED, 0.97)):
             end = now + int(seconds * SECOND_NS)
             made.append(
-                Window(leg=leg, index=index, start_ns=now, end_ns=end, steps=10, samples=SAMPLES, wait_ns=-1)
+                Window(
+                    variant=variant,
+                    index=index,
+                    start_ns=now,
+                    end_ns=end,
+                    steps=10,
+                    samples=SAMPLES,
+                    wait_ns=-1,
+                )
             )
             now = end + 20_000_000
     return tuple(made)
 
 
 def true_joules(t_ns: np.ndarray, measured: tuple[Window, ...]) -> np.ndarray:
-    """Integrate power exactly: idle, and what a window's leg takes while it lasts."""
+    """Integrate power exactly: idle, and what a window's variant takes while it lasts."""
     joules = IDLE_W * (t_ns - t_ns[0]) / SECOND_NS
     for one in measured:
         inside_s = (np.clip(t_ns, one.start_ns, one.end_ns) - one.start_ns) / SECOND_NS
-        joules = joules + (WATTS[one.leg] - IDLE_W) * inside_s
+        joules = joules + (WATTS[one.variant] - IDLE_W) * inside_s
     return joules
 
 
@@ -56,7 +64,7 @@ def alternating(*, sensor: float = 1.0, counter_s: float = 1.0, device: str = "g
     ticks = ticks + random.integers(0, 2_000_000, len(ticks))
     power = np.full(len(ticks), IDLE_W)
     for one in measured:
-        power[(ticks >= one.start_ns) & (ticks <= one.end_ns)] = WATTS[one.leg]
+        power[(ticks >= one.start_ns) & (ticks <= one.end_ns)] = WATTS[one.variant]
     read = np.append(np.arange(0, end_ns, int(counter_s * SECOND_NS), dtype=np.int64), end_ns)
     return replace(
         gpu_run(trials=1).trials[1],
@@ -74,26 +82,28 @@ def without(trial: Trial, source: str) -> Trial:
     return replace(trial, telemetry=tuple(one for one in trial.telemetry if one.source != source))
 
 
-def expected(leg: str) -> float:
-    own = [one for one in windows() if one.leg == leg]
-    return WATTS[leg] * sum(one.end_ns - one.start_ns for one in own) / SECOND_NS / (SAMPLES * len(own))
+def expected(variant: str) -> float:
+    own = [one for one in windows() if one.variant == variant]
+    return WATTS[variant] * sum(one.end_ns - one.start_ns for one in own) / SECOND_NS / (SAMPLES * len(own))
 
 
 @pytest.mark.parametrize("sensor", [0.8, 0.97, 1.0, 1.05])
 @pytest.mark.parametrize("counter_s", [1.0, 2.0, 10.0])
-@pytest.mark.parametrize("leg", [AS_WRITTEN, TUNED])
-def test_each_of_two_interleaved_legs_gets_its_own_joules(leg: str, counter_s: float, sensor: float) -> None:
-    found = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), leg)
+@pytest.mark.parametrize("variant", [BASELINE, TUNED])
+def test_each_of_two_interleaved_variants_gets_its_own_joules(
+    variant: str, counter_s: float, sensor: float
+) -> None:
+    found = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), variant)
     assert found is not None
-    assert found[0] == pytest.approx(expected(leg), rel=0.02)
+    assert found[0] == pytest.approx(expected(variant), rel=0.02)
     assert found[1] == SHARED
 
 
 def test_the_counter_alone_would_mix_them_up() -> None:
-    found = energy_per_sample(without(alternating(), "nvml"), AS_WRITTEN)
+    found = energy_per_sample(without(alternating(), "nvml"), BASELINE)
     assert found is not None
     assert found[1] == GPU_COUNTER
-    assert found[0] > 1.2 * expected(AS_WRITTEN)
+    assert found[0] > 1.2 * expected(BASELINE)
 
 
 def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
@@ -101,7 +111,7 @@ def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
     power, counter = trial.telemetry
     start, end = int(power.t_ns[0]), int(power.t_ns[-1])
     whole = (replace(trial.windows[0], start_ns=start, end_ns=end, samples=1),)
-    found = energy_per_sample(replace(trial, windows=whole), AS_WRITTEN)
+    found = energy_per_sample(replace(trial, windows=whole), BASELINE)
     assert found is not None
     counted = np.interp((start, end), counter.t_ns, counter.columns["energy_j"])
     assert found[0] == pytest.approx(counted[1] - counted[0], rel=0.005)
@@ -132,10 +142,10 @@ def test_windows_in_which_power_was_not_read_are_left_out() -> None:
     power = series("nvml", power.t_ns[lost], power_instant_w=power.columns["power_instant_w"][lost])
     trial = replace(trial, telemetry=(power, counter))
     assert counter_over_power(trial)["gpu0"] == pytest.approx(1.0, rel=0.02)
-    for leg in (AS_WRITTEN, TUNED):
-        found = energy_per_sample(trial, leg)
+    for variant in (BASELINE, TUNED):
+        found = energy_per_sample(trial, variant)
         assert found is not None
-        assert found[0] == pytest.approx(expected(leg), rel=0.02)
+        assert found[0] == pytest.approx(expected(variant), rel=0.02)
 
 
 def test_cards_are_scaled_each_by_its_own_counter() -> None:

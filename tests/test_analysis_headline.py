@@ -43,27 +43,27 @@ def test_a_card_that_loses_is_called_slower_with_the_reason_and_the_cure() -> No
         "As published, GPU 0 (NVIDIA H200) trains cifar100-mlp 1.86 times slower than the "
     )
     assert "95 % interval" in said
-    assert "launch-bound" in said and "loses to the processor" in said
+    assert "launch-bound" in said and "loses to the CPU" in said
     assert "With the remedies applied (tuned: steps_per_execution, jit_compile) it runs 6.23 times" in said
-    assert "Tuned on both sides it is 1.12 times as fast as the processor" in said
+    assert "Tuned on both sides it is 1.12 times as fast as the CPU" in said
     assert said.index("slower") < said.index("launch-bound") < said.index("remedies")
 
 
 def test_a_card_that_wins() -> None:
     said = analyse(run({"cpu": CPU_RESNET, "gpu0": COMPUTE_BOUND}, name="resnet50")).headline
-    assert "times as fast as the processor" in said
+    assert "times as fast as the CPU" in said
     assert "slower" not in said
     assert "the GPU itself is the limit" in said.replace("The", "the")
 
 
 def test_a_difference_within_the_noise_is_no_difference() -> None:
     made = run({"cpu": CPU_SPEEDS, "gpu0": CPU_SPEEDS}, noise=0.03)
-    assert "about as fast as the processor" in analyse(made).headline
+    assert "about as fast as the CPU" in analyse(made).headline
 
 
 def test_a_machine_without_a_card() -> None:
     said = analyse(cpu_run()).headline
-    assert said.startswith("As published, the processor (AMD EPYC 9354) trains cifar100-mlp at 10,")
+    assert said.startswith("As published, the CPU (AMD EPYC 9354) trains cifar100-mlp at 10,")
     assert "times the speed published for NC4as T4 v3, 4 vCPU (Azure blog, 2023)" in said
     assert "GPU" not in said
 
@@ -92,15 +92,15 @@ def test_several_workloads_are_grouped_by_who_wins_and_by_cause() -> None:
         run({"cpu": CPU_RESNET, "gpu0": COMPUTE_BOUND}, name="resnet50"),
     )
     said = analyse(made).headline
-    assert "slower than the processor on cifar100-mlp (1.86 times) and cifar10-mlp" in said
-    assert "faster than the processor on resnet50" in said
+    assert "slower than the CPU on cifar100-mlp (1.86 times) and cifar10-mlp" in said
+    assert "faster than the CPU on resnet50" in said
     assert said.count("launch-bound") == 1
     assert "cifar100-mlp 6.23, cifar10-mlp 6.2" in said
 
 
 def test_several_cards_say_how_they_scale() -> None:
     said = analyse(four_gpu_run()).headline
-    assert "4 GPUs together reach 8" in said and "of 4 times one card's speed on resnet50, tuned" in said
+    assert "4 GPUs together reach 8" in said and "of 4 times one GPU's speed on resnet50, tuned" in said
     assert analyse(long_run(seconds=200)).headline.startswith("As published, 8 GPUs (NVIDIA H200) train ")
 
 
@@ -131,10 +131,10 @@ def test_it_reads_as_sentences(speeds: dict) -> None:
     assert "  " not in said and ".." not in said and " ." not in said and "None" not in said
 
 
-def test_legs_without_as_written_are_still_told() -> None:
+def test_variants_without_baseline_are_still_told() -> None:
     made = cpu_run()
     trials = tuple(
-        replace(one, windows=tuple(each for each in one.windows if each.leg == "tuned"))
+        replace(one, windows=tuple(each for each in one.windows if each.variant == "tuned"))
         for one in made.trials
     )
     assert "cifar100-mlp (tuned) 31," in analyse(replace(made, trials=trials)).headline
@@ -167,5 +167,5 @@ def test_words() -> None:
 
 
 def test_remedies_that_change_nothing_beyond_the_noise_are_not_called_a_gain() -> None:
-    made = run({"cpu": {**CPU_SPEEDS, "tuned": CPU_SPEEDS["as-written"]}})
+    made = run({"cpu": {**CPU_SPEEDS, "tuned": CPU_SPEEDS["baseline"]}})
     assert "it runs about as fast (95 % interval" in analyse(made).headline

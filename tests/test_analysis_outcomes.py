@@ -20,7 +20,7 @@ def smoke(made: Run) -> Run:
 def test_a_quota_is_named_also_by_a_run_that_only_tries_out() -> None:
     for made in (under_quota(cpu_run(), 1.0, 1.0), smoke(under_quota(cpu_run(trials=1), 1.0, 1.0))):
         (line,) = outcomes(analyse(made))
-        assert line.startswith("cifar100-mlp on cpu: as-written 1")
+        assert line.startswith("cifar100-mlp on cpu: baseline 1")
         assert line.endswith("held back by: the container's CPU quota, about 50 % of the time (cpu-quota)")
         assert "\n" not in line
 
@@ -39,13 +39,14 @@ def test_what_was_not_looked_into_or_cannot_be_told_is_said_so() -> None:
     bare = replace(bare_run(), manifest=replace(bare_run().manifest, parameters=left))
     assert "--no-analysis" in outcomes(analyse(bare))[0]
     tuned = tuple(
-        replace(each, windows=tuple(one for one in each.windows if one.leg == TUNED)) for each in made.trials
+        replace(each, windows=tuple(one for one in each.windows if one.variant == TUNED))
+        for each in made.trials
     )
     (line,) = outcomes(analyse(replace(made, trials=tuned)))
-    assert ": tuned " in line and "as-written was not run" in line
+    assert ": tuned " in line and "baseline was not run" in line
 
 
 def test_a_service_says_how_many_requests_it_serves_within_the_least_bound() -> None:
     cpu, gpu = outcomes(analyse(serving_run()))
-    assert "; as-written serves 13.0 requests/s" in cpu and ", 99 % of them within 100 ms;" in cpu
+    assert "; baseline serves 13.0 requests/s" in cpu and ", 99 % of them within 100 ms;" in cpu
     assert gpu.count("requests/s") == 1 and ", 99 % of them within 15 ms;" in gpu

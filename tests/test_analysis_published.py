@@ -1,4 +1,4 @@
-"""Measured beside published: units, ranges, legs, and why the two differ, told from the run alone."""
+"""Measured beside published: units, ranges, variants, and why the two differ, told from the run alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def beside(run: Run, **fields: object) -> PublishedComparison:
     """Return the comparison of one published number of the first workload on its first device."""
     plain = {
         "source": "A blog, 2020",
-        "system": "Some card",
+        "system": "Some GPU",
         "device": "gpu",
         "unit": "samples/s",
         "value": 100.0,
@@ -29,7 +29,7 @@ def speed(run: Run, device: str) -> float:
     return next(
         one.throughput.median
         for one in analyse(run).summaries
-        if (one.workload, one.device, one.leg) == (run.workloads[0].name, device, "as-written")
+        if (one.workload, one.device, one.variant) == (run.workloads[0].name, device, "baseline")
     )
 
 
@@ -59,17 +59,17 @@ def test_a_published_range_is_compared_by_its_nearer_end() -> None:
 
 
 def test_what_was_published_under_other_settings_says_how_to_measure_the_like() -> None:
-    one = beside(gpu_run(), leg="rung:no-augment", note="without augmentation")
-    assert "as written" in one.measured_label
-    assert any("--legs as-written,rung:no-augment" in text for text in one.reasons)
-    assert not any("--legs" in text for text in beside(gpu_run()).reasons)
+    one = beside(gpu_run(), variant="opt:no-augment", note="without augmentation")
+    assert "baseline" in one.measured_label
+    assert any("--variants baseline,opt:no-augment" in text for text in one.reasons)
+    assert not any("--variants" in text for text in beside(gpu_run()).reasons)
 
 
 def test_reasons_name_hardware_software_and_data_of_this_run() -> None:
     run = gpu_run()
     text = " ".join(beside(run).reasons)
     assert run.manifest.gpus[0].name in text
-    assert "Some card there" in text
+    assert "Some GPU there" in text
     versions = {trial.facts.get("tensorflow") for trial in run.trials}
     assert all(f"TensorFlow {version}" in text for version in versions if version)
     for data in run.manifest.data:
@@ -109,7 +109,7 @@ def test_the_gain_by_tuning() -> None:
     gain = next(
         one.ratio.median
         for one in found.comparisons
-        if one.kind == "tuned-over-as-written" and one.numerator == "gpu0/tuned"
+        if one.kind == "tuned-over-baseline" and one.numerator == "gpu0/tuned"
         and one.workload == run.workloads[0].name
     )  # fmt: skip
     one = beside(run, unit="gain", value=gain)

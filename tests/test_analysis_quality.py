@@ -146,7 +146,7 @@ def test_what_happens_on_a_card_beside_the_run(metric: str, words: str, steady: 
 
 
 def retold_one(made: Run, metric: str, values: np.ndarray) -> Run:
-    """Change a column of the second trial only, the first on the card."""
+    """Change a column of the second trial only, the first on the GPU."""
     trial = made.trials[1]
     telemetry = tuple(
         replace(one, columns={**one.columns, metric: values}) if one.source == "nvml_slow" else one
@@ -171,7 +171,7 @@ def test_clocks_of_the_processor() -> None:
     assert any("throttled by heat" in one for one in facts(rising_throttle(cpu_run())))
     made = cpu_run(trials=3)
     trial = made.trials[1]
-    last = max(one.start_ns for one in trial.windows if one.leg == "as-written")
+    last = max(one.start_ns for one in trial.windows if one.variant == "baseline")
     telemetry = tuple(
         replace(one, columns={"cpu_freq_mhz": np.where(one.t_ns < last, 3700.0, 2200.0)})
         if one.source == "cpufreq" else one

@@ -1,4 +1,4 @@
-"""Code to paste: what the tuned leg did, in words that Python and Keras understand; predictions judged."""
+"""Code to paste: what the tuned variant did, in words that Python and Keras understand; predictions judged."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from harness.analysis.remedy_names import introduced, stage_functions
 from harness.analysis.summaries import summaries
 from harness.catalog import Entry, built_in
 from harness.model.analysis import Estimate, Finding, Remedy, Verdict
-from harness.model.run import LegInfo, Run
-from tests.builders import LegSpeed, run
+from harness.model.run import Run, VariantInfo
+from tests.builders import VariantSpeed, run
 from tests.builders_telemetry import GpuLoad
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     INPUT_ONLY,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     TUNED,
     TUNED_INPUT,
     Change,
     Spec,
 )
-from workloads.tuning import applies, leg_changes, leg_params
+from workloads.tuning import applies, variant_changes, variant_params
 
 GPU, CPU = Program(on_gpu=True), Program(on_gpu=False)
 ANSWERS = {
@@ -71,13 +71,13 @@ def test_each_change_has_its_line(after: dict[str, str], code: str) -> None:
     assert code_for(changes(**after), GPU) == code
 
 
-def test_resident_data_brings_its_own_loop_which_runs_as_the_leg_did() -> None:
+def test_resident_data_brings_its_own_loop_which_runs_as_the_variant_did() -> None:
     code = code_for(changes(feed="resident", steps_per_execution="200", jit_compile="on"), GPU)
     assert "int32[200, batch]" in code and "jit_compile=True" in code and "/GPU:0" in code
     assert "model.compile" not in code
     assert "/CPU:0" in code_for(changes(feed="resident"), CPU)
-    leg = replace(GPU, params={"jit_compile": True, "steps_per_execution": 50})
-    alone = code_for(changes(feed="resident"), leg)
+    variant = replace(GPU, params={"jit_compile": True, "steps_per_execution": 50})
+    alone = code_for(changes(feed="resident"), variant)
     assert "int32[50, batch]" in alone and "jit_compile=True" in alone
 
 
@@ -183,8 +183,12 @@ def test_code_says_which_names_are_placeholders(code: str, said: str) -> None:
     assert introduced(code, STAGES) == said + code
 
 
-def declared_legs(entry: Entry) -> list[str]:
-    return [TUNED, TUNED_INPUT, *(f"{RUNG_PREFIX}{rung.name}" for rung in entry.workload.ladder)]
+def declared_variants(entry: Entry) -> list[str]:
+    return [
+        TUNED,
+        TUNED_INPUT,
+        *(f"{OPTIMIZATION_PREFIX}{optimization.name}" for optimization in entry.workload.optimizations),
+    ]
 
 
 def shown(code: str) -> dict[str, Any]:
@@ -208,49 +212,52 @@ def shown(code: str) -> dict[str, Any]:
 @pytest.mark.parametrize("answers", ANSWERS)
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("entry", built_in(), ids=lambda entry: entry.workload.name)
-def test_the_code_of_every_remedy_sets_what_the_declared_leg_does(
+def test_the_code_of_every_remedy_sets_what_the_declared_variant_does(
     entry: Entry, device: str, answers: str
 ) -> None:
     workload, spec = entry.workload, Spec(workload=entry.module, device=device, gpus=int(device == "gpu"))
     pipeline = bool(workload.stages) or workload.data.kind == "jpeg"
-    for leg in declared_legs(entry):
-        if not applies(workload, spec, leg, pipeline=pipeline):
+    for variant in declared_variants(entry):
+        if not applies(workload, spec, variant, pipeline=pipeline):
             continue
-        params = leg_params(workload, spec, leg, pipeline=pipeline)
-        changed = leg_changes(workload, spec, leg, pipeline=pipeline)
+        params = variant_params(workload, spec, variant, pipeline=pipeline)
+        changed = variant_changes(workload, spec, variant, pipeline=pipeline)
         applied = {one.what: one for one in changed if one.what in ANSWERS[answers]}
         program = Program(
             on_gpu=device == "gpu", task=workload.task, image=workload.image, pipeline=pipeline, params=params
         )
         code = code_for(applied, program)
-        assert bool(code) == bool(applied), (leg, applied)
+        assert bool(code) == bool(applied), (variant, applied)
         for name, value in shown(code).items():
             if name in params:
-                assert str(value) in (str(params[name]), {True: "on", False: "off"}.get(params[name])), leg
+                assert str(value) in (str(params[name]), {True: "on", False: "off"}.get(params[name])), (
+                    variant
+                )
         if params.get("feed") == "resident" and "feed" in applied:
             assert ("jit_compile=True" in code) == bool(params["jit_compile"])
         assert ("/GPU:0" in code) <= (device == "gpu")
 
 
 STEPS = {
-    AS_WRITTEN: LegSpeed(step_s=0.015, batch=32, wait_share=1 / 3),
-    INPUT_ONLY: LegSpeed(step_s=0.005, batch=32),
-    MODEL_ONLY: LegSpeed(step_s=0.010, batch=32),
+    BASELINE: VariantSpeed(step_s=0.015, batch=32, wait_share=1 / 3),
+    INPUT_ONLY: VariantSpeed(step_s=0.005, batch=32),
+    MODEL_ONLY: VariantSpeed(step_s=0.010, batch=32),
 }
 
 
-def played(trials: int = 3, profile: str = "quick", **legs: tuple[float, tuple[str, ...]]) -> Run:
-    """Play legs by (seconds a step, what each changes) beside a pipeline that is not overlapped."""
-    names = {name.replace("__", ":").replace("_", "-"): value for name, value in legs.items()}
-    speeds = {**STEPS, **{name: LegSpeed(step_s=step_s, batch=32) for name, (step_s, _) in names.items()}}
+def played(trials: int = 3, profile: str = "quick", **variants: tuple[float, tuple[str, ...]]) -> Run:
+    """Play variants by (seconds a step, what each changes) beside a pipeline that is not overlapped."""
+    names = {name.replace("__", ":").replace("_", "-"): value for name, value in variants.items()}
+    speeds = {**STEPS, **{name: VariantSpeed(step_s=step_s, batch=32) for name, (step_s, _) in names.items()}}
     made = run({"cpu": speeds}, trials=trials, accuracy=0.3)
     told = {name: tuple(changes(**dict.fromkeys(what, "on")).values()) for name, (_, what) in names.items()}
     manifest = replace(made.manifest, parameters={**made.manifest.parameters, "profile": profile})
     trial = tuple(
         replace(
             each,
-            legs=tuple(
-                LegInfo(leg=one.leg, params=one.params, changes=told.get(one.leg, ())) for one in each.legs
+            variants=tuple(
+                VariantInfo(variant=one.variant, params=one.params, changes=told.get(one.variant, ()))
+                for one in each.variants
             ),
         )
         for each in made.trials
@@ -274,22 +281,27 @@ def test_a_remedys_code_has_the_names_and_the_batch_of_its_workload() -> None:
     assert ".batch(32)" in fallback.code and fallback.code.startswith("# Placeholders: x, y, model.\n")
 
 
-def test_a_gain_comes_from_the_leg_that_changes_what_the_remedy_changes() -> None:
+def test_a_gain_comes_from_the_variant_that_changes_what_the_remedy_changes() -> None:
     resident = overlap(played(tuned=(0.001, ("feed", "jit_compile"))))
     assert (
-        resident.measured_gain is None and resident.measured_leg == "" and "tf.constant" not in resident.code
+        resident.measured_gain is None
+        and resident.measured_variant == ""
+        and "tf.constant" not in resident.code
     )
     both = overlap(
-        played(tuned=(0.001, ("feed", "prefetch_batches")), rung__prefetch=(0.0101, ("prefetch_batches",)))
+        played(
+            tuned=(0.001, ("feed", "prefetch_batches")),
+            opt__prefetch=(0.0101, ("prefetch_batches",)),
+        )
     )
-    assert both.measured_leg == "rung:prefetch"
+    assert both.measured_variant == "opt:prefetch"
     assert both.measured_gain is not None and both.measured_gain.median == pytest.approx(1.5, rel=0.05)
     assert both.miss is None and both.not_judged == ""
 
 
 def test_a_gain_measured_together_with_other_changes_judges_no_prediction() -> None:
     found = overlap(played(tuned=(0.001, ("prefetch_batches", "jit_compile"))))
-    assert "measured together with jit_compile, which the leg “tuned” changes as well" in found.text
+    assert "measured together with jit_compile, which the variant “tuned” changes as well" in found.text
     assert found.miss is None and found.not_judged == "measured together with jit_compile"
 
 
@@ -317,36 +329,36 @@ def test_an_interval_that_holds_hits_and_misses_judges_no_prediction(
     assert judged or "too wide" in why
 
 
-# Steps in seconds that make each rule find what it is about, as far as legs alone do.
+# Steps in seconds that make each rule find what it is about, as far as variants alone do.
 HELD_BACK = {
     "launch-bound": {
-        AS_WRITTEN: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.0105, "calls:10": 0.003,
+        BASELINE: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.0105, "calls:10": 0.003,
     },
-    "input-bound": {AS_WRITTEN: 0.041, INPUT_ONLY: 0.040, MODEL_ONLY: 0.004},
-    "no-overlap": {AS_WRITTEN: 0.015, INPUT_ONLY: 0.005, MODEL_ONLY: 0.010},
-    "copy-bound": {AS_WRITTEN: 0.015, INPUT_ONLY: 0.001, MODEL_ONLY: 0.010, "host-fed": 0.015},
-    "compute-bound": {AS_WRITTEN: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.040},
+    "input-bound": {BASELINE: 0.041, INPUT_ONLY: 0.040, MODEL_ONLY: 0.004},
+    "no-overlap": {BASELINE: 0.015, INPUT_ONLY: 0.005, MODEL_ONLY: 0.010},
+    "copy-bound": {BASELINE: 0.015, INPUT_ONLY: 0.001, MODEL_ONLY: 0.010, "host-fed": 0.015},
+    "compute-bound": {BASELINE: 0.010, INPUT_ONLY: 0.0002, MODEL_ONLY: 0.010, "batch:4": 0.040},
 }  # fmt: skip
 
 
 def declared_run(entry: Entry, device: str, steps: dict[str, float]) -> Run:
-    """Play a workload whose tuned leg changes what its declaration says, twice as fast as it was."""
+    """Play a workload whose tuned variant changes what its declaration says, twice as fast as it was."""
     spec = Spec(workload=entry.module, device="cpu" if device == "cpu" else "gpu", gpus=int(device != "cpu"))
     pipeline = bool(entry.workload.stages) or entry.workload.data.kind == "jpeg"
     load = None if device == "cpu" else GpuLoad(util=98 if steps.get("batch:4") == 0.040 else 5, power_w=200)
-    legs = {**steps, TUNED: steps[AS_WRITTEN] / 2}
+    variants = {**steps, TUNED: steps[BASELINE] / 2}
     speeds = {
-        leg: LegSpeed(step_s=step_s, batch=32 * (4 if leg == "batch:4" else 1), load=load)
-        for leg, step_s in legs.items()
+        variant: VariantSpeed(step_s=step_s, batch=32 * (4 if variant == "batch:4" else 1), load=load)
+        for variant, step_s in variants.items()
     }
     made = run({device: speeds}, name=entry.workload.name, trials=1, windows=1)
-    told = LegInfo(
-        leg=TUNED,
-        params=leg_params(entry.workload, spec, TUNED, pipeline=pipeline),
-        changes=tuple(leg_changes(entry.workload, spec, TUNED, pipeline=pipeline)),
+    told = VariantInfo(
+        variant=TUNED,
+        params=variant_params(entry.workload, spec, TUNED, pipeline=pipeline),
+        changes=tuple(variant_changes(entry.workload, spec, TUNED, pipeline=pipeline)),
     )
     trials = tuple(
-        replace(each, legs=tuple(told if one.leg == TUNED else one for one in each.legs))
+        replace(each, variants=tuple(told if one.variant == TUNED else one for one in each.variants))
         for each in made.trials
     )
     return replace(made, trials=trials, workloads=(entry.workload,))
@@ -360,7 +372,7 @@ def test_every_rule_shows_what_each_workload_declares(entry: Entry, device: str,
     found = [one for one in analyse(made).verdicts if one.finding is Finding.FOUND and one.remedy is not None]
     if device != "cpu" or rule not in ("copy-bound", "compute-bound", "launch-bound"):
         assert rule in {one.rule for one in found}
-    (tuned,) = (one for one in made.trials[0].legs if one.leg == TUNED)
+    (tuned,) = (one for one in made.trials[0].variants if one.variant == TUNED)
     changed = {one.what for one in tuned.changes}
     for one in found:
         remedy = one.remedy
@@ -371,7 +383,7 @@ def test_every_rule_shows_what_each_workload_declares(entry: Entry, device: str,
         ast.parse(remedy.code if one.rule != "contended-host" else "")
         assert ("GPU" in remedy.code) <= (device != "cpu")
         assert ("train_step" in remedy.code) <= (entry.workload.task == "train")
-        if not remedy.measured_leg:
+        if not remedy.measured_variant:
             continue
         for name, value in shown(remedy.code).items():
             if name in changed or ("x, y = tf.constant" in remedy.code and name in tuned.params):

@@ -16,11 +16,11 @@ from reports.figures import figures_of
 from reports.render import render_html
 from tests.builders_requests import BATCHES, offered, serving_run, single
 from tests.report_pages import Document, javascript
-from workloads.protocol import AS_WRITTEN, SERVER, SINGLE_STREAM
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
-    """Give the run with one trial on the processor, which served these."""
+    """Give the run with one trial on the CPU, which served these."""
     first = replace(run.trials[0], requests=requests)
     return replace(run, trials=(first,))
 
@@ -50,7 +50,7 @@ class TestLatency:
             (99, {"p50", "p90"}),
             (100, {"p50", "p90", "p99"}),
         ):
-            (one,) = latencies(only(run, single(AS_WRITTEN, 1, 3.0, count)))
+            (one,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
             assert set(one.quantiles_s) == names
 
     def test_each_batch_is_one_row_and_each_series_of_the_server_another(self) -> None:
@@ -85,32 +85,32 @@ class TestCapacity:
     def test_more_than_one_in_a_hundred_late_is_too_many(self) -> None:
         run = serving_run(1)
         fine, late = [10.0] * 200, [*[10.0] * 197, *[50.0] * 3]
-        assert rate(only(run, offered(AS_WRITTEN, 5, fine)), 0.015) == 5
-        assert rate(only(run, offered(AS_WRITTEN, 5, late)), 0.015) is None
-        assert rate(only(run, offered(AS_WRITTEN, 5, late)), 0.1) == 5
+        assert rate(only(run, offered(BASELINE, 5, fine)), 0.015) == 5
+        assert rate(only(run, offered(BASELINE, 5, late)), 0.015) is None
+        assert rate(only(run, offered(BASELINE, 5, late)), 0.1) == 5
 
     def test_samples_that_were_never_served_are_late(self) -> None:
         run = serving_run(1)
-        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 198, planned=200)), 0.1) == 5
-        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 190, planned=200)), 0.1) is None
+        assert rate(only(run, offered(BASELINE, 5, [10.0] * 198, planned=200)), 0.1) == 5
+        assert rate(only(run, offered(BASELINE, 5, [10.0] * 190, planned=200)), 0.1) is None
 
     def test_fewer_than_a_hundred_tell_nothing(self) -> None:
         run = serving_run(1)
-        assert rate(only(run, offered(AS_WRITTEN, 5, [10.0] * 99)), 0.1) is None
+        assert rate(only(run, offered(BASELINE, 5, [10.0] * 99)), 0.1) is None
 
     def test_too_few_requests_are_no_service_that_failed(self) -> None:
         run = serving_run(1)
         few = replace(
             run,
             trials=tuple(
-                replace(trial, requests=(single(AS_WRITTEN, 1, 9.0), offered(AS_WRITTEN, 5, [10.0] * 48)))
+                replace(trial, requests=(single(BASELINE, 1, 9.0), offered(BASELINE, 5, [10.0] * 48)))
                 for trial in run.trials
             ),
         )
         found = {(one.device, one.bound_s): one.why for one in capacities(few)}
         assert found["cpu", 0.1] == "too slow for a hundred requests in this profile's time"
         (cpu, _) = outcomes(analyse(few))
-        assert "as-written serves no rate that is known within 100 ms: too slow for a hundred" in cpu
+        assert "baseline serves no rate that is known within 100 ms: too slow for a hundred" in cpu
 
     def test_it_says_why_there_is_none(self) -> None:
         (first, _) = (one for one in capacities(serving_run()) if one.device == "cpu")
@@ -122,9 +122,7 @@ class TestCapacity:
         for well, told in ((3, 3), (2, 2), (1, None), (0, None)):
             run = serving_run()
             trials = tuple(
-                replace(
-                    trial, requests=(offered(AS_WRITTEN, 5, [10.0 if trial.index < well else 50.0] * 200),)
-                )
+                replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < well else 50.0] * 200),))
                 for trial in run.trials
             )
             found = capacities(replace(run, trials=trials))
@@ -136,13 +134,13 @@ class TestCapacity:
 
     def test_the_card_is_not_compared_at_a_bound_to_which_few_trials_kept(self) -> None:
         run = serving_run()
-        fine, late = offered(AS_WRITTEN, 5, [10.0] * 200), offered(AS_WRITTEN, 4, [50.0] * 200)
+        fine, late = offered(BASELINE, 5, [10.0] * 200), offered(BASELINE, 4, [50.0] * 200)
         trials = tuple(
             replace(trial, requests=(late,) if trial.device == "cpu" and trial.index else (late, fine))
             for trial in run.trials
         )
         (one,) = request_ratios(replace(run, trials=trials))
-        assert one.ratio.n == 3, "at 0.1 s, which all of the processor's trials keep to"
+        assert one.ratio.n == 3, "at 0.1 s, which all of the CPU's trials keep to"
 
     def test_the_card_is_compared_at_the_least_bound_that_both_keep_to(self) -> None:
         analysis = analyse(serving_run())

@@ -26,17 +26,17 @@ from tests.builders import (
 )
 from tests.builders_parts import CPU_SPEEDS, LAUNCH_BOUND
 from tests.builders_telemetry import retold, seconds_of
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
 def verdict(made: Run, rule: str, device: str = "gpu0") -> Verdict:
     return next(one for one in analyse(made).verdicts if (one.rule, one.device) == (rule, device))
 
 
-def without(made: Run, *legs: str) -> Run:
-    """Leave legs out, as a run with --legs does."""
+def without(made: Run, *variants: str) -> Run:
+    """Leave variants out, as a run with --variants does."""
     trials = tuple(
-        replace(trial, windows=tuple(one for one in trial.windows if one.leg not in legs))
+        replace(trial, windows=tuple(one for one in trial.windows if one.variant not in variants))
         for trial in made.trials
     )
     return replace(made, trials=trials)
@@ -55,7 +55,7 @@ def test_launch_bound_card_is_found_with_reason_remedy_and_both_gains() -> None:
     found = verdict(gpu_run(), "launch-bound")
     assert found.finding is Finding.FOUND
     assert found.cost == pytest.approx(0.96, abs=0.02)
-    assert "loses to the processor" in found.sentence
+    assert "loses to the CPU" in found.sentence
     assert found.remedy is not None
     assert found.remedy.code == (
         "# Placeholders: model, optimizer, loss.\n"
@@ -68,7 +68,7 @@ def test_launch_bound_card_is_found_with_reason_remedy_and_both_gains() -> None:
 
 
 def test_launch_bound_is_not_why_a_card_that_wins_is_slow() -> None:
-    fast = {leg: replace(speed, step_s=speed.step_s / 4) for leg, speed in LAUNCH_BOUND.items()}
+    fast = {variant: replace(speed, step_s=speed.step_s / 4) for variant, speed in LAUNCH_BOUND.items()}
     found = verdict(gpu_run(speeds=fast), "launch-bound")
     assert found.finding is Finding.FOUND
     assert "loses" not in found.sentence
@@ -115,7 +115,7 @@ def test_launch_bound_processor_leaves_most_of_its_cores_idle() -> None:
 
 
 def retold_usage(trial, cpus: float):
-    """Let the container use so many processors."""
+    """Let the container use so many CPUs."""
     telemetry = tuple(
         replace(one, columns={**one.columns, "cpu_usage_s": seconds_of(one) * cpus})
         if one.source == "cgroup"
@@ -131,7 +131,7 @@ def test_input_bound_is_found_from_the_wait_that_was_seen() -> None:
     assert found.cost == pytest.approx(0.88, abs=0.01)
     assert "highly" in found.sentence and "753 samples/s where the model could take 6,671" in found.sentence
     assert found.remedy is not None and "AUTOTUNE" in found.remedy.code
-    assert found.remedy.measured_gain is None  # the tuned leg changed nothing about input
+    assert found.remedy.measured_gain is None  # the tuned variant changed nothing about input
 
 
 def test_input_bound_is_found_from_the_ceilings_where_waiting_is_invisible() -> None:
@@ -141,8 +141,8 @@ def test_input_bound_is_found_from_the_ceilings_where_waiting_is_invisible() -> 
 
 
 def test_input_is_blamed_for_no_more_than_no_overlap_at_all_would_cost() -> None:
-    """As-written loses half against the model alone, but input is a hundred times faster than the model."""
-    speeds = {**LAUNCH_BOUND, AS_WRITTEN: replace(LAUNCH_BOUND[AS_WRITTEN], step_s=0.0106)}
+    """Baseline loses half against the model alone, but input is a hundred times faster than the model."""
+    speeds = {**LAUNCH_BOUND, BASELINE: replace(LAUNCH_BOUND[BASELINE], step_s=0.0106)}
     speeds[INPUT_ONLY] = replace(speeds[INPUT_ONLY], step_s=0.000053)
     found = verdict(blind(gpu_run(speeds=speeds)), "input-bound")
     assert found.finding is Finding.CLEAR
@@ -158,16 +158,16 @@ def test_the_gain_from_a_faster_pipeline_ends_where_the_processors_do() -> None:
     assert crowded.predicted_gain == pytest.approx(0.0440 / 0.0425 * 16 / float(used.split()[0]), rel=0.03)
     alone = replace(made, trials=tuple(retold_usage(trial, 1.0) for trial in made.trials))
     found = verdict(alone, "input-bound")
-    assert "one sample after another, on 1 of 16 processors" in found.sentence
+    assert "one sample after another, on 1 of 16 CPUs" in found.sentence
     assert found.remedy is not None
     # The model's own speed would be 9.2 times as fast; waiting took 88 %, and no more can be saved.
     assert found.remedy.predicted_gain == pytest.approx(1 / (1 - 0.88), rel=0.03)
     full = replace(made, trials=tuple(retold_usage(trial, 15.5) for trial in made.trials))
-    assert "all processors busy" in verdict(full, "input-bound").sentence
+    assert "all CPUs busy" in verdict(full, "input-bound").sentence
 
 
 def test_input_bound_moderately_from_five_percent() -> None:
-    speeds = {**COMPUTE_BOUND, AS_WRITTEN: replace(COMPUTE_BOUND[AS_WRITTEN], wait_share=0.08)}
+    speeds = {**COMPUTE_BOUND, BASELINE: replace(COMPUTE_BOUND[BASELINE], wait_share=0.08)}
     speeds[INPUT_ONLY] = replace(speeds[INPUT_ONLY], step_s=0.288)
     found = verdict(gpu_run(speeds=speeds), "input-bound")
     assert found.finding is Finding.FOUND
@@ -180,7 +180,7 @@ def test_input_bound_is_clear_or_cannot_be_told() -> None:
     assert found.finding is Finding.INCONCLUSIVE
 
 
-def test_input_bound_names_the_dearest_stage() -> None:
+def test_input_bound_names_the_slowest_stage() -> None:
     stage = INPUT_BOUND[INPUT_ONLY]
     speeds = {
         **INPUT_BOUND,
@@ -189,7 +189,7 @@ def test_input_bound_names_the_dearest_stage() -> None:
         "stage:resize": replace(stage, step_s=0.0425),
     }
     evidence = verdict(gpu_run(speeds=speeds), "input-bound").evidence
-    named = next(one for one in evidence if "dearest stage" in one.metric)
+    named = next(one for one in evidence if "slowest stage" in one.metric)
     assert named.metric.endswith("decode")
     assert named.observed.endswith("70 % of it")  # 30 of 42.5 ms
 
@@ -296,7 +296,7 @@ FOUR = "gpu0+gpu1+gpu2+gpu3"
 
 
 def held_down(made: Run, card: str, **values: float) -> Run:
-    """Have one card of a run's devices read other values all the time."""
+    """Have one GPU of a run's devices read other values all the time."""
 
     def told(one: Series) -> Series:
         if (one.source, one.device) != ("nvml", card):
@@ -333,9 +333,9 @@ def test_not_learning_found_clear_unknown_and_silent() -> None:
     assert all(one.rule != "not-learning" for one in analyse(four_gpu_run()).verdicts)
 
 
-def test_not_learning_looks_at_the_tuned_leg_too() -> None:
+def test_not_learning_looks_at_the_tuned_variant_too() -> None:
     made = cpu_run()
-    broken = Metric(leg=TUNED, name="accuracy", value=0.01, unit="share")
+    broken = Metric(variant=TUNED, name="accuracy", value=0.01, unit="share")
     trials = tuple(replace(trial, metrics=(*trial.metrics, broken)) for trial in made.trials)
     found = verdict(replace(made, trials=trials), "not-learning", "cpu")
     assert found.finding is Finding.FOUND
@@ -347,7 +347,7 @@ def test_not_learning_is_not_said_of_a_measurement_shorter_than_an_epoch() -> No
     strict = replace(made, workloads=(replace(made.workloads[0], min_accuracy=0.5),))
 
     def trained(steps: float) -> Verdict:
-        metric = Metric(leg=AS_WRITTEN, name="steps_trained", value=steps, unit="steps")
+        metric = Metric(variant=BASELINE, name="steps_trained", value=steps, unit="steps")
         trials = tuple(replace(trial, metrics=(*trial.metrics, metric)) for trial in strict.trials)
         return verdict(replace(strict, trials=trials), "not-learning", "cpu")
 

@@ -1,4 +1,4 @@
-"""What the legs show that only serve the verdict: waits around next(), batches, copies, epochs, calls."""
+"""What the variants show that only serve the verdict: waits around next(), batches, copies, epochs, calls."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from harness.analysis import analyse
 from harness.analysis.remedies import missed
 from harness.cpuset import processors
 from harness.model.analysis import Estimate, Finding, Verdict
-from harness.model.legs import leg_name
-from harness.model.run import LegInfo, Run
-from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, LegSpeed, cpu_run, gpu_run, run
+from harness.model.run import Run, VariantInfo
+from harness.model.variants import variant_name
+from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, VariantSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
 from tests.builders_telemetry import CPUS, retold, seconds_of, under_quota
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED_INPUT, Change
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED_INPUT, Change
 
-Speeds = Mapping[str, LegSpeed]
+Speeds = Mapping[str, VariantSpeed]
 
 
 def verdict(made: Run, rule: str, device: str = "cpu") -> Verdict:
@@ -29,11 +29,11 @@ def first(made: Run, device: str = "cpu") -> Verdict:
     return next(one for one in analyse(made).verdicts if one.device == device)
 
 
-def legs(**step_ms: float) -> Speeds:
-    """Give legs by how many milliseconds a step of 32 samples takes; underscores stand for other marks."""
+def variants(**step_ms: float) -> Speeds:
+    """Give variants by how many milliseconds a step of 32 samples takes; underscores stand for other marks."""
     names = {name.replace("__", ":").replace("_", "-"): value for name, value in step_ms.items()}
     return {
-        name: LegSpeed(step_s=value / 1e3, batch=32 * int(name[6:]) if name.startswith("batch:") else 32)
+        name: VariantSpeed(step_s=value / 1e3, batch=32 * int(name[6:]) if name.startswith("batch:") else 32)
         for name, value in names.items()
     }
 
@@ -44,7 +44,7 @@ def waiting(speeds: Speeds, share: float) -> Speeds:
 
 
 def played(speeds: Speeds, *, cpus: float | None = None, device: str = "cpu") -> Run:
-    """Play a run whose container, alone on the machine, uses so many processors."""
+    """Play a run whose container, alone on the machine, uses so many CPUs."""
     made = run({device: speeds}, trials=3, accuracy=0.3)
     if cpus is None:
         return made
@@ -62,7 +62,9 @@ def played(speeds: Speeds, *, cpus: float | None = None, device: str = "cpu") ->
     return retold(replace(made, trials=trials), device, "host", cpu_util_pct=100 * cpus / CPUS)
 
 
-ACCELERATOR = legs(as_written=10, custom_loop=10, input_only=1, model_only=9.8, batch__2=19.6, batch__4=39.2)
+ACCELERATOR = variants(
+    baseline=10, custom_loop=10, input_only=1, model_only=9.8, batch__2=19.6, batch__4=39.2
+)
 
 
 def test_a_device_that_works_while_the_processor_idles_is_the_limit_itself() -> None:
@@ -77,8 +79,8 @@ def test_a_device_that_works_while_the_processor_idles_is_the_limit_itself() -> 
 @pytest.mark.parametrize("fixed_ms", [3, 6, 9])
 def test_launch_bound_costs_what_does_not_grow_with_the_batch(fixed_ms: float) -> None:
     grows = 10 - fixed_ms
-    speeds = legs(
-        as_written=10, custom_loop=10, input_only=0.2, model_only=10,
+    speeds = variants(
+        baseline=10, custom_loop=10, input_only=0.2, model_only=10,
         batch__2=fixed_ms + 2 * grows, batch__4=fixed_ms + 4 * grows,
     )  # fmt: skip
     found = verdict(played(waiting(speeds, 0.0), cpus=0.5), "launch-bound")
@@ -90,18 +92,18 @@ def test_launch_bound_costs_what_does_not_grow_with_the_batch(fixed_ms: float) -
 def test_what_does_not_grow_with_the_batch_may_be_work_of_a_busy_processor() -> None:
     """An optimiser's pass over large weights costs the same whatever the batch, and launches nothing."""
     speeds = waiting(
-        legs(as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=11, batch__4=13), 0.0
+        variants(baseline=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=11, batch__4=13), 0.0
     )
     assert verdict(played(speeds, cpus=15.5), "launch-bound").finding is Finding.CLEAR
     assert verdict(played(speeds, cpus=15.5), "compute-bound").finding is Finding.FOUND
-    saved = {**speeds, **legs(calls__10=6)}
+    saved = {**speeds, **variants(calls__10=6)}
     found = verdict(played(saved, cpus=15.5), "launch-bound")
     assert found.cost == pytest.approx(0.4, rel=0.08)
 
 
 def test_a_processor_that_others_use_is_not_idle() -> None:
     speeds = waiting(
-        legs(as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=11, batch__4=13), 0.0
+        variants(baseline=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=11, batch__4=13), 0.0
     )
     made = retold(played(speeds, cpus=2.0), "cpu", "host", cpu_util_pct=100.0)
     assert verdict(made, "launch-bound").finding is Finding.CLEAR
@@ -110,10 +112,10 @@ def test_a_processor_that_others_use_is_not_idle() -> None:
 
 @pytest.mark.parametrize(("others_pct", "told"), [(100.0, Finding.INCONCLUSIVE), (50.0, Finding.FOUND)])
 def test_starting_steps_is_not_told_from_waiting_for_a_processor(others_pct: float, told: Finding) -> None:
-    """Many steps in one call save half of the time: the program's doing, or others have the processors."""
+    """Many steps in one call save half of the time: the program's doing, or others have the CPUs."""
     speeds = waiting(
-        legs(
-            as_written=10, custom_loop=10, input_only=0.2, model_only=10,
+        variants(
+            baseline=10, custom_loop=10, input_only=0.2, model_only=10,
             batch__2=11, batch__4=13, calls__10=5,
         ),
         0.0,
@@ -126,16 +128,16 @@ def test_starting_steps_is_not_told_from_waiting_for_a_processor(others_pct: flo
 
 def test_input_that_is_slower_than_the_model_costs_all_that_is_lost_against_it() -> None:
     """A pipeline that holds Python's lock slows the step itself down: the loop sees half of the wait."""
-    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=8, model_only=2), 0.4)
+    speeds = waiting(variants(baseline=10, custom_loop=10, input_only=8, model_only=2), 0.4)
     found = verdict(played(speeds, cpus=1.0), "input-bound")
     assert found.cost == pytest.approx(0.8, rel=0.02)
     assert "40 % that the model waits and the rest by slowing its steps down" in found.sentence
-    fast = waiting(legs(as_written=10, custom_loop=10, input_only=1.9, model_only=2), 0.4)
+    fast = waiting(variants(baseline=10, custom_loop=10, input_only=1.9, model_only=2), 0.4)
     assert verdict(played(fast, cpus=1.0), "no-overlap").cost == pytest.approx(0.4, rel=0.05)
 
 
 def test_a_saturated_host_is_told_to_do_less_not_more_at_once() -> None:
-    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=10, model_only=2), 0.8)
+    speeds = waiting(variants(baseline=10, custom_loop=10, input_only=10, model_only=2), 0.8)
     busy = verdict(played(speeds, cpus=0.95 * CPUS), "input-bound").remedy
     assert busy is not None and busy.predicted_gain is None
     assert "no more to give" in busy.text and ".cache()" in busy.code
@@ -151,7 +153,7 @@ def test_others_cost_nothing_while_processors_are_free() -> None:
 
 
 def test_steal_is_found_beside_others_that_cost_nothing() -> None:
-    """The hypervisor took an eighth while others used a fifth of processors that were free besides."""
+    """The hypervisor took an eighth while others used a fifth of CPUs that were free besides."""
     made = played(waiting(ACCELERATOR, 0.0), cpus=0.3 * CPUS)
     made = retold(made, "cpu", "host", cpu_util_pct=62.0, cpu_steal_pct=12.0)
     found = verdict(made, "contended-host")
@@ -162,13 +164,12 @@ def test_steal_is_found_beside_others_that_cost_nothing() -> None:
 
 def shares(found: Verdict) -> dict[str, float]:
     return {
-        one.metric.removeprefix("processor time "): float(one.observed.removesuffix("%"))
-        for one in found.evidence
+        one.metric.removeprefix("CPU time "): float(one.observed.removesuffix("%")) for one in found.evidence
     }
 
 
 def test_what_others_used_and_what_was_free_are_shares_of_the_same_processors() -> None:
-    """Under a quota of half a processor of sixteen, of which others use eight."""
+    """Under a quota of half a CPU of sixteen, of which others use eight."""
     made = played(waiting(ACCELERATOR, 0.0), cpus=0.5)
     made = retold(made, "cpu", "host", cpu_util_pct=100 * 8.5 / CPUS, cpu_steal_pct=2.0)
     made = retold(made, "cpu", "cgroup", cpu_limit_cpus=0.5)
@@ -183,7 +184,7 @@ def test_what_others_used_and_what_was_free_are_shares_of_the_same_processors() 
         abs=0.6,
     )  # fmt: skip
     assert sum(told.values()) == pytest.approx(100, abs=1)
-    # 15 % of half a processor, of sixteen.
+    # 15 % of half a CPU, of sixteen.
     assert found.evidence[-1].threshold == "below 0.47 %, 15 % of what its limit lets it use"
 
 
@@ -224,28 +225,28 @@ def test_quota_costs_the_processor_time_that_was_withheld() -> None:
 
 
 def test_quota_costs_nothing_while_the_device_computes() -> None:
-    """Three quarters of the processor time are withheld, but half of a step is the device's own."""
-    speeds = legs(as_written=20, custom_loop=20, input_only=20, model_only=15, calls__10=10)
+    """Three quarters of the CPU time are withheld, but half of a step is the device's own."""
+    speeds = variants(baseline=20, custom_loop=20, input_only=20, model_only=15, calls__10=10)
     made = under_quota(run({"cpu": speeds}, trials=3), 0.25, 0.75, calls__10=0.0)
     assert verdict(made, "cpu-quota").cost == pytest.approx(0.5, rel=0.06)
 
 
 def test_input_bound_by_the_wait_around_next_scaled_to_keras_fit() -> None:
-    speeds = legs(as_written=12.5, custom_loop=10, input_only=8, model_only=4.5, batch__2=9, batch__4=18)
+    speeds = variants(baseline=12.5, custom_loop=10, input_only=8, model_only=4.5, batch__2=9, batch__4=18)
     found = verdict(played(waiting(speeds, 0.8)), "input-bound")
     assert found.finding is Finding.FOUND
     assert found.cost == pytest.approx(8 / 12.5, rel=0.05)
     assert any("against Keras fit" in one.metric and "1.25" in one.observed for one in found.evidence)
 
 
-def test_as_written_waits_for_no_more_than_it_loses() -> None:
-    """A loop that is held up while as-written is not."""
-    speeds = legs(as_written=10, custom_loop=13, input_only=8, model_only=10, batch__2=20, batch__4=40)
+def test_baseline_waits_for_no_more_than_it_loses() -> None:
+    """A loop that is held up while baseline is not."""
+    speeds = variants(baseline=10, custom_loop=13, input_only=8, model_only=10, batch__2=20, batch__4=40)
     assert verdict(played(waiting(speeds, 0.3)), "input-bound").finding is Finding.CLEAR
 
 
 def test_no_overlap_is_found_where_the_pipeline_by_itself_is_fast_enough() -> None:
-    speeds = legs(as_written=15, custom_loop=15, input_only=5, model_only=10, batch__2=20, batch__4=40)
+    speeds = variants(baseline=15, custom_loop=15, input_only=5, model_only=10, batch__2=20, batch__4=40)
     made = played(waiting(speeds, 5 / 15), cpus=0.5)
     found = first(made)
     assert (found.rule, found.finding) == ("no-overlap", Finding.FOUND)
@@ -256,7 +257,7 @@ def test_no_overlap_is_found_where_the_pipeline_by_itself_is_fast_enough() -> No
     assert "lack of overlap" in verdict(made, "input-bound").sentence
     hidden = played(waiting(ACCELERATOR, 0.0))
     assert verdict(hidden, "no-overlap").finding is Finding.CLEAR
-    assert verdict(played(legs(as_written=15)), "no-overlap").finding is Finding.INCONCLUSIVE
+    assert verdict(played(variants(baseline=15)), "no-overlap").finding is Finding.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -264,15 +265,15 @@ def test_no_overlap_is_found_where_the_pipeline_by_itself_is_fast_enough() -> No
 )
 def test_no_overlap_explains_no_more_than_taking_turns_costs(share: float, finding: Finding) -> None:
     """Input by itself a hundred times as fast as the model: in turns it costs 1 % of the time."""
-    speeds = legs(as_written=13, custom_loop=13, input_only=0.1, model_only=10, batch__2=20, batch__4=40)
+    speeds = variants(baseline=13, custom_loop=13, input_only=0.1, model_only=10, batch__2=20, batch__4=40)
     found = verdict(played(waiting(speeds, share), cpus=0.5), "no-overlap")
     assert found.finding is finding
     assert ("no more than noise" in found.sentence) is (finding is Finding.INCONCLUSIVE)
     assert ("held up while the model computes" in found.sentence) is (finding is Finding.FOUND)
 
 
-STAGES = legs(
-    as_written=20, custom_loop=20, input_only=10, model_only=10, batch__2=20, batch__4=40,
+STAGES = variants(
+    baseline=20, custom_loop=20, input_only=10, model_only=10, batch__2=20, batch__4=40,
     stage__read=1, stage__decode=7, stage__copy=10,
 )  # fmt: skip
 
@@ -294,7 +295,7 @@ def test_stages_are_told_in_order_with_cost_share_and_ceiling() -> None:
 
 
 def test_copy_bound_is_found_by_its_stage() -> None:
-    dear = {**STAGES, **legs(stage__read=0.5, stage__decode=1, stage__copy=10)}
+    dear = {**STAGES, **variants(stage__read=0.5, stage__decode=1, stage__copy=10)}
     made = declared(played(waiting(dear, 0.5)), "read", "decode", "copy")
     found = first(made)
     assert (found.rule, found.finding) == ("copy-bound", Finding.FOUND)
@@ -308,7 +309,7 @@ def test_copy_bound_is_found_by_its_stage() -> None:
 
 def test_copy_bound_on_a_card_is_what_feeding_from_the_host_adds() -> None:
     card = {**COMPUTE_BOUND, "host-fed": replace(COMPUTE_BOUND[MODEL_ONLY], step_s=0.40)}
-    card[AS_WRITTEN] = replace(card[AS_WRITTEN], step_s=0.40)
+    card[BASELINE] = replace(card[BASELINE], step_s=0.40)
     found = verdict(gpu_run(speeds=card), "copy-bound", "gpu0")
     assert found.finding is Finding.FOUND
     assert found.cost == pytest.approx(1 - 0.286 / 0.40, rel=0.03)
@@ -318,7 +319,7 @@ def test_copy_bound_on_a_card_is_what_feeding_from_the_host_adds() -> None:
 
 
 def test_disk_bound_where_the_wait_for_input_is_a_stall_on_io() -> None:
-    speeds = waiting(legs(as_written=10, custom_loop=10, input_only=9, model_only=2, batch__2=4), 0.8)
+    speeds = waiting(variants(baseline=10, custom_loop=10, input_only=9, model_only=2, batch__2=4), 0.8)
     made = played(speeds)
 
     def stalled(share: float) -> Run:
@@ -346,38 +347,40 @@ def test_disk_bound_where_the_wait_for_input_is_a_stall_on_io() -> None:
 )
 def test_input_bound_says_in_which_epochs(first_ms: float, cached_ms: float, said: str) -> None:
     speeds = {
-        **legs(as_written=10, custom_loop=10, input_only=8, model_only=2, epoch__first=first_ms),
-        **legs(epoch__cached=cached_ms),
+        **variants(baseline=10, custom_loop=10, input_only=8, model_only=2, epoch__first=first_ms),
+        **variants(epoch__cached=cached_ms),
     }
     found = verdict(played(waiting(speeds, 0.8)), "input-bound")
     assert said in found.sentence
     assert any(one.metric == "input alone, first epoch" for one in found.evidence)
 
 
-def test_input_remedy_is_measured_by_the_leg_that_changes_nothing_else() -> None:
-    speeds = {**waiting(STAGES, 0.5), **legs(input_only=15, tuned_input=15.4)}
+def test_input_remedy_is_measured_by_the_variant_that_changes_nothing_else() -> None:
+    speeds = {**waiting(STAGES, 0.5), **variants(input_only=15, tuned_input=15.4)}
     change = Change(what="parallel_maps", before="off", after="on", why="w")
     made = played(speeds, cpus=1.0)
     trials = tuple(
         replace(
             trial,
-            legs=tuple(
-                LegInfo(leg=one.leg, params=one.params, changes=(change,)) if one.leg == TUNED_INPUT else one
-                for one in trial.legs
+            variants=tuple(
+                VariantInfo(variant=one.variant, params=one.params, changes=(change,))
+                if one.variant == TUNED_INPUT
+                else one
+                for one in trial.variants
             ),
         )
         for trial in made.trials
     )
     found = verdict(replace(made, trials=trials), "input-bound")
     assert found.remedy is not None and found.remedy.measured_gain is not None
-    assert found.remedy.measured_leg == TUNED_INPUT
+    assert found.remedy.measured_variant == TUNED_INPUT
     assert found.remedy.measured_gain.median == pytest.approx(1.3, rel=0.03)
     assert "num_parallel_calls" in found.remedy.code
     assert "also changes" not in found.remedy.text
     assert found.remedy.miss == pytest.approx(1.3 / found.remedy.predicted_gain - 1, rel=0.05)  # type: ignore[operator]
     headline = analyse(replace(made, trials=trials)).headline
     assert "The prediction for cifar100-mlp missed" in headline
-    assert headline.endswith(f"was measured ({leg_name(TUNED_INPUT)}).")
+    assert headline.endswith(f"was measured ({variant_name(TUNED_INPUT)}).")
 
 
 @pytest.mark.parametrize(
@@ -406,7 +409,7 @@ def test_launch_bound_card_predicts_at_least_that_the_gaps_are_closed_and_names_
 
 
 def unseen(made: Run) -> Run:
-    """Take away what tells how busy the processors were."""
+    """Take away what tells how busy the CPUs were."""
     trials = tuple(
         replace(
             trial, telemetry=tuple(one for one in trial.telemetry if one.source not in ("cgroup", "process"))
@@ -428,8 +431,8 @@ def test_launch_bound_without_activity_is_what_many_steps_in_a_call_prove(
     batch_4_ms: float, calls_ms: float, finding: Finding, cost: float | None
 ) -> None:
     """What is the same for any batch may be an optimiser's pass: beyond what was saved nothing tells."""
-    speeds = legs(
-        as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__4=batch_4_ms, calls__10=calls_ms
+    speeds = variants(
+        baseline=10, custom_loop=10, input_only=0.2, model_only=10, batch__4=batch_4_ms, calls__10=calls_ms
     )
     made = unseen(played(waiting(speeds, 0.0)))
     found = verdict(made, "launch-bound")
@@ -442,25 +445,25 @@ def test_launch_bound_without_activity_is_what_many_steps_in_a_call_prove(
 
 def test_launch_bound_cannot_be_told_where_two_ways_contradict_each_other() -> None:
     """Many steps in a call cannot save more than a step costs whatever its batch."""
-    speeds = legs(
-        as_written=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=19.5, batch__4=39, calls__10=6
+    speeds = variants(
+        baseline=10, custom_loop=10, input_only=0.2, model_only=10, batch__2=19.5, batch__4=39, calls__10=6
     )
     found = verdict(played(waiting(speeds, 0.0), cpus=0.5), "launch-bound")
     assert found.finding is Finding.INCONCLUSIVE
     assert "contradict each other" in found.sentence and "40 %" in found.sentence
-    near = {**speeds, **legs(calls__10=9.7)}
+    near = {**speeds, **variants(calls__10=9.7)}
     assert verdict(played(waiting(near, 0.0), cpus=0.5), "launch-bound").finding is Finding.CLEAR
 
 
 def test_launch_bound_says_noise_that_made_many_steps_slower() -> None:
-    speeds = {**ACCELERATOR, **legs(calls__10=10.5)}
+    speeds = {**ACCELERATOR, **variants(calls__10=10.5)}
     evidence = verdict(played(waiting(speeds, 0.0), cpus=0.3), "launch-bound").evidence
     (saved,) = (one.observed for one in evidence if one.metric.startswith("saved by many steps"))
     assert saved.startswith("-")
 
 
 def test_compute_bound_processor_names_what_a_larger_batch_would_give() -> None:
-    speeds = {**CPU_SPEEDS, **legs(batch__4=6), **waiting(legs(custom_loop=3), 0.0)}
+    speeds = {**CPU_SPEEDS, **variants(batch__4=6), **waiting(variants(custom_loop=3), 0.0)}
     speeds[INPUT_ONLY] = CPU_SPEEDS[INPUT_ONLY]
     found = verdict(played(speeds, cpus=15.5), "compute-bound")
     assert found.remedy is not None
@@ -469,12 +472,12 @@ def test_compute_bound_processor_names_what_a_larger_batch_would_give() -> None:
 
 
 def test_a_run_without_analysis_says_that_it_was_left_out() -> None:
-    made = run({"cpu": {AS_WRITTEN: CPU_SPEEDS[AS_WRITTEN]}}, trials=1)
+    made = run({"cpu": {BASELINE: CPU_SPEEDS[BASELINE]}}, trials=1)
     blind = tuple(
         replace(one, telemetry=(), windows=tuple(replace(window, wait_ns=-1) for window in one.windows))
         for one in made.trials
     )
-    options = {"options": {"analysis": False, "legs": ""}}
+    options = {"options": {"analysis": False, "variants": ""}}
     left_out = replace(made, trials=blind, manifest=replace(made.manifest, parameters=options))
     said = [one.sentence for one in analyse(left_out).verdicts if one.finding is Finding.INCONCLUSIVE]
     assert said and all("--no-analysis" in sentence for sentence in said)
@@ -488,10 +491,10 @@ def test_windows_too_short_for_telemetry_are_called_so() -> None:
     assert "too short to tell" in found.sentence
 
 
-def test_a_run_without_as_written_says_that_it_was_not_measured() -> None:
+def test_a_run_without_baseline_says_that_it_was_not_measured() -> None:
     made = run({"cpu": {"tuned": CPU_SPEEDS["tuned"]}}, trials=1)
     said = [one.sentence for one in analyse(made).verdicts if one.finding is Finding.INCONCLUSIVE]
-    assert said and all("as-written" in sentence and "not among the legs" in sentence for sentence in said)
+    assert said and all("baseline" in sentence and "not among the variants" in sentence for sentence in said)
 
 
 def test_much_traffic_between_cards_is_evidence() -> None:

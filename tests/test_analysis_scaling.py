@@ -9,26 +9,26 @@ import pytest
 from harness.analysis.scaling import scaled, scaling
 from harness.model.scaling import Point
 from tests.builders_workers import run_of, teams
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, TUNED
+from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 
 
 def points() -> dict[tuple[str, int], Point]:
     one = run_of([1000.0, 2000.0, 1000.0], batch=100, sent=0.0, exchange_s=0.001)
     two = run_of([1600.0, 3200.0, 1600.0], batch=200, sent=50e6, exchange_s=0.02)
-    return {(point.leg, point.workers): point for point in scaling({2: two, 1: one})}
+    return {(point.variant, point.workers): point for point in scaling({2: two, 1: one})}
 
 
 def test_efficiency_is_taken_index_by_index() -> None:
-    two = points()[AS_WRITTEN, 2]
+    two = points()[BASELINE, 2]
     assert two.throughput.median == 1600
     assert two.efficiency is not None
     # The second trial met a machine twice as fast on both sides, which cancels out.
     assert (two.efficiency.low, two.efficiency.median, two.efficiency.high) == pytest.approx((0.8, 0.8, 0.8))
-    assert points()[AS_WRITTEN, 1].efficiency.median == 1
+    assert points()[BASELINE, 1].efficiency.median == 1
 
 
 def test_what_a_step_takes_longer_and_what_travels() -> None:
-    two = points()[AS_WRITTEN, 2]
+    two = points()[BASELINE, 2]
     assert two.step_time.median == pytest.approx(0.125)
     assert two.added_s == pytest.approx(0.025)
     assert two.exchange_s == 0.02
@@ -36,9 +36,9 @@ def test_what_a_step_takes_longer_and_what_travels() -> None:
     assert two.sent_bytes_per_s == pytest.approx(50e6, rel=0.01)
 
 
-def test_only_legs_that_train_are_shown() -> None:
-    assert {leg for leg, _ in points()} <= {AS_WRITTEN, TUNED, "model-only"}
-    assert INPUT_ONLY not in {leg for leg, _ in points()}
+def test_only_variants_that_train_are_shown() -> None:
+    assert {variant for variant, _ in points()} <= {BASELINE, TUNED, "model-only"}
+    assert INPUT_ONLY not in {variant for variant, _ in points()}
 
 
 def test_without_one_worker_there_is_no_efficiency() -> None:
@@ -59,7 +59,10 @@ def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
 def test_through_time_machines_with_clocks_of_their_own_lie_above_each_other() -> None:
     (flow,) = scaled(teams()).flows
     assert (flow.workers, flow.trial_id) == (4, "cifar100-mlp-cpu-0")
-    assert [(leg, begin, end) for leg, begin, end in flow.spans] == [(AS_WRITTEN, 0, 1), (INPUT_ONLY, 1, 2)]
+    assert [(variant, begin, end) for variant, begin, end in flow.spans] == [
+        (BASELINE, 0, 1),
+        (INPUT_ONLY, 1, 2),
+    ]
     first, second = flow.lines
     assert len(flow.t_s) == len(first.sent_bytes_per_s)
     assert first.sent_bytes_per_s == pytest.approx([50e6] * len(flow.t_s), rel=0.01)
@@ -85,12 +88,12 @@ def test_without_counters_there_is_no_traffic() -> None:
 def test_words_say_efficiency_and_what_it_does_not_show() -> None:
     made = scaled(teams())
     assert made.sentences == (
-        "As written, 4 workers on the processor train cifar100-mlp 2.00 times as fast as one "
+        "Baseline, 4 workers on the CPU train cifar100-mlp 2.00 times as fast as one "
         "(95 % interval 2.00 to 2.00): 50 % efficiency.",
     )
     first, second = made.caveats
     assert first.startswith("4 workers ran on 2 machines (a, b, c, d): ")
-    assert "3 workers used the same 2 processors" in second
+    assert "3 workers used the same 2 CPUs" in second
     assert "at 33 % or less" in second
 
 

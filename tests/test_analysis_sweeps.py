@@ -119,11 +119,11 @@ def test_points_are_in_no_other_figure() -> None:
     assert analyse(builders.gpu_run()).sweeps == ()
 
 
-def test_devices_and_legs_are_sweeps_of_their_own() -> None:
+def test_devices_and_variants_are_sweeps_of_their_own() -> None:
     cpu, gpu = sweep_run(), sweep_run(device="gpu0")
     both = replace(cpu, planned=cpu.planned + gpu.planned, trials=cpu.trials + gpu.trials)
-    assert [(one.device, one.leg, len(one.points)) for one in sweeps(both)] == [
-        ("cpu", "as-written", 6), ("gpu0", "as-written", 6),
+    assert [(one.device, one.variant, len(one.points)) for one in sweeps(both)] == [
+        ("cpu", "baseline", 6), ("gpu0", "baseline", 6),
     ]  # fmt: skip
 
 

@@ -25,18 +25,18 @@ def outcomes(*runs: Extract) -> set[Outcome]:
 
 
 class TestExtract:
-    def test_has_a_value_a_trial_of_every_leg(self) -> None:
+    def test_has_a_value_a_trial_of_every_variant(self) -> None:
         run = builders.gpu_run(trials=4)
         made = extract(analyse(run), label="lab")
         assert made.label == "lab"
-        assert {(one.device, one.leg) for one in made.speeds} >= {("cpu", "tuned"), ("gpu0", "as-written")}
+        assert {(one.device, one.variant) for one in made.speeds} >= {("cpu", "tuned"), ("gpu0", "baseline")}
         assert all(len(one.throughput) == len(one.trial_ids) == 4 for one in made.speeds)
 
     def test_names_the_machine_and_its_limits(self) -> None:
         run = builders.gpu_run(trials=1)
         parameters = {**run.manifest.parameters, "options": {"cpus": "0-1", "cpu_quota": 1.5}}
         made = extract(analyse(replace(run, manifest=replace(run.manifest, parameters=parameters))))
-        assert made.machine == ("1 × NVIDIA H200, 16 vCPU AMD EPYC 9354, on processors 0-1, 1.5 CPUs' time")
+        assert made.machine == ("1 × NVIDIA H200, 16 vCPU AMD EPYC 9354, on CPUs 0-1, 1.5 CPUs' time")
 
     @pytest.mark.parametrize(
         "settings", [({"trials": 3, "max_trials": 7}, True), ({"trials": 3, "max_trials": 3}, False)]
@@ -84,9 +84,9 @@ class TestOutcomes:
         assert width[8] > width[2]
         assert many.ratios[0].ratio == few.ratios[0].ratio, "the interval of one ratio alone stays"
 
-    def test_other_legs_are_shown_and_not_tested(self) -> None:
+    def test_other_variants_are_shown_and_not_tested(self) -> None:
         made = versus([again(whole(), 1), again(whole(), 2)])
-        assert {one.leg for one in made.ratios if not one.tested} == {"input-only", "model-only"}
+        assert {one.variant for one in made.ratios if not one.tested} == {"input-only", "model-only"}
         assert made.tests == sum(one.tested for one in made.ratios)
 
     def test_says_what_could_be_found_and_what_it_takes(self) -> None:
@@ -97,11 +97,11 @@ class TestOutcomes:
 
 
 class TestStandings:
-    def test_the_fastest_device_and_leg_counts(self) -> None:
+    def test_the_fastest_device_and_variant_counts(self) -> None:
         made = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="card")])
         first = made.standings[0]
         assert made.runs[first.run].label == "card"
-        best = {one.workload: (one.device, one.leg) for one in made.bests if one.run == first.run}
+        best = {one.workload: (one.device, one.variant) for one in made.bests if one.run == first.run}
         assert best == {"cifar100-mlp": ("gpu0", "tuned"), "resnet50": ("gpu0", "tuned")}
 
     def test_what_did_not_learn_does_not_count(self) -> None:
@@ -109,10 +109,10 @@ class TestStandings:
         bad = replace(
             run,
             speeds=tuple(
-                replace(one, accuracy_ok=False if one.leg == "tuned" else None) for one in run.speeds
+                replace(one, accuracy_ok=False if one.variant == "tuned" else None) for one in run.speeds
             ),
         )
-        assert {one.leg for one in versus([bad, bad]).bests} == {"as-written"}
+        assert {one.variant for one in versus([bad, bad]).bests} == {"baseline"}
 
     def test_kinds_hold_the_runs_of_the_same_machines(self) -> None:
         made = versus([again(whole(kind), seed) for seed, kind in enumerate((0, 1, 0, 1, 3))])
@@ -165,9 +165,9 @@ class TestUnlike:
         doubled = replace(
             run, speeds=tuple(replace(one, batch_size=2 * one.batch_size) for one in run.speeds)
         )
-        found = {one.leg: one.unlike for one in versus([run, doubled]).ratios}
-        assert found["as-written"] == ("batch size",)
-        assert found["tuned"] == (), "a tuned leg chooses its own"
+        found = {one.variant: one.unlike for one in versus([run, doubled]).ratios}
+        assert found["baseline"] == ("batch size",)
+        assert found["tuned"] == (), "a tuned variant chooses its own"
 
 
 class TestFleet:

@@ -24,7 +24,7 @@ from harness.bench import (
     resolve,
 )
 from harness.errors import GpuError, UsageError
-from workloads.protocol import LEGS
+from workloads.protocol import VARIANTS
 
 CPU = Options(device="cpu")
 
@@ -69,7 +69,7 @@ def test_profile_and_what_changes_it() -> None:
     assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
     assert resolved.profile.stall_s == 7.0
     assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
-    assert resolved.planned[0].legs[: len(LEGS)] == LEGS
+    assert resolved.planned[0].variants[: len(VARIANTS)] == VARIANTS
     assert resolved.targets == ("cpu",)
 
 
@@ -89,7 +89,7 @@ def test_params_go_to_those_that_have_them(tmp_path: Path) -> None:
         {"workloads": ("none",)},
         {"device": "tpu,cpu"},
         {"device": ""},
-        {"legs": "fast"},
+        {"variants": "fast"},
         {"params": {"colour": "red"}},
         {"trials": 0},
         {"files": (Path("/none.py"),)},

@@ -72,7 +72,7 @@ class FakeSampler(Nobody):
 
 
 class FakeCounter:
-    """A card that draws 300 W."""
+    """A GPU that draws 300 W."""
 
     def __call__(self):
         return time.monotonic() * 300
@@ -304,8 +304,8 @@ class TestLongRun:
         assert len(made.manifest.gpus) == 8
         assert len({card.uuid for card in made.manifest.gpus}) == 8
         assert len(long.windows) % len(trial.windows) == 0
-        for leg in {window.leg for window in long.windows}:
-            mine = [window for window in long.windows if window.leg == leg]
+        for variant in {window.variant for window in long.windows}:
+            mine = [window for window in long.windows if window.variant == variant]
             assert [one.index for one in mine] == list(range(len(mine)))
             assert all(a.end_ns <= b.start_ns for a, b in pairwise(mine))
         for place in range(8):

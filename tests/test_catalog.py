@@ -8,7 +8,7 @@ import pytest
 
 from harness.catalog import Entry, built_in, external, select, sources
 from harness.errors import UsageError
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import Change, Data, Optimization, Published, Workload
 
 WHOLE = """
 import tensorflow as tf
@@ -24,7 +24,7 @@ workload = Workload(
     params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
     stages=["read", "batch"],
     changes=[Change(what="a", before="b", after="c", why="d")],
-    ladder=(protocol.Rung(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+    optimizations=(protocol.Optimization(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
     published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
 )
 """
@@ -56,7 +56,7 @@ def test_a_whole_declaration_is_read(tmp_path: Path) -> None:
         params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
         stages=("read", "batch"),
         changes=(Change(what="a", before="b", after="c", why="d"),),
-        ladder=(Rung(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+        optimizations=(Optimization(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
         published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
         (with_arguments(data="Data(name='x', shape=(4,), classes=2, train=-1, test=2)"), "data.train"),
         (with_arguments(published="('5 s',)"), "published"),
         (with_arguments(changes="(1,)"), "changes"),
-        (with_arguments(ladder="('fp16',)"), "ladder"),
+        (with_arguments(optimizations="('fp16',)"), "optimizations"),
         (with_arguments(tuned="('batch_size', 64)"), "tuned"),
         (with_arguments(stages="('read', 'read')"), "stages"),
         (with_arguments(stages="('read', 1)"), "stages"),

@@ -131,7 +131,7 @@ class TestMistakes:
             (("-w", "cifar10-mlp,none"), 2, "no workload 'none'", "cifar10-mlp"),
             (("-p", "fast"), 2, "no profile 'fast'", "smoke, quick, full"),
             (("-d", "tpu"), 2, "no device 'tpu'", "auto, cpu"),
-            (("-d", "cpu", "--legs", "x"), 2, "no leg 'x'", "as-written"),
+            (("-d", "cpu", "--variants", "x"), 2, "no variant 'x'", "baseline"),
             (("-d", "cpu", "--param", "colour=red"), 2, "no parameter 'colour'", "batch_size"),
             (("-d", "cpu", "--param", "batch_size"), 2, "not NAME=VALUE", "--param name=value"),
             (("-d", "cpu", "--param", "batch_size=0"), 2, "batch_size=0", "above 0"),
@@ -235,7 +235,7 @@ class TestReport:
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
         assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
         assert "Steady-state speed" in said.out
-        assert "as-written" in said.out
+        assert "baseline" in said.out
         lines = [one for one in said.out.splitlines() if one.startswith("cifar100-mlp on ") and ":" in one]
         assert [one.partition(":")[0] for one in lines] == ["cifar100-mlp on cpu", "cifar100-mlp on gpu0"]
         assert "(launch-bound)" in lines[1]
@@ -441,7 +441,7 @@ def test_the_command_to_run_again_says_everything_that_was_asked_for(tmp_path: P
     file = tmp_path / "my file.py"
     options = Options(
         profile="smoke", engine="docker", device="cpu,gpu", gpus="1,2", workloads=("a", "b"), files=(file,),
-        images={"cpu": "x:y"}, base="my base", legs="tuned", analysis=False, params={"batch_size": "8"},
+        images={"cpu": "x:y"}, base="my base", variants="tuned", analysis=False, params={"batch_size": "8"},
         trials=2, data="real", interval_s=0.5, cpus="0-1", cpu_quota=1.5, memory_bytes=3 << 28, stall_s=9.0,
         seed=7, price="0.5", cloud_metadata=False, weights=file,
     )  # fmt: skip

@@ -41,7 +41,7 @@ def test_mistakes(words: list[str], said: str, hint: str) -> None:
 
 
 def options(**axes: tuple[str, ...]) -> Options:
-    return Options(device="cpu", workloads=("cifar100-mlp",), legs="as-written", axes=axes, trials=2)
+    return Options(device="cpu", workloads=("cifar100-mlp",), variants="baseline", axes=axes, trials=2)
 
 
 def test_the_plan_is_the_grid_interleaved() -> None:

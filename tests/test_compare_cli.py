@@ -31,7 +31,9 @@ Call = Callable[..., Said]
 
 
 def written(folder: Path, *, seed: int = 1, slower: float = 1.0, day: int = 1, trials: int = 5) -> Path:
-    speeds = {leg: replace(one, step_s=one.step_s * slower) for leg, one in builders.CPU_SPEEDS.items()}
+    speeds = {
+        variant: replace(one, step_s=one.step_s * slower) for variant, one in builders.CPU_SPEEDS.items()
+    }
     run = builders.run({"cpu": speeds}, seed=seed, trials=trials, noise=0.004, window_s=0.2)
     created = (datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
     manifest = replace(run.manifest, run_id=f"run-{seed}", created=created)
@@ -168,7 +170,7 @@ class TestBaseline:
     def test_slower_exits_with_10_and_says_what(self, tfbench: Call, pair) -> None:
         said = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
         assert said.code == 10
-        assert "cifar100-mlp cpu as-written (0.89" in said.err
+        assert "cifar100-mlp cpu baseline (0.89" in said.err
         assert "❌ slower" in said.out, "the table is written all the same"
 
     def test_as_fast_and_faster_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:

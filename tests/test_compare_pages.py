@@ -104,7 +104,7 @@ class TestMarkdown:
     def test_training_together_comes_first(self) -> None:
         text = render_markdown(comparison("together"))
         rows = [line for line in text.splitlines() if line.startswith("|")]
-        assert rows[0].startswith("| Workload | Device, leg | workers |")
+        assert rows[0].startswith("| Workload | Device, variant | workers |")
         assert [row.split(" | ")[2] for row in rows[2:5]] == ["1", "2", "4"]
         assert "**50\u202f%**" in rows[4]
 

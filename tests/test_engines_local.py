@@ -72,7 +72,7 @@ def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path)
         ),
     )
     (spec.out / "spec.json").write_text(
-        json.dumps({"data_dir": DATA_DIR, "steps": 3, "legs": ["as-written"]})
+        json.dumps({"data_dir": DATA_DIR, "steps": 3, "variants": ["baseline"]})
     )
     exit_, log = run_to_end(engine, spec, 60)
     assert exit_ == Exit(code=0, out_of_memory=False), log

@@ -30,10 +30,12 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
         writer.write("facts", facts={"tensorflow": "2.21.0", "gpus": 0, "devices": ["cpu"]})
         writer.write("facts", facts={"threads": 8})
         changes = [{"what": "batch_size", "before": "32", "after": "64", "why": "fewer launches"}]
-        writer.write("leg", leg="tuned", params={"batch_size": 64}, changes=changes)
-        writer.write("phase", name="import", leg="", start_ns=1, end_ns=2)
-        writer.write("window", leg="tuned", index=0, start_ns=5, end_ns=9, steps=2, samples=128, wait_ns=-1)
-        writer.write("steps", leg="tuned", window=0, step_ns=[2, 2], wait_ns=[0, 0])
+        writer.write("variant", variant="tuned", params={"batch_size": 64}, changes=changes)
+        writer.write("phase", name="import", variant="", start_ns=1, end_ns=2)
+        writer.write(
+            "window", variant="tuned", index=0, start_ns=5, end_ns=9, steps=2, samples=128, wait_ns=-1
+        )
+        writer.write("steps", variant="tuned", window=0, step_ns=[2, 2], wait_ns=[0, 0])
         writer.metric("tuned", "accuracy", 0.5, "share")
         writer.metric("tuned", "test_loss", math.nan, "loss")
         writer.write("warning", message="slow disk")
@@ -41,7 +43,7 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     log = read_log(file)
     assert (log.problem, log.error, log.ended) == ("", None, True)
     assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "what is no scalar is no fact"
-    assert log.legs[0].changes[0].after == "64"
+    assert log.variants[0].changes[0].after == "64"
     assert log.phases[0].name == "import"
     assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
     assert log.steps[0].step_ns.dtype == np.int64
@@ -55,7 +57,7 @@ def test_a_phase_of_the_whole_trial_ends_where_the_next_begins(file: Path) -> No
         ended = writer.phase("import", 1)
         writer.phase("data", ended)
     first, second = read_log(file).phases
-    assert (first.name, first.leg, first.start_ns, first.end_ns) == ("import", "", 1, ended)
+    assert (first.name, first.variant, first.start_ns, first.end_ns) == ("import", "", 1, ended)
     assert (second.name, second.start_ns) == ("data", ended)
 
 
@@ -89,16 +91,16 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
         (b'{"kind":"window","t_ns":1}\n', "missing"),
         (b'{"kind":"end","t_ns":1,"ok":"yes"}\n', "ok is str"),
         (b'{"kind":"end","t_ns":true,"ok":true}\n', "t_ns is bool"),
-        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":["a"],"wait_ns":[]}\n', "invalid literal"),
-        (b'{"kind":"leg","t_ns":1,"leg":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
-        (b'{"kind":"leg","t_ns":1,"leg":"x","params":{},"changes":["a"]}\n', "mapping"),
+        (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":["a"],"wait_ns":[]}\n', "invalid literal"),
+        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
+        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":["a"]}\n', "mapping"),
         (b"\xff\xfe\n", "line 3"),
-        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":[[1]],"wait_ns":[]}\n', "plain list"),
-        (b'{"kind":"steps","t_ns":1,"leg":"x","window":0,"step_ns":[%s],"wait_ns":[]}\n' % HUGE, "large"),
+        (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[[1]],"wait_ns":[]}\n', "plain list"),
+        (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[%s],"wait_ns":[]}\n' % HUGE, "large"),
         (b"[" * 200_000 + b"\n", "recursion"),
         (window_line(0).encode(), "without steps, samples"),
-        (line("phase", name="data", leg="", start_ns=2, end_ns=1).encode(), "ends before"),
-        (line("phase", name="data", leg="", start_ns=2, end_ns=1 << 70).encode(), "ends before"),
+        (line("phase", name="data", variant="", start_ns=2, end_ns=1).encode(), "ends before"),
+        (line("phase", name="data", variant="", start_ns=2, end_ns=1 << 70).encode(), "ends before"),
     ],
     ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip

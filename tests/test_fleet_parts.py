@@ -190,7 +190,7 @@ class TestFolder:
         settings={"wait_s": 5.0},
     )  # fmt: skip
 
-    def test_the_plan_reads_back_as_it_was_written(self, tmp_path: Path) -> None:
+    def test_the_plan_reads_back_as_it_wbaseline(self, tmp_path: Path) -> None:
         folder = FleetFolder(tmp_path / "f")
         folder.create(self.PLAN)
         assert folder.read_plan() == self.PLAN

@@ -1,4 +1,4 @@
-"""Workers that train together: which nodes, whose processors, what is kept, what an interface counts."""
+"""Workers that train together: which nodes, whose CPUs, what is kept, what an interface counts."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ def test_it_fits_the_screen_whatever_nodes_are_called_and_do(width: int, height:
     console = screen(width, height)
     view = FleetView(console)
     for number in range(50):
-        kind = f"8x NVIDIA H200, 192x processor of a long name {number}, 2048 GiB"
+        kind = f"8x NVIDIA H200, 192x CPU of a long name {number}, 2048 GiB"
         one = task(f"node-{number}.of-a-very-long-domain-name-in-a-cloud", kind)
-        view.show(one, State.RUNNING, beat=beat("cifar100-mlp.cpu.0: as-written, warming up; " * 3))
+        view.show(one, State.RUNNING, beat=beat("cifar100-mlp.cpu.0: baseline, warming up; " * 3))
     lines = drawn(view, console)
     assert len(lines) < height
     assert max(len(line) for line in lines) <= width
@@ -102,12 +102,12 @@ def test_a_log_has_a_line_for_each_change_and_none_for_waiting(
     assert plain.splitlines() == ["a: running", "a: w.cpu.0: failed. The loss is nan."]
 
 
-def test_the_table_of_workers_fits_eighty_columns_and_names_each_leg() -> None:
+def test_the_table_of_workers_fits_eighty_columns_and_names_each_variant() -> None:
     console = screen()
     with console.capture() as capture:
         console.print(scaling_table(scaled(teams()).points))
     lines = [line.rstrip() for line in capture.get().splitlines()]
-    assert lines[0] == "training together: cifar100-mlp, cpu as-written"
+    assert lines[0] == "training together: cifar100-mlp, cpu baseline"
     assert lines[1].split()[:3] == ["workers", "samples/s", "efficiency"]
     assert [line.split()[:4] for line in lines[2:]] == [
         ["1", "1,000", "100", "%"], ["2", "1,600", "80", "%"], ["4", "2,000", "50", "%"],

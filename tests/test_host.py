@@ -13,8 +13,8 @@ from harness.host.inventory import FIELDS, disk_of, host_facts, system_descripti
 from harness.host.limits import own_limits
 from tests.builders import gpu, manifest
 
-CPUINFO = """processor\t: {n}
-model name\t: AMD EPYC 9354 32-Core Processor
+CPUINFO = """CPU\t: {n}
+model name\t: AMD EPYC 9354 32-Core CPU
 cpu MHz\t\t: 3249.998
 physical id\t: {socket}
 core id\t\t: {core}
@@ -148,7 +148,7 @@ def test_the_topology_counts_where_cpuinfo_hides_cores(server: Path) -> None:
 
 
 def test_nominal_clock_from_the_model_name_when_there_is_no_cpufreq(tmp_path: Path) -> None:
-    write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nmodel name\t: Xeon @ 2.10GHz\ncpu MHz\t\t: 3100.0\n"})
+    write(tmp_path, {"proc/cpuinfo": "CPU\t: 0\nmodel name\t: Xeon @ 2.10GHz\ncpu MHz\t\t: 3100.0\n"})
     assert processors(tmp_path).mhz == 2100
 
 

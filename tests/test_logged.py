@@ -31,8 +31,8 @@ class Log:
 def test_a_note_is_told_at_once_and_whole_however_narrow_the_log() -> None:
     log = Log()
     log.task.advance(1)
-    log.task.note("mlp on cpu, trial 2: as-written")
-    assert log.lines() == ["Trials:  25 %    0 s  mlp on cpu, trial 2: as-written"]
+    log.task.note("mlp on cpu, trial 2: baseline")
+    assert log.lines() == ["Trials:  25 %    0 s  mlp on cpu, trial 2: baseline"]
 
 
 def test_every_note_is_told_but_of_minor_ones_only_the_first() -> None:

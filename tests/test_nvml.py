@@ -69,7 +69,7 @@ def test_unsupported_metrics_are_gaps_and_never_zero(standin):
     reading = standin.read(script, "nvml")
     for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "power_capped_s"):
         assert reading.values(metric) == [None] * 3
-        assert reading.reasons()["gpu0", metric] == "This card does not support it."
+        assert reading.reasons()["gpu0", metric] == "This GPU does not support it."
         assert metric not in reading.columns["nvml"]["gpu0"]
     # Asked for once, not on every tick.
     assert len([gap for gap in reading.gaps if gap[3] == "gpu_util_pct"]) == 1
@@ -167,7 +167,7 @@ def test_no_library_is_no_driver(tmp_path):
     if "libnvidia-ml" in found.stdout:
         assert "No NVIDIA driver is installed" in found.stdout
     else:
-        assert "Gpu(" in found.stdout, "this host has a driver, and its cards are found"
+        assert "Gpu(" in found.stdout, "this host has a driver, and its GPUs are found"
 
 
 def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
@@ -186,7 +186,7 @@ def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
 
 
 def test_gpm_takes_one_sample_a_reading(standin):
-    # The sources open a card with a first reading, so that calls 0 to 4 make four readings and no more.
+    # The sources open a GPU with a first reading, so that calls 0 to 4 make four readings and no more.
     script = ONE_CARD + f"fail nvmlGpmSampleGet {pynvml.NVML_ERROR_UNKNOWN} 5\n"
     reading = standin.read(script, "gpm", reads=6)
     assert reading.values("sm_util_pct") == [2] * 4
@@ -197,7 +197,7 @@ def test_gpm_takes_one_sample_a_reading(standin):
 def test_gpm_before_hopper_is_a_gap(standin):
     reading = standin.read(ONE_CARD + "value gpm 0\n", "gpm")
     assert reading.samples == []
-    assert reading.reasons()["gpu0", "sm_util_pct"] == "This card does not support it."
+    assert reading.reasons()["gpu0", "sm_util_pct"] == "This GPU does not support it."
 
 
 def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):
@@ -262,7 +262,7 @@ def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
         assert inside == []
     times = series["nvml", "gpu0"].t_ns
     assert times[0] < gaps[0]["start_ns"] < gaps[-1]["end_ns"] <= times[-1]
-    # The host is watched on while the card is gone.
+    # The host is watched on while the GPU is gone.
     host = series["host", "host"].t_ns
     assert any(gaps[0]["start_ns"] < t < gaps[-1]["end_ns"] for t in host)
     assert found["cost"]["nvml.reads"] == found["cost"]["host.reads"]

@@ -14,12 +14,12 @@ from harness.plan import (
     PROBES,
     PROFILES,
     devices_named,
-    legs_named,
     plan_trials,
     profile_named,
     spec_for,
+    variants_named,
 )
-from workloads.protocol import AS_WRITTEN, LEGS, TUNED, Data, Rung, Workload
+from workloads.protocol import BASELINE, TUNED, VARIANTS, Data, Optimization, Workload
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
@@ -27,8 +27,10 @@ QUICK = PROFILES["quick"]
 
 def workload(name: str = "mlp", **params: object) -> Workload:
     data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-    ladder = (Rung(name="fp16", params={}, why=""),) if name == "resnet50" else ()
-    return Workload(name=name, title="", data=data, batch_size=1, epochs=1, params=params, ladder=ladder)
+    optimizations = (Optimization(name="fp16", params={}, why=""),) if name == "resnet50" else ()
+    return Workload(
+        name=name, title="", data=data, batch_size=1, epochs=1, params=params, optimizations=optimizations
+    )
 
 
 def test_profiles() -> None:
@@ -122,18 +124,18 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
     assert params_for(workload(), params) == {"batch_size": 8}
 
 
-def test_legs() -> None:
+def test_variants() -> None:
     suite = [workload(), workload("resnet50")]
-    whole = (*LEGS, *PROBES, "host-fed")
-    assert legs_named("", QUICK, True, suite) == {"mlp": whole, "resnet50": whole}
-    assert legs_named(" , ", QUICK, True, suite)["mlp"] == whole
-    assert legs_named("batch:8,threads:2,custom-loop", QUICK, True, suite)["mlp"] == (
+    whole = (*VARIANTS, *PROBES, "host-fed")
+    assert variants_named("", QUICK, True, suite) == {"mlp": whole, "resnet50": whole}
+    assert variants_named(" , ", QUICK, True, suite)["mlp"] == whole
+    assert variants_named("batch:8,threads:2,custom-loop", QUICK, True, suite)["mlp"] == (
         "batch:8", "threads:2", "custom-loop",
     )  # fmt: skip
-    assert legs_named("", QUICK, False, suite)["mlp"] == (AS_WRITTEN, TUNED)
-    named = legs_named("tuned, rung:fp16,tuned", QUICK, True, suite)
-    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "rung:fp16")}
-    assert legs_named("stage:decode", QUICK, True, suite)["mlp"] == ("stage:decode",)
+    assert variants_named("", QUICK, False, suite)["mlp"] == (BASELINE, TUNED)
+    named = variants_named("tuned, opt:fp16,tuned", QUICK, True, suite)
+    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16")}
+    assert variants_named("stage:decode", QUICK, True, suite)["mlp"] == ("stage:decode",)
 
 
 def test_declared_stages_are_measured_without_being_named() -> None:
@@ -141,50 +143,50 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
     pipeline = ("tuned-input", "threads:1", "epoch:first", "epoch:cached")
-    planned = legs_named("", QUICK, True, suite)
-    assert planned["piped"] == (*LEGS, *PROBES, "host-fed", *stages, *pipeline)
+    planned = variants_named("", QUICK, True, suite)
+    assert planned["piped"] == (*VARIANTS, *PROBES, "host-fed", *stages, *pipeline)
     assert not set(planned["mlp"]) & {*stages, *pipeline}
-    assert legs_named("", QUICK, False, suite)["piped"] == (AS_WRITTEN, TUNED)
-    assert legs_named("stage:read", QUICK, True, [piped]) == {"piped": ("stage:read",)}
+    assert variants_named("", QUICK, False, suite)["piped"] == (BASELINE, TUNED)
+    assert variants_named("stage:read", QUICK, True, [piped]) == {"piped": ("stage:read",)}
     with pytest.raises(UsageError, match="stage:decode") as caught:
-        legs_named("stage:decode", QUICK, True, [piped])
+        variants_named("stage:decode", QUICK, True, [piped])
     assert "stage:read, stage:batch" in caught.value.hint
 
 
 def test_what_copying_to_a_card_costs_is_measured_on_cards_only() -> None:
     suite = [workload("a")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, legs_of(suite), {})
-    assert ["host-fed" in one.legs for one in planned] == [False, True]
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, variants_of(suite), {})
+    assert ["host-fed" in one.variants for one in planned] == [False, True]
 
 
 @pytest.mark.parametrize(
-    "wanted", ["batch:0", "batch:", "calls:x", "fast", "rung:fp8", "rung:", "stage:", "as-written,tuned2"]
+    "wanted", ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "baseline,tuned2"]
 )
-def test_legs_that_are_not_there(wanted: str) -> None:
+def test_variants_that_are_not_there(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
-        legs_named(wanted, QUICK, True, [workload("resnet50")])
-    assert "rung:fp16" in caught.value.hint
+        variants_named(wanted, QUICK, True, [workload("resnet50")])
+    assert "opt:fp16" in caught.value.hint
 
 
-def legs_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[str, ...]]:
-    return legs_named(wanted, QUICK, True, suite)
+def variants_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[str, ...]]:
+    return variants_named(wanted, QUICK, True, suite)
 
 
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
     suite = [workload("a"), workload("b")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, legs_of(suite), {"batch_size": 8})
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, variants_of(suite), {"batch_size": 8})
     assert [one.id for one in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
     assert len({one.id for one in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [one.index for one in planned] == sorted(one.index for one in planned)
     assert all(one.params == {"batch_size": 8} for one in planned)
 
 
-def test_a_workload_without_the_wanted_rung_is_left_out() -> None:
+def test_a_workload_without_the_wanted_optimization_is_left_out() -> None:
     suite = [workload("a"), workload("resnet50")]
-    planned = plan_trials(suite, ("cpu",), SMOKE, legs_of(suite, "rung:fp16"), {})
+    planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "opt:fp16"), {})
     assert [one.id for one in planned] == ["resnet50.cpu.0"]
-    planned = plan_trials(suite, ("cpu",), SMOKE, legs_of(suite, "tuned,rung:fp16"), {})
-    assert [one.legs for one in planned] == [("tuned",), ("tuned", "rung:fp16")]
+    planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "tuned,opt:fp16"), {})
+    assert [one.variants for one in planned] == [("tuned",), ("tuned", "opt:fp16")]
 
 
 def test_spec() -> None:
@@ -193,7 +195,7 @@ def test_spec() -> None:
     first = spec_for(planned[0], full, module="a_module", file="", data_dir="/data", seed=7)
     assert (first.workload, first.file) == ("a_module", "")
     assert (first.device, first.gpus) == ("gpu", 2)
-    assert (first.legs, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
+    assert (first.variants, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
     assert (first.windows, first.window_s) == (full.windows, full.window_s)
     assert first.full
     second = spec_for(planned[1], full, module="a_module", file="/f/mine.py", data_dir="/data", seed=7)
@@ -208,8 +210,8 @@ def test_a_family_of_images_has_a_target_for_each_kind_of_device() -> None:
 
 def test_trees_take_what_means_something_to_them() -> None:
     trees = replace(workload("trees", depth=6), image="trees")
-    assert "model-only" not in legs_named("", SMOKE, True, [trees])["trees"]
-    assert legs_named("model-only", SMOKE, True, [trees])["trees"] == ("model-only",)
+    assert "model-only" not in variants_named("", SMOKE, True, [trees])["trees"]
+    assert variants_named("model-only", SMOKE, True, [trees])["trees"] == ("model-only",)
     with pytest.raises(UsageError, match="'jit_compile'") as caught:
         check_params({"jit_compile": "on"}, [trees])
     assert caught.value.hint == "Choose from: batch_size, depth, epochs."

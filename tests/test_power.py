@@ -33,12 +33,12 @@ def test_stops_after_as_many_trials_as_a_run_does(noise: float, tmp_path) -> Non
         count = 0
         for index, value in enumerate(values):
             planned = PlannedTrial(
-                id=str(index), workload="w", device="cpu", index=index, legs=("as-written",)
+                id=str(index), workload="w", device="cpu", index=index, variants=("baseline",)
             )
             if not stopping.wants(planned):
                 break
             path = tmp_path / f"{seed}-{index}"
-            window = {"leg": "as-written", "index": 0, "start_ns": 0, "end_ns": round(1e12 / value),
+            window = {"variant": "baseline", "index": 0, "start_ns": 0, "end_ns": round(1e12 / value),
                       "steps": 10, "samples": 1000, "wait_ns": -1}  # fmt: skip
             said = start_line() + line("window", **window) + line("end", ok=True)
             path.write_text(said, encoding="utf-8")
@@ -50,9 +50,9 @@ def test_stops_after_as_many_trials_as_a_run_does(noise: float, tmp_path) -> Non
 def test_one_workload_is_slowed_and_no_other() -> None:
     run = whole()
     changed = [
-        one.leg for one, other in zip(run.speeds, slowed(run, 0.05).speeds, strict=True) if one != other
+        one.variant for one, other in zip(run.speeds, slowed(run, 0.05).speeds, strict=True) if one != other
     ]
-    assert changed == ["as-written"]
+    assert changed == ["baseline"]
 
 
 def test_what_is_far_above_the_noise_is_always_found() -> None:

@@ -47,7 +47,7 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
     return [found for name, a, b in pairs for found in differences(a, b, f"{path}.{name}")]
 
 
-@pytest.mark.parametrize("name", ["ladder", "interrupted", "failed", "bare", "empty"])
+@pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
 def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
     analysis = analyse(RUNS[name]())
     again = unpack(pack(analysis, whole=False))

@@ -25,7 +25,7 @@ from reports.pdf import render_pdf
 from reports.render import render_html, render_markdown
 from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import BASELINE
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +149,7 @@ class TestReplay:
                 assert 0 < values.max() <= 100
                 assert values.min() >= 0
 
-    def test_every_leg_on_the_card_took_energy(self, name: str, folder: Folders) -> None:
+    def test_every_variant_on_the_card_took_energy(self, name: str, folder: Folders) -> None:
         summaries = [one for one in replay(folder(name)).summaries if one.device == "gpu0"]
         assert summaries
         for summary in summaries:
@@ -170,7 +170,7 @@ class TestReplay:
                 began, ended = window.start_ns / 1e9, window.end_ns / 1e9
                 assert start <= began < ended <= end
                 between -= np.interp(ended, power_s, grown) - np.interp(began, power_s, grown)
-                each = energy_per_sample(trial, window.leg)
+                each = energy_per_sample(trial, window.variant)
                 assert each is not None
                 said += each[0] * window.samples
             assert said > 0.1 * (counted_j[-1] - counted_j[0])
@@ -197,14 +197,14 @@ class TestVerdicts:
 
     def test_the_headline_says_that_the_card_is_no_faster_than_the_processor(self, folder: Folders) -> None:
         first = replay(folder("h200-launch-bound")).headline.split(". ")[0]
-        assert re.search("about as fast as the processor|slower than the processor", first)
+        assert re.search("about as fast as the CPU|slower than the CPU", first)
 
     def test_its_remedies_were_measured_to_help(self, folder: Folders) -> None:
         ratios = {
             (one.numerator, one.denominator): one.ratio
             for one in replay(folder("h200-launch-bound")).comparisons
         }
-        assert ratios["gpu0/tuned", f"gpu0/{AS_WRITTEN}"].low > 10
+        assert ratios["gpu0/tuned", f"gpu0/{BASELINE}"].low > 10
         assert ratios["gpu0/tuned", "cpu/tuned"].low > 10
 
     def test_large_steps_keep_the_card_busy(self, folder: Folders) -> None:
@@ -231,49 +231,50 @@ class TestVerdicts:
             assert "did not help" not in text
 
     def test_what_the_article_found_comes_out_by_itself(self, folder: Folders) -> None:
-        """Cats and dogs: the GPU at 0 to 10 %, since the processor reads, decodes and augments."""
+        """Cats and dogs: the GPU at 0 to 10 %, since the CPU reads, decodes and augments."""
         analysis = replay(folder(PUBLISHED))
         found = primary(analysis, "gpu0")
         assert (found.rule, found.finding) == ("input-bound", Finding.FOUND)
         assert found.cost is not None
         assert found.cost > 0.9
-        as_written, tuned = (
-            next(one for one in analysis.summaries if one.leg == leg) for leg in (AS_WRITTEN, "tuned")
+        baseline, tuned = (
+            next(one for one in analysis.summaries if one.variant == variant)
+            for variant in (BASELINE, "tuned")
         )
-        assert 0 < as_written.telemetry["nvml.gpu0.gpu_util_pct"] < 10
-        assert tuned.throughput.median > 100 * as_written.throughput.median
+        assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
+        assert tuned.throughput.median > 100 * baseline.throughput.median
         remedy = found.remedy
         assert remedy is not None
-        # As the leg ran: cats-dogs declares XLA and 50 steps a call on a card.
+        # As the variant ran: cats-dogs declares XLA and 50 steps a call on a GPU.
         assert "jit_compile=True" in remedy.code and "int32[50, batch]" in remedy.code
         assert remedy.miss is None and remedy.not_judged == "one trial, which has no interval"
         assert "together with jit_compile and steps_per_execution" in remedy.text
 
 
 class TestInference:
-    def test_each_step_from_as_written_to_tuned_is_there(self, folder: Folders) -> None:
-        speeds = {one.leg: one.throughput.median for one in replay(folder("h200-inference")).summaries}
-        assert speeds["rung:folded"] > 1.5 * speeds["rung:resident"]
-        assert speeds["rung:xla-folded"] > 1.5 * speeds["rung:xla"]
-        assert speeds["tuned"] > 15 * speeds[AS_WRITTEN]
+    def test_each_step_from_baseline_to_tuned_is_there(self, folder: Folders) -> None:
+        speeds = {one.variant: one.throughput.median for one in replay(folder("h200-inference")).summaries}
+        assert speeds["opt:folded"] > 1.5 * speeds["opt:resident"]
+        assert speeds["opt:xla-folded"] > 1.5 * speeds["opt:xla"]
+        assert speeds["tuned"] > 15 * speeds[BASELINE]
 
     def test_a_large_request_is_slower_than_its_batch_on_the_card(self, folder: Folders) -> None:
-        """Its images lie in host memory: at batch 512 getting them to the card is most of it."""
+        """Its images lie in host memory: at batch 512 getting them to the GPU is most of it."""
         analysis = replay(folder("h200-inference"))
-        (tuned,) = (one for one in analysis.summaries if one.leg == "tuned")
-        (large,) = (one for one in analysis.latencies if (one.leg, one.batch_size) == ("tuned", 512))
+        (tuned,) = (one for one in analysis.summaries if one.variant == "tuned")
+        (large,) = (one for one in analysis.latencies if (one.variant, one.batch_size) == ("tuned", 512))
         assert large.quantiles_s["p50"] > 5 * 512 / tuned.throughput.median
 
     def test_a_rate_within_the_least_bound_stands_for_larger_ones_as_a_lower_limit(
         self, folder: Folders
     ) -> None:
         analysis = replay(folder("h200-requests"))
-        found = {(one.leg, one.bound_s): one for one in analysis.capacities}
+        found = {(one.variant, one.bound_s): one for one in analysis.capacities}
         least, larger = found["tuned", 0.015], found["tuned", 0.05]
         assert least.rate_per_s is not None and larger.rate_per_s is not None
         assert least.rate_per_s.median == larger.rate_per_s.median == pytest.approx(382.1, abs=0.1)
         assert (least.at_least, larger.at_least) == (False, True)
-        assert found[AS_WRITTEN, 0.015].rate_per_s is None
+        assert found[BASELINE, 0.015].rate_per_s is None
         assert "≥ 382" in Document(render_html(analysis, bundle=javascript)).text
 
 
@@ -290,7 +291,7 @@ class TestSeveralCards:
         taken = {one.device: one.energy_j_per_sample for one in replay(folder(SEVERAL)).summaries}
         alone, together = taken["gpu0"], taken[self.TOGETHER]
         assert alone is not None and together is not None
-        # Four cards take more than one for the same work, and less than if three of them did nothing for it.
+        # Four GPUs take more than one for the same work, and less than if three of them did nothing for it.
         assert alone.median < together.median < 2 * alone.median
 
     def test_scaling_is_told_with_its_interval(self, folder: Folders) -> None:
@@ -358,7 +359,7 @@ class TestCutShort:
         (whole,) = (one for one in read_run(folder("h200-launch-bound")).trials if one.id == self.FINISHED)
         assert alone.windows == whole.windows
         summaries = [one for one in replay(cut).summaries if one.device == "cpu"]
-        assert {one.leg for one in summaries} == {leg.leg for leg in whole.legs}
+        assert {one.variant for one in summaries} == {variant.variant for variant in whole.variants}
         assert {one.trial_ids for one in summaries} == {(self.FINISHED,)}
 
     def test_the_page_says_so(self, cut: Path) -> None:
@@ -370,7 +371,7 @@ class TestCutShort:
 def figures(results: dict[str, Any]) -> dict[tuple[str, ...], tuple[Any, ...]]:
     """Return what was timed, without intervals: how these are drawn is the analysis's to improve."""
     return {
-        (one["workload"], one["device"], one["leg"]): (
+        (one["workload"], one["device"], one["variant"]): (
             one["throughput_samples_per_s"]["median"],
             one["throughput_samples_per_s"]["n"],
             one["step_time_s"]["median"],

@@ -155,7 +155,7 @@ def test_every_speed_is_shown_and_traced_to_its_trials(name):
     text = page(name)
     document = Document(text)
     for summary in analysis(name).summaries:
-        if summary.leg in ("as-written", "tuned"):
+        if summary.variant in ("baseline", "tuned"):
             assert estimate(summary.throughput) in document.text
     ids = [trial.id for trial in analysis(name).run.trials]
     for number, trial in enumerate(ids, 1):
@@ -181,15 +181,15 @@ def test_found_limits_come_with_gains_and_code():
     assert "measured gain" in document.text
 
 
-def test_every_measured_gain_names_its_leg():
+def test_every_measured_gain_names_its_variant():
     analysed = analysis("gpu")
     verdict = next(one for one in analysed.verdicts if one.remedy and one.remedy.measured_gain)
-    for leg, said in ((TUNED_INPUT, "only the pipeline tuned"), (TUNED, "tuned")):
-        remedy = replace(verdict.remedy, measured_leg=leg)
+    for variant, said in ((TUNED_INPUT, "only the pipeline tuned"), (TUNED, "tuned")):
+        remedy = replace(verdict.remedy, measured_variant=variant)
         made = replace(analysed, verdicts=(replace(verdict, remedy=remedy),))
         assert f"measured gain ({said})" in render_html(made, bundle=pages.javascript)
         assert f"measured gain ({said}): " in render_markdown(made)
-    unmeasured = replace(verdict.remedy, measured_gain=None, measured_leg="")
+    unmeasured = replace(verdict.remedy, measured_gain=None, measured_variant="")
     made = replace(analysed, verdicts=(replace(verdict, remedy=unmeasured),))
     assert "measured gain: not measured" in render_markdown(made)
     assert "(tuned: steps_per_execution, jit_compile)" in analysed.headline
@@ -285,7 +285,12 @@ def test_page_carries_the_charts_code():
 
 def test_terms_are_explained_where_they_stand_and_at_the_end():
     links = [each for each in pages.document("gpu").all("a") if each.get("class") == "term"]
-    assert {each["href"].removeprefix("#term-") for each in links} >= {"leg", "interval", "steady", "waiting"}
+    assert {each["href"].removeprefix("#term-") for each in links} >= {
+        "variant",
+        "interval",
+        "steady",
+        "waiting",
+    }
     assert all(each["title"] == TERMS[each["href"].removeprefix("#term-")].text for each in links)
     assert all(term.text in pages.document("gpu").text for term in TERMS.values())
 
@@ -322,23 +327,23 @@ def test_efficiency_over_cards_is_what_the_analysis_says():
         assert percent(each.ratio.median, 3) in text
 
 
-def test_each_step_from_as_written_to_tuned_is_explained():
-    document = pages.document("ladder")
+def test_each_step_from_baseline_to_tuned_is_explained():
+    document = pages.document("optimizations")
     assert "XLA fuses kernels" in document.text
-    assert {"figure-ladder", "figure-pipeline"} <= set(document.ids)
-    table = figures_of(analysis("ladder"))["figure-ladder"].table
-    assert [row[2] for row in table.rows] == ["as written", "xla", "tuned"]
+    assert {"figure-optimizations", "figure-pipeline"} <= set(document.ids)
+    table = figures_of(analysis("optimizations"))["figure-optimizations"].table
+    assert [row[2] for row in table.rows] == ["baseline", "xla", "tuned"]
 
 
 def test_the_input_pipeline_is_a_waterfall_of_its_stages():
-    table = figures_of(analysis("ladder"))["figure-pipeline"].table
+    table = figures_of(analysis("optimizations"))["figure-pipeline"].table
     assert [row[2] for row in table.rows] == ["decode", "copy"]
     assert [row[4] for row in table.rows] == ["47\u202f%", "53\u202f%"]  # 20 of 42.5 ms
-    document = pages.document("ladder")
+    document = pages.document("optimizations")
     assert "The input pipeline, stage by stage" in document.text
-    first, second = figures_of(analysis("ladder"))["figure-pipeline"].spec["vconcat"][0]["layer"][0]["data"][
-        "values"
-    ]
+    first, second = figures_of(analysis("optimizations"))["figure-pipeline"].spec["vconcat"][0]["layer"][0][
+        "data"
+    ]["values"]
     assert first["a"] == 0 and first["b"] == second["a"] < second["b"]
     assert "figure-pipeline" not in pages.document("cpu").ids
 
@@ -346,7 +351,7 @@ def test_the_input_pipeline_is_a_waterfall_of_its_stages():
 def test_a_prediction_that_missed_is_called_so():
     document = pages.document("gpu")
     assert "at least" in document.text
-    analysed = analysis("ladder")
+    analysed = analysis("optimizations")
     verdict = next(one for one in analysed.verdicts if one.remedy is not None)
     remedy = replace(verdict.remedy, predicted_gain=2.0, at_least=False, miss=-0.4)
     missed = replace(analysed, verdicts=(replace(verdict, remedy=remedy),))

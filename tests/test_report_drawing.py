@@ -110,9 +110,9 @@ def test_phases_that_look_alike_become_one_band():
     trial = replace(
         builders.trial(),
         phases=(
-            Phase(name="import", leg="", start_ns=1_000 * SECOND_NS, end_ns=1_002 * SECOND_NS),
-            Phase(name="data", leg="", start_ns=1_002 * SECOND_NS, end_ns=1_003 * SECOND_NS),
-            Phase(name="first-step", leg="tuned", start_ns=1_003 * SECOND_NS, end_ns=1_005 * SECOND_NS),
+            Phase(name="import", variant="", start_ns=1_000 * SECOND_NS, end_ns=1_002 * SECOND_NS),
+            Phase(name="data", variant="", start_ns=1_002 * SECOND_NS, end_ns=1_003 * SECOND_NS),
+            Phase(name="first-step", variant="tuned", start_ns=1_003 * SECOND_NS, end_ns=1_005 * SECOND_NS),
         ),
     )
     start, first = bands(trial)

@@ -22,11 +22,11 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_csv_has_one_row_for_each_workload_device_and_leg(name: str) -> None:
+def test_csv_has_one_row_for_each_workload_device_and_variant(name: str) -> None:
     found = rows(name)
-    wanted = [(one.workload, one.device, one.leg) for one in analysis(name).summaries]
+    wanted = [(one.workload, one.device, one.variant) for one in analysis(name).summaries]
     if name != "hostile":
-        assert [(row["workload"], row["device"], row["leg"]) for row in found] == wanted
+        assert [(row["workload"], row["device"], row["variant"]) for row in found] == wanted
     assert len(found) == len(wanted)
     for row, summary in zip(found, analysis(name).summaries, strict=True):
         assert float(row["samples_per_s"]) == summary.throughput.median
@@ -35,7 +35,7 @@ def test_csv_has_one_row_for_each_workload_device_and_leg(name: str) -> None:
 
 
 def test_csv_carries_ratios() -> None:
-    ratios = {(row["device"], row["leg"]): row["gpu_over_cpu"] for row in rows("gpu")}
+    ratios = {(row["device"], row["variant"]): row["gpu_over_cpu"] for row in rows("gpu")}
     assert float(ratios["gpu0", "tuned"]) > 1
     assert ratios["cpu", "tuned"] == ""
 

@@ -35,7 +35,7 @@ def test_tables_hold_together(name):
 def test_speeds_and_the_command_are_there(name):
     text = render_markdown(analysis(name))
     for summary in analysis(name).summaries:
-        if summary.leg in ("as-written", "tuned"):
+        if summary.variant in ("baseline", "tuned"):
             assert f"**{estimate(summary.throughput)}**" in text
     assert analysis(name).run.manifest.command in text
     assert "None" not in text
@@ -43,9 +43,9 @@ def test_speeds_and_the_command_are_there(name):
 
 def test_what_was_served_is_there():
     text = render_markdown(analysis("serving"))
-    assert re.search(r"\| GPU 0 as written \| 4 \| 2\.\d+.ms \|", text)
-    assert re.search(r"\| GPU 0 as written \| 100.ms \| ≥ 901.0 \|", text)
-    assert re.search(r"\| CPU as written \| 15.0.ms \| – \| – \| a request alone takes longer", text)
+    assert re.search(r"\| GPU 0 baseline \| 4 \| 2\.\d+.ms \|", text)
+    assert re.search(r"\| GPU 0 baseline \| 100.ms \| ≥ 901.0 \|", text)
+    assert re.search(r"\| CPU baseline \| 15.0.ms \| – \| – \| a request alone takes longer", text)
 
 
 def test_partial_runs_say_so():

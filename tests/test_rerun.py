@@ -40,7 +40,8 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, settings: di
     run = run or builders.cpu_run(trials=3)
     resolved = resolve(options)
     planned = tuple(
-        replace(one, params=resolved.planned[0].params, legs=resolved.planned[0].legs) for one in run.planned
+        replace(one, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
+        for one in run.planned
     )
     manifest = replace(
         run.manifest,
@@ -171,7 +172,7 @@ def test_check_says_what_differs_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = recorded()
-    elsewhere = {**run.manifest.system, "host_processor_model_name": "Another Processor"}
+    elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = with_prices(replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40)))
     page = tmp_path / "report.html"
     inside = carried(analyse(changed), whole=True)

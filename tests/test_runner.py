@@ -30,7 +30,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import AS_WRITTEN, NO_GPU_EXIT, VERSION, Data, Workload, boot_id
+from workloads.protocol import BASELINE, NO_GPU_EXIT, VERSION, Data, Workload, boot_id
 
 WORKLOAD = Workload(
     name="mlp", title="", batch_size=32, epochs=1,
@@ -40,7 +40,7 @@ THREE = replace(
     PROFILES["smoke"],
     trials=3,
     max_trials=3,
-    legs=(AS_WRITTEN,),
+    variants=(BASELINE,),
     target_interval=0.05,
     stall_s=0.4,
     limit_s=30,
@@ -65,8 +65,8 @@ class Bench:
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
-        legs = {WORKLOAD.name: self.profile.legs}
-        return plan_trials([WORKLOAD], self.devices, self.profile, legs, {})
+        variants = {WORKLOAD.name: self.profile.variants}
+        return plan_trials([WORKLOAD], self.devices, self.profile, variants, {})
 
     def create(self) -> None:
         self.folder.create(manifest(), (WORKLOAD,), self.planned)
@@ -130,20 +130,20 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 
-def test_each_leg_is_told_as_it_begins_and_each_window_as_it_ends(bench: Bench) -> None:
-    strange = line("leg", leg="\x1b[2J", params={}, changes=[])
+def test_each_variant_is_told_as_it_begins_and_each_window_as_it_ends(bench: Bench) -> None:
+    strange = line("variant", variant="\x1b[2J", params={}, changes=[])
     asked = line(
-        "requests", leg="as-written", scenario="Server", batch_size=4, rate_per_s=5.0, planned=1, start_ns=1,
+        "requests", variant="baseline", scenario="Server", batch_size=4, rate_per_s=5.0, planned=1, start_ns=1,
         end_ns=2, latency_ns=[1],
     )  # fmt: skip
     *others, last = good_events()
     events = (others[0], strange, *others[1:], asked, last)
     run_all(bench, Script(writes=events), *[Script()] * 2)
     task = bench.progress.tasks[0]
-    assert task.notes[:2] == ["mlp on cpu, trial 1", "mlp on cpu, trial 1: as-written"]
-    assert task.notes[2] == "mlp on cpu, trial 2", "no leg that was not asked for"
-    assert task.minor[:2] == [f"mlp on cpu, trial 1: as-written, window {number}" for number in (1, 2)]
-    assert task.minor[2] == "mlp on cpu, trial 1: as-written, requests (Server)"
+    assert task.notes[:2] == ["mlp on cpu, trial 1", "mlp on cpu, trial 1: baseline"]
+    assert task.notes[2] == "mlp on cpu, trial 2", "no variant that was not asked for"
+    assert task.minor[:2] == [f"mlp on cpu, trial 1: baseline, window {number}" for number in (1, 2)]
+    assert task.minor[2] == "mlp on cpu, trial 1: baseline, requests (Server)"
 
 
 def test_windows_that_requests_follow_are_not_taken_for_the_whole_trial(bench: Bench) -> None:
@@ -238,7 +238,7 @@ class TestHanging:
         records = run_all(bench, Script(writes=(start_line(), *chatter), code=None), Script())
         assert [one.status for one in records] == [Status.TIMEOUT, Status.OK, Status.OK]
         assert "Not done after 0.3 s" in records[0].message
-        assert "--legs" in records[0].message
+        assert "--variants" in records[0].message
         assert "--stall" not in records[0].message
         assert bench.engine.containers[0].killed
 
@@ -266,7 +266,7 @@ class TestLosingTheEngine:
         cut = bench.read().trials[1]
         assert cut.message == "The engine was lost or refused: The engine does not answer. Start it again."
         assert len(cut.windows) == 0
-        assert len(cut.legs) == 1, "what it said until then is kept"
+        assert len(cut.variants) == 1, "what it said until then is kept"
         assert cut.telemetry
         assert all(source.stopped for source in bench.sources)
 

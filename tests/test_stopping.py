@@ -8,19 +8,25 @@ from harness.events import EventLog
 from harness.model.run import PlannedTrial, Stop, Window
 from harness.plan import PROFILES
 from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)
 
 
-def trial(index: int, device: str = "cpu", legs: tuple[str, ...] = (AS_WRITTEN, TUNED)) -> PlannedTrial:
-    return PlannedTrial(id=f"a.{device}.{index}", workload="a", device=device, index=index, legs=legs)
+def trial(index: int, device: str = "cpu", variants: tuple[str, ...] = (BASELINE, TUNED)) -> PlannedTrial:
+    return PlannedTrial(id=f"a.{device}.{index}", workload="a", device=device, index=index, variants=variants)
 
 
-def said(samples_per_s: float, leg: str = AS_WRITTEN, *, ended: bool = True) -> EventLog:
+def said(samples_per_s: float, variant: str = BASELINE, *, ended: bool = True) -> EventLog:
     second = 1_000_000_000
     window = Window(
-        leg=leg, index=0, start_ns=0, end_ns=2 * second, steps=1, samples=int(2 * samples_per_s), wait_ns=-1
+        variant=variant,
+        index=0,
+        start_ns=0,
+        end_ns=2 * second,
+        steps=1,
+        samples=int(2 * samples_per_s),
+        wait_ns=-1,
     )
     return EventLog(windows=[window], ended=ended)
 
@@ -85,11 +91,11 @@ def test_a_profile_without_further_trials_says_too_that_none_succeeded() -> None
     assert [stop.reason for stop in stopping.stops()] == [NO_SUCCESS]
 
 
-def test_without_an_as_written_leg_the_first_leg_decides() -> None:
+def test_without_an_baseline_variant_the_first_variant_decides() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
-        stopping.took(trial(index, legs=(TUNED,)), said(1000, TUNED), 1.0)
-    assert not stopping.wants(trial(3, legs=(TUNED,)))
+        stopping.took(trial(index, variants=(TUNED,)), said(1000, TUNED), 1.0)
+    assert not stopping.wants(trial(3, variants=(TUNED,)))
 
 
 def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:

@@ -28,7 +28,7 @@ from tests.folders import write_run
 from workloads.protocol import Spec
 
 RUN = cpu_run(trials=2)
-SPEC = Spec(workload="mlp", legs=("as-written",))
+SPEC = Spec(workload="mlp", variants=("baseline",))
 
 
 def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> TrialRecord:
@@ -54,7 +54,7 @@ def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Statu
     folder.close_trial(record(planned, status), "last words\n")
 
 
-def test_a_run_reads_back_as_it_was_written(folder: RunFolder) -> None:
+def test_a_run_reads_back_as_it_wbaseline(folder: RunFolder) -> None:
     for planned in RUN.planned:
         write_trial(folder, planned)
     stops = (Stop(workload="cifar100-mlp", device="cpu", trials=2, reason="time budget spent"),)
@@ -217,7 +217,7 @@ def plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return [None if np.isnan(one) else one for one in value.tolist()]
     if isinstance(value, Trial) and value.status is Status.INTERRUPTED:
-        return plain((value.id, value.legs, value.phases, value.windows, value.steps, value.telemetry))
+        return plain((value.id, value.variants, value.phases, value.windows, value.steps, value.telemetry))
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

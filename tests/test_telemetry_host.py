@@ -139,7 +139,7 @@ def test_a_counter_that_falls_gives_no_rate(tree):
     host, *_ = source.read()
     assert "disk_read_bytes_per_s" not in host.values
     assert host.values["net_recv_bytes_per_s"] == 100
-    assert "cpu_util_pct" not in host.values, "no time has passed for the processors"
+    assert "cpu_util_pct" not in host.values, "no time has passed for the CPUs"
 
 
 def test_no_proc_at_all_is_gaps_only(tmp_path):

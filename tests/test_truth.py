@@ -105,7 +105,7 @@ class TestJudging:
     def test_loss_and_utilisation_from_a_recorded_run(self, tmp_path: Path) -> None:
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Kind.INPUT, text="", device="gpu", step_s=0.001)
-        (written,) = (one for one in analysis.summaries if one.leg == "as-written")
+        (written,) = (one for one in analysis.summaries if one.variant == "baseline")
         assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
         assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
         assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0

@@ -35,13 +35,13 @@ def test_a_count_of_what_has_a_plural_of_its_own() -> None:
     assert [counted(one, "entry", "entries") for one in range(3)] == ["no entries", "1 entry", "2 entries"]
 
 
-def only(run: Extract, *legs: str, trials: int = 3) -> Extract:
-    """Give a run with these legs of its first workload on the processor, and so many trials of each."""
+def only(run: Extract, *variants: str, trials: int = 3) -> Extract:
+    """Give a run with these variants of its first workload on the CPU, and so many trials of each."""
     first = run.speeds[0].workload
     speeds = tuple(
         replace(one, throughput=one.throughput[:trials], trial_ids=one.trial_ids[:trials])
         for one in run.speeds
-        if (one.workload, one.device) == (first, "cpu") and one.leg in legs
+        if (one.workload, one.device) == (first, "cpu") and one.variant in variants
     )
     return replace(run, speeds=speeds)
 
@@ -59,11 +59,11 @@ def said(*runs: Extract, reference: int | None = 0) -> str:
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
-@pytest.mark.parametrize("legs", [("as-written",), ("as-written", "tuned"), ("input-only",), ()])
+@pytest.mark.parametrize("variants", [("baseline",), ("baseline", "tuned"), ("input-only",), ()])
 @pytest.mark.slow
-def test_pages_of_few_things_count_them_properly(trials: int, legs: tuple[str, ...]) -> None:
+def test_pages_of_few_things_count_them_properly(trials: int, variants: tuple[str, ...]) -> None:
     base = whole(3)
-    first, second = (only(again(base, seed, trials=3), *legs, trials=trials) for seed in (1, 2))
+    first, second = (only(again(base, seed, trials=3), *variants, trials=trials) for seed in (1, 2))
     field = next(iter(second.facts["software"]))
     other = {**second.facts, "software": {**second.facts["software"], field: "another"}}
     for runs in ((first, second), (first, first), (first, replace(second, facts=other))):
@@ -78,7 +78,7 @@ def test_pages_of_many_runs_count_them_properly() -> None:
 
 
 def test_nothing_is_beyond_doubt_where_nothing_has_an_interval() -> None:
-    runs = [only(again(whole(3), seed, trials=3), "as-written", trials=1) for seed in (1, 2)]
+    runs = [only(again(whole(3), seed, trials=3), "baseline", trials=1) for seed in (1, 2)]
     text = said(*runs)
     assert "Compared at once no speeds" in text
     assert "nothing is beyond doubt" in text
@@ -94,26 +94,26 @@ def test_no_difference_in_any_is_not_one_in_some() -> None:
 
 class TestHeadlinesNameTheirLegs:
     def test_of_one_workload(self) -> None:
-        base = only(whole(3), "as-written")
+        base = only(whole(3), "baseline")
         made = versus((base, again(base, 1)), reference=0)
-        assert f"on {base.speeds[0].workload} (as-written on cpu)" in made.headline
+        assert f"on {base.speeds[0].workload} (baseline on cpu)" in made.headline
 
-    def test_of_one_workload_with_another_leg_on_each_side(self) -> None:
+    def test_of_one_workload_with_another_variant_on_each_side(self) -> None:
         base = whole(3)
-        made = versus((only(base, "as-written"), only(again(base, 1), "as-written", "tuned")), reference=0)
-        assert "(tuned on cpu against as-written on cpu)" in made.headline
+        made = versus((only(base, "baseline"), only(again(base, 1), "baseline", "tuned")), reference=0)
+        assert "(tuned on cpu against baseline on cpu)" in made.headline
 
     def test_of_several_workloads(self) -> None:
         base = whole(0)
         made = versus((base, again(base, 1)), reference=0)
         assert "over 2 workloads (" in made.headline
         (way,) = re.findall(r"over 2 workloads \(([^)]*)\)", made.headline)
-        ways = {f"{one.leg} on {one.device}" for one in made.bests}
-        assert way in ways if len(ways) == 1 else way == "each run's fastest device and leg"
+        ways = {f"{one.variant} on {one.device}" for one in made.bests}
+        assert way in ways if len(ways) == 1 else way == "each run's fastest device and variant"
 
     def test_of_many_runs(self) -> None:
         made = versus(fleet(25), reference=None)
-        assert "(each run's fastest device and leg)" in made.headline
+        assert "(each run's fastest device and variant)" in made.headline
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from harness import catalog
 from workloads import author, tuning
-from workloads.protocol import LEGS, RUNG_PREFIX, Spec
+from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS, Spec
 
 FOLDER = Path(author.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
@@ -52,16 +52,18 @@ def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-def test_every_rung_is_a_step_from_a_leg_that_comes_before_it(name):
+def test_every_optimization_is_a_step_from_a_variant_that_comes_before_it(name):
     one = BUILT_IN[name]
-    before = set(LEGS)
-    for rung in one.ladder:
-        assert rung.after in before
-        assert rung.why
-        before.add(RUNG_PREFIX + rung.name)
+    before = set(VARIANTS)
+    for optimization in one.optimizations:
+        assert optimization.after in before
+        assert optimization.why
+        before.add(OPTIMIZATION_PREFIX + optimization.name)
         for device in ("cpu", "gpu"):
-            leg = tuning.leg_params(one, Spec(device=device), RUNG_PREFIX + rung.name, pipeline=True)
-            assert not any(":" in key for key in leg)
+            variant = tuning.variant_params(
+                one, Spec(device=device), OPTIMIZATION_PREFIX + optimization.name, pipeline=True
+            )
+            assert not any(":" in key for key in variant)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)

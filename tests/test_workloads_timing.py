@@ -37,7 +37,7 @@ class Machine:
 
 
 def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None, full: int = 0, **options):
-    """Run a leg of 32 samples a step until the meter stops it; return its events."""
+    """Run a variant of 32 samples a step until the meter stops it; return its events."""
     left = [windows]
 
     def pause() -> bool:
@@ -46,7 +46,7 @@ def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None
 
     with EventWriter(path) as events:
         meter = Meter(
-            "as-written", spec=spec, events=events, synchronise=machine.synchronise, pause=pause,
+            "baseline", spec=spec, events=events, synchronise=machine.synchronise, pause=pause,
             full=bool(full), clock=machine.clock, **options,
         )  # fmt: skip
         meter.loss = loss
@@ -61,11 +61,16 @@ def measure(path: Path, machine: Machine, *, spec: Spec, windows: int, loss=None
 
 
 @contextmanager
-def metered(path: Path, machine: Machine, leg: str, *, spec: Spec, pause):
-    """Give a leg's meter that has begun, for tests that drive it themselves."""
+def metered(path: Path, machine: Machine, variant: str, *, spec: Spec, pause):
+    """Give a variant's meter that has begun, for tests that drive it themselves."""
     with EventWriter(path) as events:
         meter = Meter(
-            leg, spec=spec, events=events, synchronise=machine.synchronise, pause=pause, clock=machine.clock
+            variant,
+            spec=spec,
+            events=events,
+            synchronise=machine.synchronise,
+            pause=pause,
+            clock=machine.clock,
         )
         meter.begin()
         yield meter
@@ -154,7 +159,7 @@ def test_a_step_time_that_never_settles_is_warned_of(tmp_path):
     assert "had not settled within 5% after 2 s" in warning["message"]
 
 
-def test_a_loss_that_is_not_a_number_ends_the_leg(tmp_path):
+def test_a_loss_that_is_not_a_number_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
     machine = Machine(host_ns=MS, device_ns=0)
     with pytest.raises(LossError, match="loss is nan after"):
@@ -209,7 +214,7 @@ def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_p
     windows = [window["index"] for window in of(events, "window")]
     assert windows == (list(range(11)) if ends else [0, 1, 2, 3, 4])
     said = [event["message"] for event in of(events, "warning")]
-    assert said == [] if ends else "h, and a leg may take 2 h" in said[0]
+    assert said == [] if ends else "h, and a variant may take 2 h" in said[0]
 
 
 @pytest.mark.parametrize(

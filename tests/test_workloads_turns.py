@@ -1,4 +1,4 @@
-"""Legs take turns: never two at once, and what one raises reaches whoever let it run."""
+"""Variants take turns: never two at once, and what one raises reaches whoever let it run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_a_body_raises_is_raised_where_it_was_resumed():
         pause()
         raise ValueError("no such layer")
 
-    body = Pausable("leg", run)
+    body = Pausable("variant", run)
     body.resume(None)
     assert not body.ended
     with pytest.raises(ValueError, match="no such layer"):
@@ -52,7 +52,7 @@ def test_what_a_body_raises_is_raised_where_it_was_resumed():
         body.resume(None)
 
 
-def test_each_leg_is_measured_as_often_as_asked_and_first_in_turn():
+def test_each_variant_is_measured_as_often_as_asked_and_first_in_turn():
     seen = []
 
     def body(name):

@@ -32,14 +32,14 @@ class Author:
     Attributes:
         workload: its declaration.
         model: params -> compiled Keras model.
-        tuned_model: the same for the tuned leg and the rungs; `model` where the file has none.
+        tuned_model: the same for the tuned variant and the optimizations; `model` where the file has none.
         data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
         dataset: (params, data_dir) -> stages, or None for workloads on arrays.
         in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole part as arrays in the form that
             the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
             would otherwise have no data; or None.
-        metrics: params -> name -> (value, unit), measured once after all legs, or None.
-        facts: params -> name -> text, asked once for each leg that runs the model, or None.
+        metrics: params -> name -> (value, unit), measured once after all variants, or None.
+        facts: params -> name -> text, asked once for each variant that runs the model, or None.
     """
 
     workload: Workload

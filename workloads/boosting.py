@@ -52,9 +52,9 @@ class Trees:
     events: EventWriter
     arrays: Mapping[str, Any]
 
-    def params(self, leg: str) -> dict[str, Any]:
-        """Return everything that `leg` runs with."""
-        return tuning.leg_params(self.workload, self.spec, leg, pipeline=False)
+    def params(self, variant: str) -> dict[str, Any]:
+        """Return everything that `variant` runs with."""
+        return tuning.variant_params(self.workload, self.spec, variant, pipeline=False)
 
     def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return XGBoost's parameters on this trial's device."""
@@ -88,8 +88,8 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     events.phase(DATA, began)
     job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
     measure_in_turn(
-        {leg: _body(job, leg) for leg in spec.legs},
-        windows=dict.fromkeys(spec.legs, spec.windows),
+        {variant: _body(job, variant) for variant in spec.variants},
+        windows=dict.fromkeys(spec.variants, spec.windows),
         failed=_failed(events),
     )
 
@@ -124,7 +124,7 @@ def _prove(gpus: int) -> None:
         raise NoGpuError(f"XGBoost cannot train on the GPU: {first}") from error
     used = device_of(trained)
     if not used.startswith("cuda"):
-        # It falls back to the processor with no more than a line in its log.
+        # It falls back to the CPU with no more than a line in its log.
         raise NoGpuError(f"XGBoost was asked for the GPU and trained on {used}.")
 
 
@@ -134,30 +134,32 @@ def device_of(booster: xgb.Booster) -> str:
     return device
 
 
-def _body(job: Trees, leg: str) -> Callable[[Callable[[], Any]], None]:
+def _body(job: Trees, variant: str) -> Callable[[Callable[[], Any]], None]:
     def body(pause: Callable[[], Any]) -> None:
-        params = job.params(leg)
-        changes: list[Change] = tuning.leg_changes(job.workload, job.spec, leg, pipeline=False)
-        job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
+        params = job.params(variant)
+        changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant, pipeline=False)
+        job.events.write(
+            "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
+        )
         meter = Meter(
-            leg,
+            variant,
             spec=job.spec,
             events=job.events,
             # XGBoost returns from a round when its tree is on the host.
             synchronise=lambda: None,
             pause=lambda: bool(pause()),
-            full=job.spec.full and not _alone(leg),
+            full=job.spec.full and not _alone(variant),
         )
-        if leg == INPUT_ONLY:
+        if variant == INPUT_ONLY:
             _construct(job, params, meter)
         else:
-            _train(job, leg, params, meter)
+            _train(job, variant, params, meter)
 
     return body
 
 
-def _alone(leg: str) -> bool:
-    return leg in (INPUT_ONLY, MODEL_ONLY) or leg.startswith(STAGE_PREFIX)
+def _alone(variant: str) -> bool:
+    return variant in (INPUT_ONLY, MODEL_ONLY) or variant.startswith(STAGE_PREFIX)
 
 
 def _construct(job: Trees, params: Mapping[str, Any], meter: Meter) -> None:
@@ -170,12 +172,12 @@ def _construct(job: Trees, params: Mapping[str, Any], meter: Meter) -> None:
         going = meter.tick(1, len(x))
 
 
-def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+def _train(job: Trees, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     began = meter.now()
     matrix = _matrix(job, params)
     held_out = xgb.DMatrix(job.arrays["x_test"], label=job.arrays["y_test"])
     booster = xgb.Booster(job.settings(params), [matrix, held_out])
-    watched = params["evaluate"] and leg != MODEL_ONLY
+    watched = params["evaluate"] and variant != MODEL_ONLY
     meter.phase(BUILD, began)
     meter.begin()
     rounds, going = 0, True
@@ -187,8 +189,8 @@ def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> Non
         going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
     _hold_device(job, booster)
     if meter.full:
-        job.events.metric(leg, "training_s", meter.finish(), "s")
-    if leg == MODEL_ONLY:
+        job.events.metric(variant, "training_s", meter.finish(), "s")
+    if variant == MODEL_ONLY:
         return
     began = meter.now()
     # As many trees on every device, however many rounds its windows had room for.
@@ -196,9 +198,9 @@ def _train(job: Trees, leg: str, params: Mapping[str, Any], meter: Meter) -> Non
     said = booster.predict(held_out, iteration_range=(0, judged))
     truth = job.arrays["y_test"]
     meter.phase(EVALUATE, began)
-    job.events.metric(leg, "steps_trained", judged, "steps")
-    job.events.metric(leg, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
-    job.events.metric(leg, "test_auc", auc(said, truth), "share")
+    job.events.metric(variant, "steps_trained", judged, "steps")
+    job.events.metric(variant, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
+    job.events.metric(variant, "test_auc", auc(said, truth), "share")
 
 
 def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:
@@ -230,8 +232,8 @@ def auc(scores: Any, truth: Any) -> float:
 
 
 def _failed(events: EventWriter) -> Callable[[str, Exception], bool]:
-    def failed(leg: str, error: Exception) -> bool:
-        events.write("warning", message=f"{leg} failed: {type(error).__name__}: {error}")
+    def failed(variant: str, error: Exception) -> bool:
+        events.write("warning", message=f"{variant} failed: {type(error).__name__}: {error}")
         return True
 
     return failed

@@ -1,4 +1,4 @@
-"""Make a leg's model: precision, seed, strategy, and the settings that Keras takes after compile."""
+"""Make a variant's model: precision, seed, strategy, and the settings that Keras takes after compile."""
 
 from __future__ import annotations
 

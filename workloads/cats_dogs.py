@@ -11,7 +11,7 @@ from workloads import pets, trees
 from workloads.pets import (
     CHANGES,
     DATA,
-    LADDER,
+    OPTIMIZATIONS,
     PARAMS,
     SAMPLES_PER_EPOCH,
     SOURCE,
@@ -37,7 +37,7 @@ workload = Workload(
     tuned=TUNED,
     changes=CHANGES,
     stages=STAGES,
-    ladder=LADDER,
+    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -52,7 +52,7 @@ workload = Workload(
             device="cpu",
             value=64.0,
             unit="samples/s",
-            leg="rung:workers-4-batch-64",
+            variant="opt:workers-4-batch-64",
             note="with 4 workers and batch 64",
         ),
         Published(

@@ -11,7 +11,7 @@ from workloads import pets, trees
 from workloads.pets import (
     CHANGES,
     DATA,
-    LADDER,
+    OPTIMIZATIONS,
     PARAMS,
     SAMPLES_PER_EPOCH,
     SOURCE,
@@ -37,7 +37,7 @@ workload = Workload(
     tuned=TUNED,
     changes=CHANGES,
     stages=STAGES,
-    ladder=LADDER,
+    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,

@@ -8,7 +8,17 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import pets, trees
-from workloads.pets import CHANGES, DATA, LADDER, PARAMS, SAMPLES_PER_EPOCH, SOURCE, STAGES, TUNED, V100
+from workloads.pets import (
+    CHANGES,
+    DATA,
+    OPTIMIZATIONS,
+    PARAMS,
+    SAMPLES_PER_EPOCH,
+    SOURCE,
+    STAGES,
+    TUNED,
+    V100,
+)
 from workloads.protocol import Published, Workload
 
 workload = Workload(
@@ -26,7 +36,7 @@ workload = Workload(
     tuned=TUNED,
     changes=CHANGES,
     stages=STAGES,
-    ladder=LADDER,
+    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,

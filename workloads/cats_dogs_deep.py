@@ -1,4 +1,4 @@
-"""Cats and dogs with 32 convolutions: the variant whose arithmetic, at last, keeps a card busy."""
+"""Cats and dogs with 32 convolutions: the variant whose arithmetic, at last, keeps a GPU busy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads import pets, trees
 from workloads.pets import (
     CHANGES,
     DATA,
-    LADDER,
+    OPTIMIZATIONS,
     PARAMS,
     SAMPLES_PER_EPOCH,
     SOURCE,
@@ -34,12 +34,12 @@ workload = Workload(
     samples_per_epoch=SAMPLES_PER_EPOCH,
     optimizer="Adam",
     loss="binary cross-entropy",
-    # A step of 32 takes many seconds on a processor.
+    # A step of 32 takes many seconds on a CPU.
     params={**PARAMS, "side": 128, "cpu:batch_size": 8},
     tuned=TUNED,
     changes=CHANGES,
     stages=STAGES,
-    ladder=LADDER,
+    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.author import Arrays, Split, scaled
-from workloads.protocol import Data, Published, Rung, Workload
+from workloads.protocol import Data, Optimization, Published, Workload
 
 workload = Workload(
     name="cifar100-mlp",
@@ -27,16 +27,16 @@ workload = Workload(
         "cpu:steps_per_execution": 50,
         "gpu:steps_per_execution": 200,
     },
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="xla",
             params={"jit_compile": True},
             why="XLA fuses the optimiser's and the layers' many small operations into few kernels",
         ),
-        Rung(
+        Optimization(
             name="steps-per-execution",
             params={"jit_compile": True, "steps_per_execution": 50},
-            after="rung:xla",
+            after="opt:xla",
             why="one call from Python now runs 50 steps: launching a step costs more than computing it",
         ),
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.author import Stage
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import Change, Data, Optimization, Published, Workload
 
 SIDE = 24  # pixels that a crop keeps
 CLASSES = 10
@@ -47,26 +47,26 @@ workload = Workload(
         ),
     ),
     stages=("read", "augment", "batch", "prefetch"),
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="batch-128",
             params={"batch_size": 128},
-            why="the tutorial's own batch, which the blog raised to 512 to keep the card busier",
+            why="the tutorial's own batch, which the blog raised to 512 to keep the GPU busier",
         ),
-        Rung(
+        Optimization(
             name="no-augment",
             params={"augment": False},
             why="no random distortion: what is left of the input is scaling",
         ),
-        Rung(
+        Optimization(
             name="device-augment",
             params={"preprocess": "device"},
             why="the host hands over bytes, a quarter of the traffic; the device distorts whole batches",
         ),
-        Rung(
+        Optimization(
             name="resident",
             params={"preprocess": "device", "feed": "resident"},
-            after="rung:device-augment",
+            after="opt:device-augment",
             why="the dataset lies on the device and batches are gathered there",
         ),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.protocol import Data, Rung, Workload
+from workloads.protocol import Data, Optimization, Workload
 
 workload = Workload(
     name="cifar10-mlp",
@@ -27,16 +27,16 @@ workload = Workload(
         "cpu:steps_per_execution": 10,
         "gpu:steps_per_execution": 200,
     },
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="xla",
             params={"jit_compile": True},
             why="XLA fuses the layers' many small operations into few kernels",
         ),
-        Rung(
+        Optimization(
             name="steps-per-execution",
             params={"jit_compile": True, "steps_per_execution": 50},
-            after="rung:xla",
+            after="opt:xla",
             why="one call from Python now runs 50 steps: launching a step costs more than computing it",
         ),
     ),

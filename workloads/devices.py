@@ -46,7 +46,7 @@ def select(device: str, gpus: int) -> list[str]:
     used = physical[: max(gpus, 1)]
     tf.config.set_visible_devices(used, "GPU")
     for card in used:
-        # Otherwise TensorFlow takes the whole card at once, and memory telemetry says nothing.
+        # Otherwise TensorFlow takes the whole GPU at once, and memory telemetry says nothing.
         tf.config.experimental.set_memory_growth(card, True)
     return [f"GPU:{index}" for index in range(len(used))]
 
@@ -149,7 +149,7 @@ def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
         "devices": " ".join(devices),
         "gpus_registered": len(tf.config.list_physical_devices("GPU")),
         "cpus_visible": len(os.sched_getaffinity(0)),
-        # 0 is TensorFlow's word for "as many as there are processors".
+        # 0 is TensorFlow's word for "as many as there are CPUs".
         "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
         "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),

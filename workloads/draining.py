@@ -1,4 +1,4 @@
-"""Legs that drain the input pipeline with no model: all of it, its first stages, on few threads, by epoch."""
+"""Variants that drain the input pipeline with no model: all of it, its first stages, on few threads, by epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from workloads import legs, loaders, pipeline, rewriting
+from workloads import loaders, pipeline, rewriting, variants
 from workloads.job import Job
 from workloads.protocol import (
     BUILD,
@@ -26,40 +26,42 @@ DRAIN_CALL_S = 0.02
 CACHED_BATCHES, CACHED_FILL_S = 32, 1.0
 
 
-def drained(leg: str) -> bool:
-    """Tell whether a leg is one of these."""
-    return leg in (INPUT_ONLY, FIRST_EPOCH, CACHED_EPOCH) or leg.startswith((STAGE_PREFIX, THREADS_PREFIX))
+def drained(variant: str) -> bool:
+    """Tell whether a variant is one of these."""
+    return variant in (INPUT_ONLY, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
+        (STAGE_PREFIX, THREADS_PREFIX)
+    )
 
 
-def drain(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Drain the pipeline, or a part of it, and count.
 
     Only input-only copies what it gets to the devices: the others show what the host can do.
     """
     began = meter.now()
-    stage = pipeline.prefix_of(leg)
-    if leg in (FIRST_EPOCH, CACHED_EPOCH):
+    stage = pipeline.prefix_of(variant)
+    if variant in (FIRST_EPOCH, CACHED_EPOCH):
         cached = _batches_to_cache(job, params)
         if not cached:
             return
-        replaced: Any = rewriting.caches_replaced(0 if leg == FIRST_EPOCH else cached)
+        replaced: Any = rewriting.caches_replaced(0 if variant == FIRST_EPOCH else cached)
     else:
         replaced = nullcontext()
     with replaced:
         dataset = _dataset(job, params, stage)
     batch = params["batch_size"] * len(job.devices)
     if loaders.is_loader(dataset):
-        if not leg.startswith(THREADS_PREFIX):
-            legs.drain_loader(job, meter, dataset, batch, began)
+        if not variant.startswith(THREADS_PREFIX):
+            variants.drain_loader(job, meter, dataset, batch, began)
         return
-    if leg.startswith(THREADS_PREFIX):
-        dataset = pipeline.on_threads(dataset, factor(leg, THREADS_PREFIX))
+    if variant.startswith(THREADS_PREFIX):
+        dataset = pipeline.on_threads(dataset, factor(variant, THREADS_PREFIX))
     batched = not stage or job.train is not None or _batched(job, params, stage)
     if batched:
-        pull = pipeline.drain(dataset, job.devices if leg == INPUT_ONLY else ())
+        pull = pipeline.drain(dataset, job.devices if variant == INPUT_ONLY else ())
     else:
         pull = pipeline.drain_samples(dataset)
-    if leg == CACHED_EPOCH:
+    if variant == CACHED_EPOCH:
         pull(CACHED_BATCHES)
     meter.phase(BUILD, began)
     # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
@@ -79,7 +81,7 @@ def _count(pull: Callable[[int], int], workers: int, meter: Meter) -> None:
 
 def _dataset(job: Job, params: Mapping[str, Any], stage: str) -> Any:
     if job.train is not None or not stage:
-        return pipeline.as_written(job, params, devices=len(job.devices))
+        return pipeline.baseline(job, params, devices=len(job.devices))
     batch = params["batch_size"] * len(job.devices)
     return pipeline.assemble(job.stages({**params, "batch_size": batch}), stage)
 

@@ -1,4 +1,4 @@
-"""Run the legs of one workload as a spec asks for, and write events.
+"""Run the variants of one workload as a spec asks for, and write events.
 
 `python3 -m workloads.driver SPEC.json EVENTS.jsonl`. Exit codes: 0; 1 when anything raised, and the error
 event says what; NO_GPU_EXIT.
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
 
-# What runs the legs in each family of images; each imports its own framework, and no other has to be there.
+# What runs the variants in each family of images; each imports its own framework, and no other has to be
+# there.
 RUNNERS = {TENSORFLOW: "workloads.trial", TREES: "workloads.boosting"}
 
 USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
@@ -49,7 +50,7 @@ def read_spec(path: Path) -> Spec:
         TypeError: it has fields that Spec does not have.
     """
     fields = json.loads(path.read_text(encoding="utf-8"))
-    return Spec(**{**fields, "legs": tuple(fields.get("legs", Spec.legs))})
+    return Spec(**{**fields, "variants": tuple(fields.get("variants", Spec.variants))})
 
 
 def report(events: EventWriter, error: BaseException) -> None:

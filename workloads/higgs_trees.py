@@ -1,11 +1,11 @@
-"""Gradient-boosted trees on a table of HIGGS' shape, on the processor and on one GPU."""
+"""Gradient-boosted trees on a table of HIGGS' shape, on the CPU and on one GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import Change, Data, Optimization, Published, Workload
 
 workload = Workload(
     name="higgs-trees",
@@ -48,23 +48,23 @@ workload = Workload(
             why="coarser histograms are a quarter of the size; accuracy shows what that costs",
         ),
     ),
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="no-evaluation",
             params={"evaluate": False},
             why="held-out rows are not looked at after every round",
         ),
-        Rung(
+        Optimization(
             name="quantile",
             params={"evaluate": False, "matrix": "quantile"},
-            after="rung:no-evaluation",
+            after="opt:no-evaluation",
             why="the matrix keeps bins instead of numbers",
         ),
     ),
     published=(
         Published(
             source="Training article, 2020, citing cloud vendors",
-            system="4 GPUs over processors, gradient-boosted trees",
+            system="4 GPUs over CPUs, gradient-boosted trees",
             device="gpu",
             value=23.2,
             unit="ratio",

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from workloads import placement, text
 from workloads.author import Split, Stage
-from workloads.protocol import Change, Data, Published, Rung, Workload
+from workloads.protocol import Change, Data, Optimization, Published, Workload
 from workloads.text import COLAB_CPU, COLAB_GPU, STAGES
 
 workload = Workload(
@@ -24,7 +24,7 @@ workload = Workload(
     epochs=2,
     optimizer="Adam",
     loss="binary cross-entropy",
-    # cuDNN's kernels cannot be compiled by XLA: on a GPU it is one or the other (see the ladder).
+    # cuDNN's kernels cannot be compiled by XLA: on a GPU it is one or the other (see the optimizations).
     params={"jit_compile": False, "use_cudnn": True, "words": 20_000, "length": 200},
     tuned={
         "feed": "resident",
@@ -42,21 +42,21 @@ workload = Workload(
         ),
     ),
     stages=STAGES,
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="generic-kernel",
             params={"use_cudnn": False},
             device="gpu",
             why="the generic while loop, to show what cuDNN's kernel gives: it should be slower",
         ),
-        Rung(
+        Optimization(
             name="generic-xla",
             params={"use_cudnn": False, "jit_compile": True},
-            after="rung:generic-kernel",
+            after="opt:generic-kernel",
             device="gpu",
             why="XLA compiles the generic loop, which it cannot do with cuDNN's kernel",
         ),
-        Rung(
+        Optimization(
             name="resident",
             params={"feed": "resident", "steps_per_execution": 50},
             device="gpu",
@@ -72,7 +72,7 @@ workload = Workload(
             device="gpu",
             value=13.76,
             unit="ratio",
-            note="a ratio over Colab's 2 virtual processors; more cores make it smaller",
+            note="a ratio over Colab's 2 virtual CPUs; more cores make it smaller",
         ),
     ),
     source="Training article, 2020 (Colab); layers of Keras' example “Bidirectional LSTM on IMDB”, 2020",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from workloads import text
 from workloads.author import Split, Stage
-from workloads.protocol import Data, Published, Rung, Workload
+from workloads.protocol import Data, Optimization, Published, Workload
 from workloads.text import COLAB_CPU, COLAB_GPU, STAGES
 
 workload = Workload(
@@ -32,16 +32,16 @@ workload = Workload(
         "gpu:steps_per_execution": 200,
     },
     stages=STAGES,
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="steps-per-execution",
             params={"steps_per_execution": 50},
             why="one call from Python now runs 50 steps: launching a step costs more than computing it",
         ),
-        Rung(
+        Optimization(
             name="resident",
             params={"feed": "resident", "steps_per_execution": 50},
-            after="rung:steps-per-execution",
+            after="opt:steps-per-execution",
             why="padded once, the reviews lie on the device; no pipeline runs beside the training",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The legs of an inference workload: throughput in windows, and the latency of single requests apart."""
+"""The variants of an inference workload: throughput in windows, and the latency of single requests apart."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import tensorflow as tf
 
 from workloads import building, requests, steps
 from workloads.job import Job
-from workloads.protocol import AS_WRITTEN, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
 from workloads.resident import first_batch
 from workloads.stepwise import factor
 from workloads.timing import Meter
 
 
-def infer(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run as-written (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again."""
+def infer(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Run baseline (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again."""
     began = meter.now()
-    factory = job.author.model if leg == AS_WRITTEN else job.author.tuned_model
+    factory = job.author.model if variant == BASELINE else job.author.tuned_model
     with tf.device(job.devices[0]):
         model = building.build(factory, params, strategy=None, seed=job.spec.seed)
     images = np.asarray(first_batch(job, params)[0])
@@ -28,7 +28,7 @@ def infer(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
         serve = _resident(job, params, meter, model, images)
     else:
         serve = _predict(params, meter, model, images)
-    _ask(job, leg, params, serve, images)
+    _ask(job, variant, params, serve, images)
 
 
 def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
@@ -62,26 +62,26 @@ def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, ima
     return serve
 
 
-def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run as-written's model on a batch that lies on the device: what the copies cost is the difference."""
+def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Run baseline's model on a batch that lies on the device: what the copies cost is the difference."""
     began = meter.now()
     with tf.device(job.devices[0]):
         model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
     images = np.asarray(first_batch(job, params)[0])
-    images = np.concatenate([images] * factor(leg, BATCH_PREFIX))
+    images = np.concatenate([images] * factor(variant, BATCH_PREFIX))
     meter.phase(BUILD, began)
     serve = _resident(job, params, meter, model, images)
-    if leg == MODEL_ONLY:
-        requests.single_stream(job, leg, serve, images)
+    if variant == MODEL_ONLY:
+        requests.single_stream(job, variant, serve, images)
 
 
-def _ask(job: Job, leg: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:
+def _ask(job: Job, variant: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:
     """Time requests, from samples in host memory to predictions in host memory."""
     wanted = job.author.workload.requests
-    if wanted is None or leg not in (AS_WRITTEN, TUNED):
-        requests.single_stream(job, leg, serve, images)
+    if wanted is None or variant not in (BASELINE, TUNED):
+        requests.single_stream(job, variant, serve, images)
         return
     compiled = wanted.compiled_batch_sizes if params["jit_compile"] else ()
     sizes = compiled or wanted.batch_sizes
     pool = np.asarray(first_batch(job, {**params, "batch_size": sizes[-1]})[0])
-    requests.measure(job, leg, serve, pool, sizes)
+    requests.measure(job, variant, serve, pool, sizes)

@@ -1,4 +1,4 @@
-"""What all legs of one trial share."""
+"""What all variants of one trial share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workloads.storage import in_ram
 
 @dataclass
 class Shared:
-    """What legs leave for those after them.
+    """What variants leave for those after them.
 
     Attributes:
-        model, step: as-written's model and its compiled step (batch -> loss), for all legs that only serve
+        model, step: baseline's model and its compiled step (batch -> loss), for all variants that only serve
             the verdict: building and compiling it once is enough.
         batch: one batch of the pipeline, in host memory.
-        step_ns: leg -> how long one of its steps took last.
+        step_ns: variant -> how long one of its steps took last.
         arrays: the training arrays in host memory, as tensors: a pipeline made of arrays copies them.
     """
 

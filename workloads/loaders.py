@@ -1,4 +1,4 @@
-"""Keras' Python loaders (PyDataset) as an input: held still while other legs run, and drained as by fit."""
+"""Keras' Python loaders (PyDataset) as an input: held still while other variants run, and drained as by fit."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import augment
-from workloads.protocol import Change, Data, Rung
+from workloads.protocol import Change, Data, Optimization
 
 # The article's folders: 4,000 pictures of each class for training, 1,000 for testing.
 DATA = Data(
@@ -66,53 +66,53 @@ CHANGES = (
         what="loader",
         before="keras",
         after="tfdata",
-        why="tf.data decodes on all processors without Python's lock",
+        why="tf.data decodes on all CPUs without Python's lock",
     ),
 )
 STAGES = ("read", "decode", "resize", "augment", "batch", "prefetch")
-LADDER = (
-    Rung(
+OPTIMIZATIONS = (
+    Optimization(
         name="workers-4",
         params={"workers": 4},
         why="four threads load batches; Python's lock lets them overlap only while Pillow decodes",
     ),
-    Rung(
+    Optimization(
         name="workers-4-batch-64",
         params={"workers": 4, "batch_size": 64},
-        after="rung:workers-4",
+        after="opt:workers-4",
         why="the article's own remedy: larger batches beside more workers",
     ),
-    Rung(
+    Optimization(
         name="ram",
         params={"storage": "ram"},
         why="the files lie in memory instead of on a disk: a RAM disk, as the article tried",
     ),
-    Rung(
+    Optimization(
         name="no-augment",
         params={"augment": False},
         why="no shear, zoom and flip, which SciPy computes picture by picture",
     ),
-    Rung(
+    Optimization(
         name="tfdata",
         params={"loader": "tfdata"},
-        why="tf.data reads, decodes and augments on all processors without Python's lock",
+        why="tf.data reads, decodes and augments on all CPUs without Python's lock",
     ),
-    Rung(
+    Optimization(
         name="reduced-decode",
         params={"loader": "tfdata", "decode_ratio": 2},
-        after="rung:tfdata",
+        after="opt:tfdata",
         why="libjpeg decodes at half the size, which spares most of the inverse transform",
     ),
-    Rung(
+    Optimization(
         name="cache",
         params={"loader": "tfdata", "cache": True},
-        after="rung:tfdata",
+        after="opt:tfdata",
         why="files are decoded once, before training; only augmentation is left for each step",
     ),
-    Rung(
+    Optimization(
         name="device-augment",
         params={"loader": "tfdata", "cache": True, "preprocess": "device"},
-        after="rung:cache",
+        after="opt:cache",
         why="the host hands over bytes, a quarter of the traffic; the device augments whole batches",
     ),
 )

@@ -68,8 +68,8 @@ def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
         return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def as_written(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
-    """Return what feeds as-written, and every leg that is fed as it is: a tf.data pipeline, or a loader.
+def baseline(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
+    """Return what feeds baseline, and every variant that is fed as it is: a tf.data pipeline, or a loader.
 
     Args:
         devices: that a batch is for; 0 for all, those of other workers too.
@@ -92,7 +92,7 @@ def endless(source: Any) -> bool:
 
 
 def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
-    """Return what going through as-written's input once gives, without going through it.
+    """Return what going through baseline's input once gives, without going through it.
 
     Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
     loader, the last batch is looked at.
@@ -150,9 +150,9 @@ def assemble(stages: Sequence[Stage], upto: str = "") -> tf.data.Dataset:
     return dataset
 
 
-def prefix_of(leg: str) -> str:
-    """Return the stage that the leg "stage:NAME" ends with, "" for other legs."""
-    return leg.removeprefix(STAGE_PREFIX) if leg.startswith(STAGE_PREFIX) else ""
+def prefix_of(variant: str) -> str:
+    """Return the stage that the variant "stage:NAME" ends with, "" for other variants."""
+    return variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
 
 
 def drain(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
@@ -188,7 +188,7 @@ def _puller(
             more, touched = look(iterator.get_next())
             return index + 1, samples + more, seen + touched
 
-        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a card: its launch
+        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a GPU: its launch
         # takes many times as long as a small element.
         with tf.device(place or None):
             start = (0, 0, 0.0)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from workloads import devices
 from workloads.protocol import NO_GPU_EXIT, NoGpuError
 
-# Square matrices: large enough to fill a card, small enough for two cores.
+# Square matrices: large enough to fill a GPU, small enough for two cores.
 GPU_SIZE = 8192
 CPU_SIZE = 1024
 PRODUCTS = 10
@@ -25,7 +25,7 @@ MEASURE_S = 1.0
 def tflops(device: str, dtype: str, *, size: int, seconds: float = MEASURE_S) -> float:
     """Return the best rate of a chain of matrix products, in 10^12 floating-point operations a second.
 
-    The matrices are random: zeros draw less power, and cards then clock higher than they ever do at work.
+    The matrices are random: zeros draw less power, and GPUs then clock higher than they ever do at work.
     """
     with tf.device(device):
         left = tf.cast(tf.random.normal((size, size)), dtype)
@@ -51,7 +51,7 @@ def tflops(device: str, dtype: str, *, size: int, seconds: float = MEASURE_S) ->
 
 
 def rates(device: str) -> Mapping[str, tuple[float, str]]:
-    """Return the metrics device_fp32_tflops (TF32 where the card has it) and, on a GPU, the half widths."""
+    """Return the metrics device_fp32_tflops (TF32 where the GPU has it) and, on a GPU, the half widths."""
     gpu = device.startswith("GPU")
     size = GPU_SIZE if gpu else CPU_SIZE
     # Half precision on a CPU is emulated, and says nothing about it.

@@ -23,29 +23,30 @@ from typing import Any
 
 VERSION = 1
 
-AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, TUNED = LEGS = ("as-written", "input-only", "model-only", "tuned")
+BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
 
-# Two more kinds of leg, by prefix: "rung:NAME" is a step of Workload.ladder, "stage:NAME" drains the input
-# pipeline up to and including that stage.
-RUNG_PREFIX = "rung:"
+# Two more kinds of variant, by prefix: "opt:NAME" is a step of Workload.optimizations, "stage:NAME" drains
+# the input pipeline up to and including that stage.
+OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
 
 # How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
 # random instants; everything at once.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
-# Legs that only serve the verdict. Not all apply to every workload and device: the driver leaves out those.
-CUSTOM_LOOP = "custom-loop"  # as-written with next() outside the compiled step, so that waiting is seen
+# Variants that only serve the verdict. Not all apply to every workload and device: the driver leaves out
+# those.
+CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
-TUNED_INPUT = "tuned-input"  # as-written with nothing but the pipeline's remedies
+TUNED_INPUT = "tuned-input"  # baseline with nothing but the pipeline's remedies
 FIRST_EPOCH, CACHED_EPOCH = "epoch:first", "epoch:cached"  # the pipeline before and after its caches are full
 BATCH_PREFIX = "batch:"  # model-only with a batch that many times as large
 CALLS_PREFIX = "calls:"  # model-only with that many steps in one call
 THREADS_PREFIX = "threads:"  # input-only on that many threads
 
-# The driver's exit codes beside 0 and 1 (a leg or the workload raised; the error event says what).
+# The driver's exit codes beside 0 and 1 (a variant or the workload raised; the error event says what).
 NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them
 
-# Families of images that a workload can run in; each has a target for the processor and one for CUDA.
+# Families of images that a workload can run in; each has a target for the CPU and one for CUDA.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 
 # The files of a dataset of arrays, each with the suffix .npy: samples and labels of both parts.
@@ -77,29 +78,29 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "start": {"version": (int,), "wall_ns": (int,), "boot_id": (str,), "pid": (int,)},
     # What the container found: versions, devices, threads. Scalars only.
     "facts": {"facts": (dict,)},
-    # A leg begins: its parameters, and for the tuned leg what it changes (see Change).
-    "leg": {"leg": (str,), "params": (dict,), "changes": (list,)},
-    # A phase ended; it began at start_ns. leg is "" for phases that all legs share.
-    "phase": {"name": (str,), "leg": (str,), "start_ns": (int,), "end_ns": (int,)},
+    # A variant begins: its parameters, and for the tuned variant what it changes (see Change).
+    "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
+    # A phase ended; it began at start_ns. variant is "" for phases that all variants share.
+    "phase": {"name": (str,), "variant": (str,), "start_ns": (int,), "end_ns": (int,)},
     # A run of steps between two instants at which the device was synchronised. wait_ns is the time spent
     # waiting for input outside the compiled step, -1 where it cannot be seen.
     "window": {
-        "leg": (str,), "index": (int,), "start_ns": (int,), "end_ns": (int,),
+        "variant": (str,), "index": (int,), "start_ns": (int,), "end_ns": (int,),
         "steps": (int,), "samples": (int,), "wait_ns": (int,),
     },
     # Durations of a window's single steps, nanoseconds, as the host thread saw them (not synchronised).
     # Where one call runs several steps there is one entry a call: the mean of its steps.
-    "steps": {"leg": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
-    "metric": {"leg": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
+    "steps": {"variant": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
+    "metric": {"variant": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
     # Requests for predictions, each synchronised, with their latencies. rate_per_s is the rate at which
     # samples were offered, 0 where each request waited for the one before; planned is how many there were
     # to be: fewer latencies mean that it was given up. batch_size is the largest one in Server.
     "requests": {
-        "leg": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
+        "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
-    # What a workload says of one leg, in words: which kernel ran, where its weights came from.
-    "fact": {"leg": (str,), "name": (str,), "text": (str,)},
+    # What a workload says of one variant, in words: which kernel ran, where its weights came from.
+    "fact": {"variant": (str,), "name": (str,), "text": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,), "traceback": (str,)},
     # Last line of a trial that went well.
@@ -118,10 +119,10 @@ class Published:
         value: the number, in `unit`; the lower end where a range was published.
         unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU, "requests
             ratio" for the same in requests a second within a latency bound, "gain" for
-            tuned over as-written, "accuracy" on held-out data and "utilisation" of the GPU, both 0 to 1.
+            tuned over baseline, "accuracy" on held-out data and "utilisation" of the GPU, both 0 to 1.
         note: what else one has to know to compare, "" if nothing.
         upto: the upper end of a published range, 0 where there is one number.
-        leg: what was published: "as-written", or the "rung:NAME" that does the same.
+        variant: what was published: "baseline", or the "opt:NAME" that does the same.
     """
 
     source: str
@@ -131,7 +132,7 @@ class Published:
     unit: str
     note: str = ""
     upto: float = 0.0
-    leg: str = AS_WRITTEN
+    variant: str = BASELINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +168,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One thing that the tuned leg does differently: `what` was `before` and is `after`, because `why`."""
+    """One thing that the tuned variant does differently: `what` was `before` and is `after`, because `why`."""
 
     what: str
     before: str
@@ -176,23 +177,23 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rung:
-    """One step on the way from as-written to tuned, run as the leg "rung:NAME".
+class Optimization:
+    """One step on the way from baseline to tuned, run as the variant "opt:NAME".
 
     Attributes:
         name: lower case with hyphens.
-        params: all that differs from as-written (not from the rung before), keys as in Workload.tuned.
+        params: all that differs from baseline (not from the optimization before), keys as in Workload.tuned.
         why: what this step adds, and why it should help.
-        after: the leg that it is a step from, as "as-written", "tuned" or "rung:NAME": what this rung adds
-            is its speed over that leg's.
-        device: "gpu" for a rung that makes sense on that kind of device only (half precision on a CPU is
+        after: the variant that it is a step from, as "baseline", "tuned" or "opt:NAME": what this optimization adds
+            is its speed over that variant's.
+        device: "gpu" for an optimization that makes sense on that kind of device only (half precision on a CPU is
             emulated); "" for any.
     """
 
     name: str
     params: Mapping[str, Any]
     why: str
-    after: str = AS_WRITTEN
+    after: str = BASELINE
     device: str = ""
 
 
@@ -228,7 +229,7 @@ class Workload:
     """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
 
     The harness reads this without running the file (it never imports TensorFlow), so that arguments must
-    be literals, or calls of Data, Published, Change and Rung made of literals.
+    be literals, or calls of Data, Published, Change and Optimization made of literals.
 
     Attributes:
         name: the command line's name for it, lower case with hyphens.
@@ -241,20 +242,21 @@ class Workload:
             batch. Its pipeline then has no end.
         task: "train" or "infer".
         optimizer, loss: as published, in words; the code is in the file's `model` function.
-        tuned: parameters of the tuned leg, by name, over those of as-written. The driver knows
+        tuned: parameters of the tuned variant, by name, over those of baseline. The driver knows
             batch_size (on each device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's
             default; "fp32", "fp16", "bf16"), feed ("fit": Keras fit; "resident": the data lies on the
             device and several steps run in one call), and for pipelines prefetch_to_device, parallel_maps
             and prefetch_batches; all others are the workload's own.
             A key prefixed "cpu:" or "gpu:" holds on that kind of device only.
-        changes: what the tuned leg changes, beyond the parameters in `tuned`, and why; one whose `what` is
+        changes: what the tuned variant changes, beyond the parameters in `tuned`, and why; one whose `what`
+        is
             a parameter's name says why that parameter changes.
-        params: parameters of as-written beside batch_size and epochs: the workload's own, with their
+        params: parameters of baseline beside batch_size and epochs: the workload's own, with their
             published values, and those of the list above where the published code set them.
         stages: the names of the stages that the file's `dataset` gives, in order; the harness then measures
             the pipeline stage by stage. Empty for workloads on arrays, and where stages are not to be told
             apart.
-        ladder: the steps from as-written to tuned, in the order in which a report explains them.
+        optimizations: the steps from baseline to tuned, in the order in which a report explains them.
         published: what articles measured.
         remarks: what articles say in words.
         requests: how an inference workload is asked beside its windows; None for not at all.
@@ -280,7 +282,7 @@ class Workload:
     changes: tuple[Change, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
-    ladder: tuple[Rung, ...] = ()
+    optimizations: tuple[Optimization, ...] = ()
     published: tuple[Published, ...] = ()
     remarks: tuple[Remark, ...] = ()
     requests: Requests | None = None
@@ -299,7 +301,7 @@ class Spec:
     Attributes:
         workload: the file's module name in this package, or "" when `file` is given.
         file: path inside the container of a workload file from outside the tree, else "".
-        legs: which legs to run: of LEGS, "rung:NAME" and "stage:NAME".
+        variants: which variants to run: of VARIANTS, "opt:NAME" and "stage:NAME".
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
         workers: how many containers train together, this one included, as TF_CONFIG in the environment
@@ -307,24 +309,25 @@ class Spec:
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
         weights: path inside the container of a file of weights, "" for none.
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
-            leg; only what a rung sets itself stays.
+            variant; only what an optimization sets itself stays.
         window_s: least length of a measured window, seconds.
-        windows: measured windows a leg; legs are interleaved window by window.
+        windows: measured windows a variant; variants are interleaved window by window.
         warmup_s: most time to wait for the step time to settle, seconds.
-        analysis_window_s, analysis_windows, analysis_warmup_s: the same for legs that only serve the verdict;
+        analysis_window_s, analysis_windows, analysis_warmup_s: the same for variants that only serve the
+        verdict;
             0 for no difference.
         steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
             have time for (to try things out, and for tests).
         full: train the published epochs instead of measuring windows.
-        whole_s: most seconds that a leg's whole training may take: one that would take longer is measured in
+        whole_s: most seconds that a variant's whole training may take: one that would take longer is measured in
             windows; 0 for no limit.
         seed: for weights, shuffling and augmentation.
-        image: the workload's family of images, which says what runs its legs.
+        image: the workload's family of images, which says what runs its variants.
     """
 
     workload: str = ""
     file: str = ""
-    legs: tuple[str, ...] = (AS_WRITTEN,)
+    variants: tuple[str, ...] = (BASELINE,)
     device: str = "cpu"
     gpus: int = 0
     workers: int = 0
@@ -383,17 +386,17 @@ class EventWriter:
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
 
-    def metric(self, leg: str, name: str, value: float, unit: str) -> None:
-        """Write a figure of a leg, or of the whole trial for ""; one that is not finite becomes a warning."""
+    def metric(self, variant: str, name: str, value: float, unit: str) -> None:
+        """Write a figure of a variant, or of the whole trial for ""; one that is not finite becomes a warning."""
         if math.isfinite(value):
-            self.write("metric", leg=leg, name=name, value=float(value), unit=unit)
+            self.write("metric", variant=variant, name=name, value=float(value), unit=unit)
         else:
-            self.write("warning", message=f"{leg or 'The trial'}: {name} is {value}, and is left out.")
+            self.write("warning", message=f"{variant or 'The trial'}: {name} is {value}, and is left out.")
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` of the whole trial ended now, and return now (CLOCK_MONOTONIC, ns)."""
         now = time.monotonic_ns()
-        self.write("phase", name=name, leg="", start_ns=start_ns, end_ns=now)
+        self.write("phase", name=name, variant="", start_ns=start_ns, end_ns=now)
         return now
 
     def start(self) -> None:
@@ -406,9 +409,9 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def measures_speed(leg: str) -> bool:
-    """Tell whether a leg's speed is a result; all others serve the verdict."""
-    return leg in (AS_WRITTEN, TUNED) or leg.startswith(RUNG_PREFIX)
+def measures_speed(variant: str) -> bool:
+    """Tell whether a variant's speed is a result; all others serve the verdict."""
+    return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 
 def check(event: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ _SPIN_NS = 200_000  # sleeping is not exact enough for the last of a wait
 Serve = Callable[[Any], None]
 
 
-def single_stream(job: Job, leg: str, serve: Serve, batch: Any) -> list[int]:
+def single_stream(job: Job, variant: str, serve: Serve, batch: Any) -> list[int]:
     """Time requests of one batch, write them as an event, return their latencies in nanoseconds."""
     budget_ns = max(BATCH_WINDOWS * job.spec.window_s, 0.1) * 1e9
     latencies: list[int] = []
@@ -46,11 +46,11 @@ def single_stream(job: Job, leg: str, serve: Serve, batch: Any) -> list[int]:
         start = time.monotonic_ns()
         serve(batch)
         latencies.append(time.monotonic_ns() - start)
-    _write(job, leg, SINGLE_STREAM, len(batch), began, latencies)
+    _write(job, variant, SINGLE_STREAM, len(batch), began, latencies)
     return latencies
 
 
-def measure(job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int]) -> None:
+def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int]) -> None:
     """Measure what the workload declares in `requests`: latency at each batch size, then the server.
 
     Args:
@@ -64,18 +64,18 @@ def measure(job: Job, leg: str, serve: Serve, pool: Any, sizes: Sequence[int]) -
     first: list[int] = []
     for size in sizes:
         if medians and FEWEST_REQUESTS * medians[max(medians)] * size / max(medians) > stop_ns:
-            message = f"{leg}: batches from {size} on were not asked for, a request would take too long."
+            message = f"{variant}: batches from {size} on were not asked for, a request would take too long."
             job.events.write("warning", message=message)
             break
-        latencies = single_stream(job, leg, serve, pool[:size])
+        latencies = single_stream(job, variant, serve, pool[:size])
         first = first or latencies
         medians[size] = float(np.median(latencies))
     if wanted.server and medians:
-        _search(job, leg, serve, pool, medians, first)
+        _search(job, variant, serve, pool, medians, first)
 
 
 def _search(
-    job: Job, leg: str, serve: Serve, pool: Any, medians: Mapping[int, float], alone: Sequence[int]
+    job: Job, variant: str, serve: Serve, pool: Any, medians: Mapping[int, float], alone: Sequence[int]
 ) -> None:
     """Look for the largest rate that keeps to a bound: the least one to which any rate keeps.
 
@@ -88,15 +88,15 @@ def _search(
     least_ms = float(np.percentile(alone, 99)) / 1e6
     bounds_ms = [bound for bound in sorted(wanted.bounds_ms) if bound > least_ms]
     if not bounds_ms:
-        message = f"{leg}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
+        message = f"{variant}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
         job.events.write("warning", message=message)
     for bound_ms in bounds_ms:
-        if _largest(job, leg, serve, pool, medians, bound_ms):
+        if _largest(job, variant, serve, pool, medians, bound_ms):
             break
 
 
 def _largest(
-    job: Job, leg: str, serve: Serve, pool: Any, medians: Mapping[int, float], bound_ms: float
+    job: Job, variant: str, serve: Serve, pool: Any, medians: Mapping[int, float], bound_ms: float
 ) -> float:
     """Halve between 0 and what the server can do at all; return the largest rate within the bound, or 0.
 
@@ -109,7 +109,7 @@ def _largest(
         if rate * _longest_s(job) < SERVER_REQUESTS[0]:
             break
         planned, latencies, began = _offer(job, serve, pool, sizes, rate, bound_ms, probe)
-        _write(job, leg, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
+        _write(job, variant, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
         late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
         low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
     return low
@@ -170,7 +170,7 @@ def _wait_until(instant_ns: int) -> None:
 
 def _write(
     job: Job,
-    leg: str,
+    variant: str,
     scenario: str,
     batch_size: int,
     began: int,
@@ -179,6 +179,6 @@ def _write(
     planned: int = 0,
 ) -> None:
     job.events.write(
-        "requests", leg=leg, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
+        "requests", variant=variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
         planned=planned or len(latencies), start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import Change, Data, Rung
+from workloads.protocol import Change, Data, Optimization
 
 IMAGE = (224, 224, 3)
 CLASSES = 1000
@@ -26,17 +26,17 @@ SOURCE = "He et al. 2015; NVIDIA's ResNet-50 v1.5"
 RESIDENT = {"feed": "resident"}
 FP16 = {"feed": "resident", "precision": "fp16"}
 FP16_XLA = {"feed": "resident", "precision": "fp16", "jit_compile": True}
-FP16_RUNG = Rung(
+FP16_OPTIMIZATION = Optimization(
     name="fp16",
     params=FP16,
-    after="rung:resident",
+    after="opt:resident",
     device="gpu",
     why="half-width numbers use the tensor cores",
 )
-XLA_RUNG = Rung(
+XLA_OPTIMIZATION = Optimization(
     name="xla",
     params=FP16_XLA,
-    after="rung:fp16",
+    after="opt:fp16",
     device="gpu",
     why="XLA fuses normalisation, activation and additions, so that activations are read once",
 )

@@ -1,4 +1,4 @@
-"""ResNet-50 training on synthetic images: the arithmetic of the card, with no input pipeline in the way."""
+"""ResNet-50 training on synthetic images: the arithmetic of the GPU, with no input pipeline in the way."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
-from workloads.protocol import Change, Published, Rung, Workload
-from workloads.resnet import DATA, FP16, FP16_XLA, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
+from workloads.protocol import Change, Optimization, Published, Workload
+from workloads.resnet import DATA, FP16, FP16_XLA, RESIDENT, SOURCE, WEIGHTS, XLA_OPTIMIZATION
 
 workload = Workload(
     name="resnet50",
@@ -50,48 +50,48 @@ workload = Workload(
             why="XLA fuses normalisation, activation and additions, so that activations are read once",
         ),
     ),
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="resident",
             params=RESIDENT,
             why="the batch lies on the device instead of being copied there for every step",
         ),
-        Rung(
+        Optimization(
             name="fp32",
             params={**RESIDENT, "precision": "fp32"},
-            after="rung:resident",
+            after="opt:resident",
             device="gpu",
-            why="full float32 products instead of TF32: what older cards and exact arithmetic give",
+            why="full float32 products instead of TF32: what older GPUs and exact arithmetic give",
         ),
-        Rung(
+        Optimization(
             name="fp16",
             params=FP16,
-            after="rung:resident",
+            after="opt:resident",
             device="gpu",
             why="half-width numbers use the tensor cores; Keras' batch normalisation still works in float32",
         ),
-        Rung(
+        Optimization(
             name="bf16",
             params={**RESIDENT, "precision": "bf16"},
-            after="rung:resident",
+            after="opt:resident",
             device="gpu",
             why="half-width numbers with float32's range, so that no loss scaling is needed",
         ),
-        Rung(
+        Optimization(
             name="fused-batch-norm",
             params={**FP16, "fused_batch_norm": True},
-            after="rung:fp16",
+            after="opt:fp16",
             device="gpu",
             why="one kernel normalises a half-width tensor, where Keras takes several passes in float32",
         ),
-        Rung(
+        Optimization(
             name="xla-tf32",
             params={**RESIDENT, "jit_compile": True},
-            after="rung:resident",
+            after="opt:resident",
             why="XLA without half precision, to tell the two apart",
         ),
-        XLA_RUNG,
-        Rung(
+        XLA_OPTIMIZATION,
+        Optimization(
             name="xla-bf16",
             params={
                 "feed": "resident",
@@ -103,33 +103,33 @@ workload = Workload(
             },
             after="tuned",
             device="gpu",
-            why="bfloat16 instead of float16, at the tuned leg's batch",
+            why="bfloat16 instead of float16, at the tuned variant's batch",
         ),
-        Rung(
+        Optimization(
             name="batch-64",
             params={**FP16_XLA, "batch_size": 64},
-            after="rung:xla",
+            after="opt:xla",
             device="gpu",
             why="a smaller batch, to show how much of the device it leaves idle",
         ),
-        Rung(
+        Optimization(
             name="batch-256",
             params={**FP16_XLA, "batch_size": 256},
-            after="rung:xla",
+            after="opt:xla",
             device="gpu",
             why="twice the published batch: each kernel fills more of the device",
         ),
-        Rung(
+        Optimization(
             name="batch-512",
             params={**FP16_XLA, "batch_size": 512},
-            after="rung:batch-256",
+            after="opt:batch-256",
             device="gpu",
             why="twice as many again",
         ),
-        Rung(
+        Optimization(
             name="xla-fused-batch-norm",
             params={**FP16_XLA, "batch_size": 512, "fused_batch_norm": True},
-            after="rung:batch-512",
+            after="opt:batch-512",
             device="gpu",
             why="XLA expands the operation itself: mean and variance in one pass over the activations",
         ),

@@ -9,10 +9,20 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
-from workloads.protocol import Remark, Requests, Rung, Workload
-from workloads.resnet import DATA, FOLDED, FP16, FP16_RUNG, FP16_XLA, RESIDENT, SOURCE, WEIGHTS, XLA_RUNG
+from workloads.protocol import Optimization, Remark, Requests, Workload
+from workloads.resnet import (
+    DATA,
+    FOLDED,
+    FP16,
+    FP16_OPTIMIZATION,
+    FP16_XLA,
+    RESIDENT,
+    SOURCE,
+    WEIGHTS,
+    XLA_OPTIMIZATION,
+)
 
-# Half precision on cards, on which it pays; XLA on any device.
+# Half precision on GPUs, on which it pays; XLA on any device.
 ANY_XLA = {**RESIDENT, "gpu:precision": "fp16", "jit_compile": True}
 
 workload = Workload(
@@ -32,54 +42,54 @@ workload = Workload(
         "gpu:batch_size": 256,
     },
     changes=(FOLDED,),
-    ladder=(
-        Rung(
+    optimizations=(
+        Optimization(
             name="resident",
             params=RESIDENT,
             why="one compiled call on a batch that lies on the device, instead of Keras' predict_on_batch",
         ),
-        Rung(
+        Optimization(
             name="folded",
             params={**RESIDENT, "fold_batch_norm": True},
-            after="rung:resident",
+            after="opt:resident",
             why="normalisation is a factor and a bias of each convolution, so that activations are read less",
         ),
-        FP16_RUNG,
-        Rung(
+        FP16_OPTIMIZATION,
+        Optimization(
             name="fused-batch-norm",
             params={**FP16, "fused_batch_norm": True},
-            after="rung:fp16",
+            after="opt:fp16",
             device="gpu",
             why="one kernel normalises a half-width tensor",
         ),
-        XLA_RUNG,
-        Rung(
+        XLA_OPTIMIZATION,
+        Optimization(
             name="xla-folded",
             params={**FP16_XLA, "fold_batch_norm": True},
-            after="rung:xla",
+            after="opt:xla",
             device="gpu",
             why="XLA fuses a bias with its convolution, a normalisation only with what follows",
         ),
-        Rung(
+        Optimization(
             name="batch-1",
             params={**ANY_XLA, "batch_size": 1},
-            after="rung:xla",
+            after="opt:xla",
             why="one image at a time: the shortest latency",
         ),
-        Rung(
+        Optimization(
             name="batch-8",
             params={**ANY_XLA, "batch_size": 8},
-            after="rung:batch-1",
+            after="opt:batch-1",
             why="latency against throughput",
         ),
-        Rung(
+        Optimization(
             name="batch-64",
             params={**ANY_XLA, "batch_size": 64},
-            after="rung:batch-8",
+            after="opt:batch-8",
             device="gpu",
             why="latency against throughput",
         ),
-        Rung(
+        Optimization(
             name="batch-512",
             params={**ANY_XLA, "fold_batch_norm": True, "batch_size": 512},
             after="tuned",
@@ -94,7 +104,7 @@ workload = Workload(
         Remark(
             source="RTX 3070 and Ryzen 5900X article",
             system="RTX 3070, Ryzen 5900X",
-            text="asks why a newer card can lose on ResNet prediction: look at the small batches, where "
+            text="asks why a newer GPU can lose on ResNet prediction: look at the small batches, where "
             "starting each operation costs more than computing it",
         ),
     ),

@@ -44,7 +44,7 @@ workload = Workload(
             device="gpu",
             value=8.04,
             unit="requests ratio",
-            note="printed as 804 %; here one card over this machine's processor, for requests "
+            note="printed as 804 %; here one GPU over this machine's CPU, for requests "
             "a second at the least bound that both keep to; the article names neither model nor machines",
         ),
     ),

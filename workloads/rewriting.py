@@ -47,7 +47,7 @@ def caches_replaced(elements: int) -> Iterator[None]:
     """Let caches hold the first so many elements only, in memory; with 0 let there be none.
 
     Without caches a pipeline does what it does in its first epoch; with small ones every later epoch is soon
-    reached. Both need no file, so that legs do not meet in one.
+    reached. Both need no file, so that variants do not meet in one.
     """
     kind = tf.data.Dataset
     before = kind.cache

@@ -1,4 +1,4 @@
-"""Legs that call as-written's compiled step once for each batch, wherever the batch comes from.
+"""Variants that call baseline's compiled step once for each batch, wherever the batch comes from.
 
 They share one model and one compiled step, so that they differ in nothing but where the batch comes from: a
 pipeline, host memory, or the device itself; and how large it is.
@@ -24,8 +24,8 @@ from workloads.timing import Meter
 FLOOR_CALLS = 200
 
 
-def custom_loop(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Train on as-written's pipeline with next() outside the compiled step, and tell the time spent waiting.
+def custom_loop(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Train on baseline's pipeline with next() outside the compiled step, and tell the time spent waiting.
 
     As Keras fit does, it asks for a new iterator each epoch, and runs at most one step ahead of the device.
     """
@@ -36,7 +36,7 @@ def custom_loop(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> 
     size = _size(job.shared.batch)
     batches = _epochs(dataset, size if params["jit_compile"] else 0)
     meter.phase(BUILD, began)
-    job.events.metric(leg, "next_floor_us", floor_ns / 1e3, "us")
+    job.events.metric(variant, "next_floor_us", floor_ns / 1e3, "us")
     with Completions() if job.gpu else Immediate() as completions:
         meter.begin()
         while True:
@@ -49,28 +49,28 @@ def custom_loop(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> 
                 return
 
 
-def one_batch(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Train on one batch again and again: on the device, in host memory, or several times as large."""
     began = meter.now()
     step = _step(job, params, meter)
     batch = job.shared.batch
-    times = factor(leg, BATCH_PREFIX)
+    times = factor(variant, BATCH_PREFIX)
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         if not _fits(job.shared.step, batch):
             step = steps.compile_single(job.shared.model, None, jit=_jit(job, params))
-    with tf.device("CPU:0" if leg == HOST_FED else job.devices[0]):
+    with tf.device("CPU:0" if variant == HOST_FED else job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, batch)
     meter.phase(BUILD, began)
     resident.drive(meter, job.shared.model, lambda: step(batch), steps=1, samples=_size(batch), total=0)
 
 
-def many_a_call(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Train on one batch on the device, several steps in one call: what calling each by itself costs."""
     began = meter.now()
     _step(job, params, meter)
-    per_call = factor(leg, CALLS_PREFIX)
+    per_call = factor(variant, CALLS_PREFIX)
     run = steps.compile_train(
         job.shared.model, steps.same, steps=per_call, jit=_jit(job, params), strategy=None
     )
@@ -84,18 +84,18 @@ def many_a_call(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> 
     )
 
 
-def factor(leg: str, prefix: str) -> int:
-    """Return the number at the end of a leg such as "batch:4", 1 for other legs."""
-    return int(leg.removeprefix(prefix)) if leg.startswith(prefix) else 1
+def factor(variant: str, prefix: str) -> int:
+    """Return the number at the end of a variant such as "batch:4", 1 for other variants."""
+    return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
 
 
 def _fed(job: Job, params: Mapping[str, Any], meter: Meter) -> tf.data.Dataset:
-    source = pipeline.as_written(job, params)
+    source = pipeline.baseline(job, params)
     return loaders.as_dataset(loaders.gated(source, meter.gate)) if loaders.is_loader(source) else source
 
 
 def _step(job: Job, params: Mapping[str, Any], meter: Meter) -> Any:
-    """Return as-written's step, built and compiled by the first leg that asks for it."""
+    """Return baseline's step, built and compiled by the first variant that asks for it."""
     shared = job.shared
     if shared.step is None:
         shared.model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)

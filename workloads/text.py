@@ -15,7 +15,7 @@ STAGES = ("read", "vectorise", "pad", "cache", "batch", "prefetch")
 
 COLAB_CPU = Published(
     source="Training article, 2020",
-    system="Colab, its processor",
+    system="Colab, its CPU",
     device="cpu",
     value=198.2,
     unit="s",

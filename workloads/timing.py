@@ -1,6 +1,7 @@
-"""Turn a leg's step boundaries into phases and windows: first step, warm-up until settled, measured windows.
+"""Turn a variant's step boundaries into phases and windows: first step, warm-up until settled, measured
+windows.
 
-The leg only says when a step boundary is reached (`Meter.tick`); all decisions are made here, between
+The variant only says when a step boundary is reached (`Meter.tick`); all decisions are made here, between
 steps, and none of them costs the measured code more than a function call a step.
 """
 
@@ -20,8 +21,8 @@ from workloads.turns import Gate
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
-# Share of a window that runs unmeasured before it, since other legs ran on the same caches in between; and
-# up to half a window for so many steps, since pipelines have filled their buffers meanwhile.
+# Share of a window that runs unmeasured before it, since other variants ran on the same caches in between;
+# and up to half a window for so many steps, since pipelines have filled their buffers meanwhile.
 LEAD_IN, LEAD_IN_STEPS, LEAD_IN_MOST = 0.05, 16, 0.5
 # Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
 # model is tried out in seconds too.
@@ -53,15 +54,15 @@ def settled(blocks: list[float]) -> bool:
 
 
 class Meter:
-    """Measure one leg.
+    """Measure one variant.
 
     Args:
-        leg: its name.
+        variant: its name.
         spec: window_s, windows, warmup_s, steps.
         events: where windows and phases go.
         synchronise: waits until the devices are idle.
         agree: gives every worker that takes the same steps the same readings, so that all decide alike.
-        pause: lets other legs run; returns True to measure another window, False to stop.
+        pause: lets other variants run; returns True to measure another window, False to stop.
         warn: say so when the step time does not settle.
         full: measure windows back to back until `finish` instead of pausing, unless that took too long.
         whole_samples: how many samples the whole training has; 0 where that is not known.
@@ -69,16 +70,17 @@ class Meter:
 
     Attributes:
         steps, samples: how many were dispatched since `begin`.
-        loss: set by legs that learn: returns the mean loss of the last steps, and waits for them; None at the
+        loss: set by variants that learn: returns the mean loss of the last steps, and waits for them; None
+        at the
             border of two epochs, where there is none.
         last_loss: the last that it returned.
         full: whether the whole training is wanted.
-        gate: what the input's own threads pass; closed while other legs run.
+        gate: what the input's own threads pass; closed while other variants run.
     """
 
     def __init__(
         self,
-        leg: str,
+        variant: str,
         *,
         spec: Spec,
         events: EventWriter,
@@ -94,7 +96,7 @@ class Meter:
         self.samples = 0
         self.loss: Callable[[], float | None] | None = None
         self.last_loss: float | None = None
-        self._leg = leg
+        self._variant = variant
         self._spec = spec
         self._events = events
         self._synchronise = synchronise
@@ -122,7 +124,7 @@ class Meter:
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ended now, and return now."""
         now = self._clock()
-        self._events.write("phase", name=name, leg=self._leg, start_ns=start_ns, end_ns=now)
+        self._events.write("phase", name=name, variant=self._variant, start_ns=start_ns, end_ns=now)
         return now
 
     def now(self) -> int:
@@ -224,7 +226,7 @@ class Meter:
             last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
             self._events.write(
                 "warning",
-                message=f"{self._leg}: the step time had not settled within {SETTLED_WITHIN:.0%} after "
+                message=f"{self._variant}: the step time had not settled within {SETTLED_WITHIN:.0%} after "
                 f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step).",
             )
 
@@ -256,14 +258,14 @@ class Meter:
         return index
 
     def _too_long(self) -> bool:
-        """Tell, and say, whether training to the end would take longer than a leg may."""
+        """Tell, and say, whether training to the end would take longer than a variant may."""
         passed_s = (self._clock() - self._steady) / 1e9
         whole_s = passed_s * self._whole_samples / self.samples
         if not (self._alone and self._spec.whole_s and whole_s > self._spec.whole_s):
             return False
         self._events.write(
             "warning",
-            message=f"{self._leg}: training to the end would take {whole_s / 3600:.3g} h, and a leg may take "
+            message=f"{self._variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
             f"{self._spec.whole_s / 3600:.3g} h: it is measured in windows, its training time projected.",
         )
         return True
@@ -296,15 +298,15 @@ class Meter:
                 break
             target = steps + max(1, math.ceil((length_ns - length) / self._step_ns))
         if not self.full:
-            self._events.write("phase", name=STEADY, leg=self._leg, start_ns=start, end_ns=end)
+            self._events.write("phase", name=STEADY, variant=self._variant, start_ns=start, end_ns=end)
         self._write_window(index, start, end, steps, samples, waited)
-        self._events.write("steps", leg=self._leg, window=index, step_ns=step_ns, wait_ns=wait_ns)
+        self._events.write("steps", variant=self._variant, window=index, step_ns=step_ns, wait_ns=wait_ns)
         self._check_loss()
 
     def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:
         self._written += 1
         self._events.write(
-            "window", leg=self._leg, index=index, start_ns=start, end_ns=end,
+            "window", variant=self._variant, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,
         )  # fmt: skip
 
@@ -318,6 +320,6 @@ class Meter:
         self.last_loss = loss
         if not math.isfinite(self.last_loss):
             raise LossError(
-                f"The loss is {self.last_loss} after {self.steps} steps of leg {self._leg}; "
+                f"The loss is {self.last_loss} after {self.steps} steps of variant {self._variant}; "
                 "try a smaller learning rate or precision=fp32."
             )

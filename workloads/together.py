@@ -138,6 +138,6 @@ def report_collective(job: Job) -> None:
 
 def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:
     pipelined = job.author.dataset is not None
-    params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=pipelined)
+    params = tuning.variant_params(job.author.workload, job.spec, job.spec.variants[0], pipeline=pipelined)
     model = building.build(job.author.model, params, strategy=among, seed=job.spec.seed)
     return [tf.TensorShape(one.shape) for one in model.trainable_variables]

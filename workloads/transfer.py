@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import Data, Remark, Rung
+from workloads.protocol import Data, Optimization, Remark
 
 SIDE = 96  # the smallest side for which ImageNet weights are published
 CLASSES = 10
@@ -27,14 +27,14 @@ TUNED = {
     "cpu:steps_per_execution": 5,
     "gpu:steps_per_execution": 50,
 }
-LADDER = (
-    Rung(
+OPTIMIZATIONS = (
+    Optimization(
         name="xla",
         params={"jit_compile": True},
         device="gpu",
         why="XLA fuses normalisation and activation into the convolutions' neighbours",
     ),
-    Rung(
+    Optimization(
         name="fp16",
         params={"precision": "fp16"},
         device="gpu",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from workloads import transfer
 from workloads.protocol import Workload
-from workloads.transfer import DATA, LADDER, REMARKS, TUNED
+from workloads.transfer import DATA, OPTIMIZATIONS, REMARKS, TUNED
 
 workload = Workload(
     name="transfer-learning",
@@ -22,7 +22,7 @@ workload = Workload(
     loss="sparse categorical cross-entropy",
     params={"jit_compile": False},
     tuned=TUNED,
-    ladder=LADDER,
+    optimizations=OPTIMIZATIONS,
     remarks=REMARKS,
     takes_weights=True,
     source="RTX 3070 and Ryzen 5900X article; Keras' guide to transfer learning",

@@ -17,7 +17,7 @@ import tensorflow as tf
 from workloads import augment, keras_loader
 from workloads.author import Stage
 
-# Elements ready before they are asked for. Fixed, since a buffer that tunes itself grows while other legs
+# Elements ready before they are asked for. Fixed, since a buffer that tunes itself grows while other variants
 # are measured and then flatters the first steps after them.
 BUFFER = 4
 DECODE_BATCH = 250
@@ -97,10 +97,10 @@ def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> tuple[Any,
     return images, labels
 
 
-# Two legs and the evaluation want the same; a part at 64 x 64 pixels is 100 MB.
+# Two variants and the evaluation want the same; a part at 64 x 64 pixels is 100 MB.
 @lru_cache(maxsize=4)
 def decoded(data_dir: str, part: str, side: int, ratio: int) -> tuple[Any, Any]:
-    """Decode a part once, on all processors: uint8[n, side, side, 3] and labels float32[n]."""
+    """Decode a part once, on all CPUs: uint8[n, side, side, 3] and labels float32[n]."""
     paths, labels = listed(data_dir, part)
     with tf.device("CPU:0"):
         files = tf.data.Dataset.from_tensor_slices(paths)

@@ -1,4 +1,4 @@
-"""One trial: devices, data, and the legs, measured window by window in turn."""
+"""One trial: devices, data, and the variants, measured window by window in turn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, devices, draining, inference, legs, stepwise, together, tuning
+from workloads import author, building, devices, draining, inference, stepwise, together, tuning, variants
 from workloads.job import Job
 from workloads.protocol import (
     ARRAYS,
-    AS_WRITTEN,
+    BASELINE,
     BATCH_PREFIX,
     CALLS_PREFIX,
     CUSTOM_LOOP,
@@ -25,7 +25,7 @@ from workloads.protocol import (
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     EventWriter,
     NoGpuError,
     Spec,
@@ -60,9 +60,9 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
     if loaded.dataset is not None:
-        written = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
+        written = tuning.variant_params(loaded.workload, spec, BASELINE, pipeline=True)
         author.check_stages(loaded.workload, job.stages(written))
-    ran = run_legs(job)
+    ran = run_variants(job)
     if spec.workers:
         together.report_collective(job)
     _facts(job, ran)
@@ -80,13 +80,13 @@ def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
     if not spec.data_dir:
         raise ValueError(f"{loaded.workload.name} trains on arrays, but the spec has no data_dir.")
     arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    return loaded.data(arrays, tuning.leg_params(loaded.workload, spec, spec.legs[0], pipeline=False))
+    return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0], pipeline=False))
 
 
-def run_legs(job: Job) -> list[str]:
-    """Measure every leg that makes sense here, in turn; return those that were measured.
+def run_variants(job: Job) -> list[str]:
+    """Measure every variant that makes sense here, in turn; return those that were measured.
 
-    A rung that does not fit into the device's memory is left out with a warning.
+    An optimization that does not fit into the device's memory is left out with a warning.
 
     Raises:
         NoGpuError: inference on several devices: one of them would be measured, and called all.
@@ -99,32 +99,38 @@ def run_legs(job: Job) -> list[str]:
         )
     pipeline = job.author.dataset is not None
     bodies = {}
-    for leg in job.spec.legs:
-        if not tuning.applies(job.author.workload, job.spec, leg, pipeline=pipeline):
+    for variant in job.spec.variants:
+        if not tuning.applies(job.author.workload, job.spec, variant, pipeline=pipeline):
             continue
-        if reason := tuning.unfit(job.author.workload, job.spec, leg, pipeline=pipeline):
+        if reason := tuning.unfit(job.author.workload, job.spec, variant, pipeline=pipeline):
             job.events.write("warning", message=reason)
         else:
-            bodies[leg] = _body(job, leg)
+            bodies[variant] = _body(job, variant)
     dropped = set()
 
-    def failed(leg: str, error: Exception) -> bool:
-        dropped.add(leg)
-        spare = leg.startswith((RUNG_PREFIX, BATCH_PREFIX))
+    def failed(variant: str, error: Exception) -> bool:
+        dropped.add(variant)
+        spare = variant.startswith((OPTIMIZATION_PREFIX, BATCH_PREFIX))
         if isinstance(error, tf.errors.ResourceExhaustedError) and spare:
-            job.events.write("warning", message=f"{leg} was left out: the device's memory does not suffice.")
+            job.events.write(
+                "warning", message=f"{variant} was left out: the device's memory does not suffice."
+            )
             return False
-        job.events.write("warning", message=f"{leg} failed: {type(error).__name__}: {error}")
+        job.events.write("warning", message=f"{variant} failed: {type(error).__name__}: {error}")
         # What only serves the verdict must not cost the benchmark its trial.
-        return measures_speed(leg) or leg in (INPUT_ONLY, MODEL_ONLY)
+        return measures_speed(variant) or variant in (INPUT_ONLY, MODEL_ONLY)
 
-    measure_in_turn(bodies, windows={leg: _leg_spec(job.spec, leg).windows for leg in bodies}, failed=failed)
-    return [leg for leg in bodies if leg not in dropped]
+    measure_in_turn(
+        bodies,
+        windows={variant: _variant_spec(job.spec, variant).windows for variant in bodies},
+        failed=failed,
+    )
+    return [variant for variant in bodies if variant not in dropped]
 
 
-def _leg_spec(spec: Spec, leg: str) -> Spec:
-    """Return the spec with the windows and warm-up of one leg."""
-    if measures_speed(leg):
+def _variant_spec(spec: Spec, variant: str) -> Spec:
+    """Return the spec with the windows and warm-up of one variant."""
+    if measures_speed(variant):
         return spec
     return replace(
         spec,
@@ -134,39 +140,43 @@ def _leg_spec(spec: Spec, leg: str) -> Spec:
     )
 
 
-def _too_slow(job: Job, leg: str) -> bool:
-    times = max(stepwise.factor(leg, BATCH_PREFIX), stepwise.factor(leg, CALLS_PREFIX))
+def _too_slow(job: Job, variant: str) -> bool:
+    times = max(stepwise.factor(variant, BATCH_PREFIX), stepwise.factor(variant, CALLS_PREFIX))
     return times > 1 and times * job.shared.step_ns.get(MODEL_ONLY, 0.0) > LONGEST_CALL_S * 1e9
 
 
-def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
-    """Return the code of one leg, as turns.Pausable runs it."""
+def _body(job: Job, variant: str) -> Callable[[Callable[[], Any]], None]:
+    """Return the code of one variant, as turns.Pausable runs it."""
     workload, spec = job.author.workload, job.spec
     pipeline = job.author.dataset is not None
     # Nothing can be trained wholly where there is no dataset to go through.
-    whole = spec.full and measures_speed(leg) and workload.task == "train" and workload.data.train > 0
+    whole = spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0
 
     def body(pause: Callable[[], Any]) -> None:
-        if _too_slow(job, leg):
+        if _too_slow(job, variant):
             return
-        params = tuning.leg_params(workload, spec, leg, pipeline=pipeline)
-        changes = tuning.leg_changes(workload, spec, leg, pipeline=pipeline)
-        job.events.write("leg", leg=leg, params=params, changes=[asdict(change) for change in changes])
+        params = tuning.variant_params(workload, spec, variant, pipeline=pipeline)
+        changes = tuning.variant_changes(workload, spec, variant, pipeline=pipeline)
+        job.events.write(
+            "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
+        )
 
         if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
-            text = f"{leg}: precision {params['precision']} is emulated on most CPUs and can be very slow."
+            text = (
+                f"{variant}: precision {params['precision']} is emulated on most CPUs and can be very slow."
+            )
             job.events.write("warning", message=text)
 
         def pause_and_restore() -> bool:
-            job.shared.step_ns[leg] = meter.step_ns
+            job.shared.step_ns[variant] = meter.step_ns
             go_on = bool(pause())
-            # The one switch that legs share; another leg may have turned it since.
+            # The one switch that variants share; another variant may have turned it since.
             building.set_precision(params["precision"])
             return go_on
 
         meter = Meter(
-            leg,
-            spec=_leg_spec(spec, leg),
+            variant,
+            spec=_variant_spec(spec, variant),
             events=job.events,
             # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
             synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
@@ -174,30 +184,30 @@ def _body(job: Job, leg: str) -> Callable[[Callable[[], Any]], None]:
             pause=pause_and_restore,
             full=whole,
             whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
-            warn=measures_speed(leg),
+            warn=measures_speed(variant),
         )
         if params.get("storage") == "ram":
             began = meter.now()
             job.data_dir(params)
             meter.phase(DATA, began)
-        _kind(job, leg)(job, leg, params, meter)
+        _kind(job, variant)(job, variant, params, meter)
 
     return body
 
 
-def _kind(job: Job, leg: str) -> Callable[..., None]:
+def _kind(job: Job, variant: str) -> Callable[..., None]:
     infers = job.author.workload.task == "infer"
-    if draining.drained(leg):
+    if draining.drained(variant):
         return draining.drain
-    if leg == MODEL_ONLY and job.strategy is not None:
-        return legs.model_only
-    if leg in (MODEL_ONLY, HOST_FED) or leg.startswith(BATCH_PREFIX):
+    if variant == MODEL_ONLY and job.strategy is not None:
+        return variants.model_only
+    if variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
         return inference.model_only if infers else stepwise.one_batch
-    if leg == CUSTOM_LOOP:
+    if variant == CUSTOM_LOOP:
         return stepwise.custom_loop
-    if leg.startswith(CALLS_PREFIX):
+    if variant.startswith(CALLS_PREFIX):
         return stepwise.many_a_call
-    return inference.infer if infers else legs.train
+    return inference.infer if infers else variants.train
 
 
 @contextmanager
@@ -211,20 +221,20 @@ def _forgiven(job: Job, function: str) -> Iterator[None]:
 
 
 def _facts(job: Job, ran: Sequence[str]) -> None:
-    """Ask the workload what it knows of each leg of `ran` that measured its whole model."""
+    """Ask the workload what it knows of each variant of `ran` that measured its whole model."""
     if job.author.facts is None:
         return
-    for leg in filter(measures_speed, ran):
-        params = tuning.leg_params(job.author.workload, job.spec, leg, pipeline=job.pipeline)
+    for variant in filter(measures_speed, ran):
+        params = tuning.variant_params(job.author.workload, job.spec, variant, pipeline=job.pipeline)
         with _forgiven(job, "facts"):
             for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
-                job.events.write("fact", leg=leg, name=name, text=text)
+                job.events.write("fact", variant=variant, name=name, text=text)
 
 
 def _extra_metrics(job: Job) -> None:
     if job.author.metrics is None:
         return
-    params = tuning.leg_params(job.author.workload, job.spec, job.spec.legs[0], pipeline=True)
+    params = tuning.variant_params(job.author.workload, job.spec, job.spec.variants[0], pipeline=True)
     with _forgiven(job, "metrics"):
         for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
             job.events.metric("", name, value, unit)

@@ -1,4 +1,4 @@
-"""What each leg runs with, and in which words that differs from as-written."""
+"""What each variant runs with, and in which words that differs from baseline."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     BATCH_PREFIX,
     CACHED_EPOCH,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     FIRST_EPOCH,
     HOST_FED,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
     TUNED_INPUT,
     Change,
-    Rung,
+    Optimization,
     Spec,
     Workload,
 )
@@ -65,14 +65,14 @@ WHY: Mapping[str, str] = {
     "jit_compile": "XLA fuses small operations into few kernels",
     "precision": "half-width numbers use the tensor cores and halve the memory traffic",
     "batch_size": "a larger batch fills the device; it also changes how the model learns",
-    "parallel_maps": "samples are prepared side by side on all processors instead of one after another",
+    "parallel_maps": "samples are prepared side by side on all CPUs instead of one after another",
     "prefetch_batches": "the next batches are prepared while this one is computed",
     "prefetch_to_device": "the next batch is copied to the device while this one is computed",
 }
 
 
 class ParameterError(ValueError):
-    """A leg or a parameter that the workload does not have."""
+    """A variant or a parameter that the workload does not have."""
 
 
 def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
     return {**plain, **own}
 
 
-def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> dict[str, Any]:
-    """Return everything that `leg` runs with.
+def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> dict[str, Any]:
+    """Return everything that `variant` runs with.
 
     Args:
         pipeline: the workload has a tf.data pipeline of its own instead of arrays.
 
     Raises:
-        ParameterError: no such rung.
+        ParameterError: no such optimization.
     """
     base = {
         **(DRIVER_DEFAULTS if workload.image == TENSORFLOW else {}),
@@ -97,19 +97,19 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
         "epochs": workload.epochs,
         **resolve(workload.params, spec.device),
     }
-    if leg == TUNED:
+    if variant == TUNED:
         declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if pipeline else DEFAULT_TUNED)
         base.update(resolve(declared, spec.device))
     if workload.takes_weights:
         base["weights"] = spec.weights
-    if leg == TUNED_INPUT:
+    if variant == TUNED_INPUT:
         declared = resolve(workload.tuned, spec.device)
         own = {key: value for key, value in declared.items() if key in PIPELINE_PARAMS}
         base.update({**PIPELINE_REMEDIES, **own})
     base.update(spec.params)
-    if leg.startswith(RUNG_PREFIX):
-        # A rung is its parameters: an override must not turn it into another one.
-        base.update(resolve(_rung(workload, leg).params, spec.device))
+    if variant.startswith(OPTIMIZATION_PREFIX):
+        # An optimization is its parameters: an override must not turn it into another one.
+        base.update(resolve(_optimization(workload, variant).params, spec.device))
     if (spec.gpus > 1 or spec.workers) and base.get("feed") == "fit":
         # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
         # of an unfed placeholder; the resident loop has both.
@@ -117,17 +117,19 @@ def leg_params(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> d
     return base
 
 
-def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> list[Change]:
-    """Say what `leg` does differently from as-written; as-written on several GPUs, from what is published."""
+def variant_changes(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> list[Change]:
+    """Say what `variant` does differently from baseline; baseline on several GPUs, from what is published."""
     changes = []
-    before = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
-    after = leg_params(workload, spec, leg, pipeline=pipeline)
-    if leg in (TUNED, TUNED_INPUT) or leg.startswith(RUNG_PREFIX):
-        said = {change.what: change.why for change in workload.changes} if leg == TUNED else {}
-        rung_why = _rung(workload, leg).why if leg.startswith(RUNG_PREFIX) else ""
+    before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
+    after = variant_params(workload, spec, variant, pipeline=pipeline)
+    if variant in (TUNED, TUNED_INPUT) or variant.startswith(OPTIMIZATION_PREFIX):
+        said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
+        optimization_why = (
+            _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""
+        )
         for key in sorted(after):
             if before.get(key) != after[key]:
-                why = said.pop(key, "") or rung_why or WHY.get(key, "declared by the workload")
+                why = said.pop(key, "") or optimization_why or WHY.get(key, "declared by the workload")
                 changes.append(
                     Change(what=key, before=_text(before.get(key)), after=_text(after[key]), why=why)
                 )
@@ -135,7 +137,7 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
         changes += [one for one in workload.changes if one.what in said and one.what not in after]
     if spec.gpus > 1:
         size = after["batch_size"]
-        usual = before["batch_size"] * (1 if leg == AS_WRITTEN else spec.gpus)
+        usual = before["batch_size"] * (1 if variant == BASELINE else spec.gpus)
         if usual != size * spec.gpus:
             changes.append(
                 Change(
@@ -148,45 +150,45 @@ def leg_changes(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> 
     return changes
 
 
-def applies(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> bool:
-    """Tell whether a leg that only serves the verdict says anything about this workload and device."""
+def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> bool:
+    """Tell whether a variant that only serves the verdict says anything about this workload and device."""
     one_device = spec.gpus <= 1 and not spec.workers
     trains = workload.task == "train"
-    if leg == HOST_FED:
+    if variant == HOST_FED:
         return spec.device == "gpu" and one_device and trains
-    if leg == CUSTOM_LOOP or leg.startswith(CALLS_PREFIX):
+    if variant == CUSTOM_LOOP or variant.startswith(CALLS_PREFIX):
         return one_device and trains
-    if leg.startswith(BATCH_PREFIX):
+    if variant.startswith(BATCH_PREFIX):
         return one_device
-    if leg == TUNED_INPUT:
+    if variant == TUNED_INPUT:
         return pipeline and trains and not spec.workers
-    if leg in (FIRST_EPOCH, CACHED_EPOCH) or leg.startswith(THREADS_PREFIX):
+    if variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(THREADS_PREFIX):
         return pipeline
     return True
 
 
-def unfit(workload: Workload, spec: Spec, leg: str, *, pipeline: bool) -> str:
-    """Say why a rung or a stage makes no sense in this trial; "" where it does, and for all other legs."""
-    if leg.startswith(STAGE_PREFIX) and not pipeline:
-        return f"{leg} was left out: {workload.name} has no pipeline of stages."
-    if not leg.startswith(RUNG_PREFIX):
+def unfit(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> str:
+    """Say why an optimization or a stage makes no sense in this trial; "" where it does, and for all other variants."""
+    if variant.startswith(STAGE_PREFIX) and not pipeline:
+        return f"{variant} was left out: {workload.name} has no pipeline of stages."
+    if not variant.startswith(OPTIMIZATION_PREFIX):
         return ""
-    device = _rung(workload, leg).device
+    device = _optimization(workload, variant).device
     if device not in ("", spec.device):
-        return f"{leg} was left out: it is for a {device} only."
-    written = leg_params(workload, spec, AS_WRITTEN, pipeline=pipeline)
-    if leg_params(workload, spec, leg, pipeline=pipeline) == written:
-        return f"{leg} was left out: with {max(spec.gpus, 1)} devices it is the same as as-written."
+        return f"{variant} was left out: it is for a {device} only."
+    written = variant_params(workload, spec, BASELINE, pipeline=pipeline)
+    if variant_params(workload, spec, variant, pipeline=pipeline) == written:
+        return f"{variant} was left out: with {max(spec.gpus, 1)} devices it is the same as baseline."
     return ""
 
 
-def _rung(workload: Workload, leg: str) -> Rung:
-    name = leg.removeprefix(RUNG_PREFIX)
-    for rung in workload.ladder:
-        if rung.name == name:
-            return rung
-    known = ", ".join(rung.name for rung in workload.ladder) or "none"
-    raise ParameterError(f"{workload.name} has no rung {name!r}; it has: {known}.")
+def _optimization(workload: Workload, variant: str) -> Optimization:
+    name = variant.removeprefix(OPTIMIZATION_PREFIX)
+    for optimization in workload.optimizations:
+        if optimization.name == name:
+            return optimization
+    known = ", ".join(optimization.name for optimization in workload.optimizations) or "none"
+    raise ParameterError(f"{workload.name} has no optimization {name!r}; it has: {known}.")
 
 
 def _text(value: Any) -> str:

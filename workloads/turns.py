@@ -1,7 +1,8 @@
-"""Let blocking code, such as Keras fit, take turns: one thread a leg, of which exactly one runs at a time.
+"""Let blocking code, such as Keras fit, take turns: one thread a variant, of which exactly one runs at a
+time.
 
 Keras fit cannot be left and entered again without a new iterator and a cold pipeline. In a thread of its
-own it stops inside a callback while another leg is measured, and goes on where it was.
+own it stops inside a callback while another variant is measured, and goes on where it was.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# A leg's pipeline is given so long to fill its buffers: it has come to rest when the process uses less than
-# this share of a processor for a moment.
+# A variant's pipeline is given so long to fill its buffers: it has come to rest when the process uses less
+# than this share of a CPU for a moment.
 REST_S, REST_SLICE_S, REST_SHARE = 0.5, 0.01, 0.2
 
 
@@ -61,10 +62,10 @@ class Pausable:
 
 
 class Gate:
-    """What a loader's workers pass before each batch; closed while its leg is not the one that runs.
+    """What a loader's workers pass before each batch; closed while its variant is not the one that runs.
 
-    Otherwise they would go on until their queue is full, at the cost of the leg that is measured then, and
-    their own leg would find more in the queue than it made.
+    Otherwise they would go on until their queue is full, at the cost of the variant that is measured then,
+    and their own variant would find more in the queue than it made.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Gate:
 
 
 def rest() -> None:
-    """Wait until a paused leg's pipeline no longer works ahead, which would slow the next leg down."""
+    """Wait until a paused variant's pipeline no longer works ahead, which would slow the next variant down."""
     deadline = time.monotonic() + REST_S
     while time.monotonic() < deadline:
         before = time.process_time()
@@ -100,39 +101,40 @@ def measure_in_turn(
     windows: Mapping[str, int],
     failed: Callable[[str, Exception], bool],
 ) -> None:
-    """Set every leg up, measure them window by window in turn, end them.
+    """Set every variant up, measure them window by window in turn, end them.
 
-    A leg that fails is dropped, so that it costs the others nothing; in the end the first failure is raised.
+    A variant that fails is dropped, so that it costs the others nothing; in the end the first failure is
+    raised.
 
     Args:
-        bodies: leg -> its code, as Pausable runs it; set up in this order.
-        windows: leg -> how many times it is measured.
-        failed: is told of each leg that raised, and says whether that is a failure of the trial.
+        bodies: variant -> its code, as Pausable runs it; set up in this order.
+        windows: variant -> how many times it is measured.
+        failed: is told of each variant that raised, and says whether that is a failure of the trial.
     """
     running: dict[str, Pausable] = {}
     failures: list[Exception] = []
 
-    def resume(leg: str, order: bool) -> None:
-        one = running[leg]
+    def resume(variant: str, order: bool) -> None:
+        one = running[variant]
         try:
             one.resume(order)
-        except Exception as error:  # whatever a leg raises
-            if failed(leg, error):
+        except Exception as error:  # whatever a variant raises
+            if failed(variant, error):
                 failures.append(error)
         if one.ended:
-            del running[leg]
+            del running[variant]
         rest()
 
-    for leg, body in bodies.items():
-        running[leg] = Pausable(leg, body)
-        resume(leg, True)
-    for window in range(max((windows[leg] for leg in bodies), default=0)):
-        order = [leg for leg in running if window < windows[leg]]
-        # Each round starts with another leg, so that none always runs after the same neighbour.
+    for variant, body in bodies.items():
+        running[variant] = Pausable(variant, body)
+        resume(variant, True)
+    for window in range(max((windows[variant] for variant in bodies), default=0)):
+        order = [variant for variant in running if window < windows[variant]]
+        # Each round starts with another variant, so that none always runs after the same neighbour.
         shift = window % max(len(order), 1)
-        for leg in order[shift:] + order[:shift]:
-            resume(leg, True)
-    for leg in list(running):
-        resume(leg, False)
+        for variant in order[shift:] + order[:shift]:
+            resume(variant, True)
+    for variant in list(running):
+        resume(variant, False)
     if failures:
         raise failures[0]

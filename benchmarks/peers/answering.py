@@ -46,7 +46,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What to watch: a card by NVML's index and UUID (-1 and "" for none), a container's first process."""
+    """What to watch: a GPU by NVML's index and UUID (-1 and "" for none), a container's first process."""
 
     gpu: int
     uuid: str

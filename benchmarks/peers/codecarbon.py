@@ -65,7 +65,7 @@ class CodeCarbon:
         self._tracker.stop()
         on_gpu = self._watch.gpu >= 0
         if on_gpu and not after.gpu_energy:
-            raise RuntimeError("it reports no energy of the GPU; it finds cards only where nvidia-smi runs")
+            raise RuntimeError("it reports no energy of the GPU; it finds GPUs only where nvidia-smi runs")
         return {
             "samples": (end_ns - start_ns) / 1e9 / INTERVAL_S,
             "util_pct": after.gpu_utilization_percent if on_gpu else None,

@@ -1,4 +1,4 @@
-"""nvitop by its Python API: what a script that logs a card would read, at our rate."""
+"""nvitop by its Python API: what a script that logs a GPU would read, at our rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.peers.answering import Loop, Point, Seen, Watch, serve, summed
 
 
 class Nvitop:
-    """Read utilisation, memory, power, temperature and clocks of one card in a loop."""
+    """Read utilisation, memory, power, temperature and clocks of one GPU in a loop."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -20,7 +20,7 @@ class Nvitop:
         self._start_ns = self._end_ns = 0
 
     def load(self) -> None:
-        """Import it and open the card."""
+        """Import it and open the GPU."""
         self._device = importlib.import_module("nvitop").Device(self._watch.gpu)
 
     def on(self) -> None:

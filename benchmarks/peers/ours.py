@@ -57,7 +57,7 @@ def seen(telemetry: tuple[Series, ...], start_ns: int, end_ns: int) -> Seen:
     """Return what telemetry says of a stretch: ticks, utilisation by NVML and by GPM, joules."""
     host = _having(telemetry, "host", "cpu_util_pct")
     counter = _having(telemetry, "gpu0", "energy_j")
-    stretch = Window(leg="", index=0, start_ns=start_ns, end_ns=end_ns, steps=1, samples=1, wait_ns=-1)
+    stretch = Window(variant="", index=0, start_ns=start_ns, end_ns=end_ns, steps=1, samples=1, wait_ns=-1)
     joules = None
     if counter is not None:
         joules = float(increase(counter.t_ns, counter.columns["energy_j"], (stretch,))[0])

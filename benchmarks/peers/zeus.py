@@ -9,7 +9,7 @@ from benchmarks.peers.answering import Seen, Watch, serve
 
 
 class Zeus:
-    """Energy from ZeusMonitor, which reads the card's counter; polled power beside it."""
+    """Energy from ZeusMonitor, which reads the GPU's counter; polled power beside it."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -20,12 +20,12 @@ class Zeus:
         self._energy_j: float | None = None
 
     def load(self) -> None:
-        """Import it and make the monitor; a package of another vendor for old cards is no concern here."""
+        """Import it and make the monitor; a package of another vendor for old GPUs is no concern here."""
         self._module = importlib.import_module("zeus.monitor")
         self._monitor = self._module.ZeusMonitor(gpu_indices=[self._watch.gpu], cpu_indices=[])
 
     def on(self) -> None:
-        """Start the power monitor's processes, one for each kind of power that the card knows."""
+        """Start the power monitor's processes, one for each kind of power that the GPU knows."""
         power = importlib.import_module("zeus.monitor.power")
         self._power = power.PowerMonitor(gpu_indices=[self._watch.gpu], update_period=1 / self._watch.rate_hz)
 

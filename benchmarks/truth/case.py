@@ -33,8 +33,8 @@ class Surroundings:
     """What the container meets, beside the workload.
 
     Attributes:
-        cpus: processors it is pinned to, as cpuset syntax; "" for all.
-        cpu_quota: processors' worth of time; None for no limit.
+        cpus: CPUs it is pinned to, as cpuset syntax; "" for all.
+        cpu_quota: CPUs' worth of time; None for no limit.
         neighbours: processes that compute without end in another container with the same rights.
         disk_read_bytes_per_s: limit of its reads from the disk that holds the data; 0 for none.
     """

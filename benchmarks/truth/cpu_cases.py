@@ -1,6 +1,6 @@
-"""Cases that need no card: a simulated accelerator behind real and metered input, and real computing.
+"""Cases that need no GPU: a simulated accelerator behind real and metered input, and real computing.
 
-The simulated accelerator (workloads/simulated.py) takes a known time a sample and no processor, as DLIO's
+The simulated accelerator (workloads/simulated.py) takes a known time a sample and no CPU, as DLIO's
 does, so that the time lost is known: exactly where the input is metered too, else from the step time.
 """
 
@@ -159,41 +159,41 @@ PINNED = Surroundings(cpus="0")
 AROUND = (
     Case(
         name="dense-pinned", planted=Kind.ARITHMETIC, workload="computing",
-        text="one processor, whole", params={"batch_size": 256}, around=PINNED,
+        text="one CPU, whole", params={"batch_size": 256}, around=PINNED,
     ),
     Case(
         name="quota-half", planted=Kind.QUOTA, workload="computing", lost=0.5,
-        text="half of the one processor that it would use", params={"batch_size": 256},
+        text="half of the one CPU that it would use", params={"batch_size": 256},
         around=Surroundings(cpus="0", cpu_quota=0.5),
     ),
     Case(
         name="quota-mild", planted=Kind.QUOTA, workload="computing", lost=0.2,
-        text="four fifths of that processor", params={"batch_size": 256},
+        text="four fifths of that CPU", params={"batch_size": 256},
         around=Surroundings(cpus="0", cpu_quota=0.8),
     ),
     Case(
         name="quota-decode", mixed=True, planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
-        text="a quarter of a processor, too little for decoding to keep up",
+        text="a quarter of a CPU, too little for decoding to keep up",
         params={"side": 1024, "sample_us": 16000},
         around=Surroundings(cpus="0", cpu_quota=0.25),
     ),
     Case(
         name="quota-unused", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
-        text="half a processor, of which little is used",
+        text="half a CPU, of which little is used",
         params={"store_bytes_per_s": 4e7, "sample_us": 3000}, around=Surroundings(cpu_quota=0.5),
     ),
     Case(
         name="neighbour", planted=Kind.CONTENTION, workload="computing", lost=0.5,
-        text="one other process on the one processor", params={"batch_size": 256},
+        text="one other process on the one CPU", params={"batch_size": 256},
         around=Surroundings(cpus="0", neighbours=1),
     ),
     Case(
         name="neighbours", planted=Kind.CONTENTION, workload="computing", control="dense",
-        text="a neighbour on each processor", params={"batch_size": 512}, around=Surroundings(neighbours=2),
+        text="a neighbour on each CPU", params={"batch_size": 512}, around=Surroundings(neighbours=2),
     ),
     Case(
         name="neighbour-harmless", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
-        text="a neighbour on a processor that the workload does not need",
+        text="a neighbour on a CPU that the workload does not need",
         params={"store_bytes_per_s": 2e7, "sample_us": 3000}, around=Surroundings(neighbours=1),
     ),
 )  # fmt: skip

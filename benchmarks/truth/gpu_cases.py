@@ -1,4 +1,4 @@
-"""Cases for a real card: the same workload files, in front of a network that computes for real.
+"""Cases for a real GPU: the same workload files, in front of a network that computes for real.
 
 What is lost there is told by the step time of the same workload without the bottleneck.
 """
@@ -17,11 +17,11 @@ SMALL = {**FILES, "side": 128}
 GPU_CASES = (
     Case(
         name="gpu-pictures-small", planted=Kind.ARITHMETIC, device="gpu", workload="jpegs",
-        text="small JPEG files decoded on all processors", params=SMALL,
+        text="small JPEG files decoded on all CPUs", params=SMALL,
     ),
     Case(
         name="gpu-jpeg-large", planted=Kind.INPUT, stage="decode", device="gpu", workload="jpegs",
-        control="gpu-pictures-small", text="JPEG files of a megapixel, decoded on all processors",
+        control="gpu-pictures-small", text="JPEG files of a megapixel, decoded on all CPUs",
         params={**FILES, "side": 1024},
     ),
     Case(
@@ -44,7 +44,7 @@ GPU_CASES = (
     ),
     Case(
         name="gpu-copy", planted=Kind.COPY, stage="copy", device="gpu", workload="copying",
-        text="half a gigabyte copied to the card each step, of which little is computed",
+        text="half a gigabyte copied to the GPU each step, of which little is computed",
     ),
     Case(
         name="gpu-tiny-model", planted=Kind.LAUNCH, device="gpu", workload="computing",
@@ -60,16 +60,16 @@ GPU_CASES = (
     ),
     Case(
         name="gpu-table", planted=Kind.MEMORY, device="gpu", workload="updating",
-        text="each sample goes over a gigabyte of the card's memory", params={"rows": 262_144},
+        text="each sample goes over a gigabyte of the GPU's memory", params={"rows": 262_144},
     ),
     Case(
         name="gpu-quota", mixed=True, planted=Kind.QUOTA, device="gpu", workload="jpegs",
-        control="gpu-pictures-small", text="small JPEG files, one processor's time for 16 threads",
+        control="gpu-pictures-small", text="small JPEG files, one CPU's time for 16 threads",
         params=SMALL, around=Surroundings(cpu_quota=1.0),
     ),
     Case(
         name="gpu-neighbour-harmless", planted=Kind.ARITHMETIC, device="gpu", workload="augmenting",
-        text="four neighbours on processors that the workload does not need",
+        text="four neighbours on CPUs that the workload does not need",
         params={**PICTURES, "rounds": 0, "threads": 8}, around=Surroundings(neighbours=4),
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from benchmarks.truth.case import FED_LATE, Case, Kind
 from harness.analysis import analyse
 from harness.model.analysis import Analysis, Finding, Verdict
 from harness.store import read_run
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY
+from workloads.protocol import BASELINE, MODEL_ONLY
 
 # The verdicts' rules; one that is not here, such as not-learning, says nothing of what holds training back.
 KINDS: Mapping[str, Kind] = {
@@ -68,9 +68,9 @@ class Judged:
         return abs(self.cost - self.planted) / self.planted
 
 
-def step_s(analysis: Analysis, leg: str = AS_WRITTEN) -> float | None:
-    """Return a leg's seconds a step."""
-    return next((one.step_time.median for one in analysis.summaries if one.leg == leg), None)
+def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
+    """Return a variant's seconds a step."""
+    return next((one.step_time.median for one in analysis.summaries if one.variant == variant), None)
 
 
 def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
@@ -102,7 +102,7 @@ def kind_of(verdict: Verdict | None) -> Kind:
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
-    """Return the share of the as-written leg's time that the bottleneck takes."""
+    """Return the share of the baseline variant's time that the bottleneck takes."""
     if case.planted in (Kind.ARITHMETIC, Kind.MEMORY):
         return None
     if case.lost is not None:
@@ -119,7 +119,7 @@ def utilisation(case: Case, analysis: Analysis) -> float | None:
     memory.
     """
     actual = step_s(analysis)
-    summary = next((one for one in analysis.summaries if one.leg == AS_WRITTEN), None)
+    summary = next((one for one in analysis.summaries if one.variant == BASELINE), None)
     if actual is None or summary is None:
         return None
     free = simulated_step_s(case, summary.batch_size) or step_s(analysis, MODEL_ONLY)
@@ -138,6 +138,6 @@ def _stage(verdict: Verdict | None) -> str:
     """Return the stage that an input verdict blames: it stands in its cause or evidence."""
     if verdict is None:
         return ""
-    marker = "dearest stage of the pipeline: "
+    marker = "slowest stage of the pipeline: "
     named = (one.metric.removeprefix(marker) for one in verdict.evidence if one.metric.startswith(marker))
     return next(named, "")

@@ -67,7 +67,7 @@ class PlantingEngine:
 
 
 class Neighbour:
-    """A container that keeps processors busy beside a trial, and its folder.
+    """A container that keeps CPUs busy beside a trial, and its folder.
 
     Args:
         engine: starts it.

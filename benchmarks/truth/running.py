@@ -32,7 +32,7 @@ class Settings:
         folder: where run folders are kept, one a case.
         engine, images: as for `tfbench bench`.
         windows, window_s, warmup_s: shorter than the quick profile's.
-        analysis_window_s, analysis_warmup_s: the same for legs that only serve the verdict.
+        analysis_window_s, analysis_warmup_s: the same for variants that only serve the verdict.
     """
 
     folder: Path

@@ -1,7 +1,7 @@
-"""Cases of heat and power caps: a recorded run on a real card, with planted readings of its clock.
+"""Cases of heat and power caps: a recorded run on a real GPU, with planted readings of its clock.
 
-A card's limits are never touched, so that these cannot be run. Everything else in the recording stays as the
-card gave it; what is planted is what NVML says on a capped card, by its own definitions.
+A GPU's limits are never touched, so that these cannot be run. Everything else in the recording stays as the
+GPU gave it; what is planted is what NVML says on a capped GPU, by its own definitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FULL_MHZ = 1980.0
 
 
 def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -> Case:
-    """Return a case of a card that was held down for `share` of the time, at `clock` of its highest clock."""
+    """Return a case of a GPU that was held down for `share` of the time, at `clock` of its highest clock."""
     reasons = {"nvml.throttle_sw_power_cap": share, "nvml.power_capped_s": share}
     if planted is Kind.THERMAL or "heat" in text:
         reasons = {

@@ -1,4 +1,4 @@
-"""Telemetry held against windows: what a series read while a leg was in steady state."""
+"""Telemetry held against windows: what a series read while a variant was in steady state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.model.run import Series, Trial, Window
 from harness.telemetry.metrics import METRICS, Kind
 
 SECOND_NS = 1_000_000_000
-# One column for each processor: hundreds on a large host, and a container's threads wander between them.
+# One column for each CPU: hundreds on a large host, and a container's threads wander between them.
 PER_CORE = "cores"
 # A mask of conditions has no mean; each condition is a metric of its own.
 BITS = "bits"
@@ -22,20 +22,20 @@ Ints = NDArray[np.int64]
 
 
 def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
-    """Return leg -> "source.device.metric" -> mean over the leg's windows.
+    """Return variant -> "source.device.metric" -> mean over the variant's windows.
 
     A counter, whose mean would say nothing, becomes its increase over the windows divided by their length
-    and is named with "_per_s" at its end. A metric without a reading in a leg's windows is absent, and so is
-    a counter that was read less often than windows are long: its increase would be partly other legs'.
+    and is named with "_per_s" at its end. A metric without a reading in a variant's windows is absent, and so is
+    a counter that was read less often than windows are long: its increase would be partly other variants'.
     """
     steady = _steady(trial)
-    means: dict[str, dict[str, float]] = {leg: {} for leg in steady.legs}
+    means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
     for series in trial.telemetry:
-        if series.device != PER_CORE and len(series.t_ns) and steady.legs:
-            for name, by_leg in _means(series, steady):
-                for leg, value in zip(steady.legs, by_leg.tolist(), strict=True):
+        if series.device != PER_CORE and len(series.t_ns) and steady.variants:
+            for name, by_variant in _means(series, steady):
+                for variant, value in zip(steady.variants, by_variant.tolist(), strict=True):
                     if value == value:  # noqa: PLR0124 - false for NaN only
-                        means[leg][f"{series.source}.{series.device}.{name}"] = value
+                        means[variant][f"{series.source}.{series.device}.{name}"] = value
     return means
 
 
@@ -44,12 +44,12 @@ class _Steady:
     """A trial's windows in the order of time, n of them; made once, since every series is held against it.
 
     Attributes:
-        legs: in the order in which they first came.
-        codes: each window's place in `legs`.
+        variants: in the order in which they first came.
+        codes: each window's place in `variants`.
         starts_ns, ends_ns: each window's two ends.
     """
 
-    legs: tuple[str, ...]
+    variants: tuple[str, ...]
     codes: Ints
     starts_ns: Ints
     ends_ns: Ints
@@ -57,11 +57,13 @@ class _Steady:
 
 def _steady(trial: Trial) -> _Steady:
     windows = sorted(trial.windows, key=lambda window: window.start_ns)
-    codes = {leg: code for code, leg in enumerate(dict.fromkeys(window.leg for window in windows))}
+    codes = {
+        variant: code for code, variant in enumerate(dict.fromkeys(window.variant for window in windows))
+    }
     starts_ns, ends_ns = edges(windows)
     return _Steady(
-        legs=tuple(codes),
-        codes=np.array([codes[window.leg] for window in windows], dtype=np.int64),
+        variants=tuple(codes),
+        codes=np.array([codes[window.variant] for window in windows], dtype=np.int64),
         starts_ns=starts_ns,
         ends_ns=ends_ns,
     )
@@ -74,7 +76,7 @@ def edges(windows: Sequence[Window]) -> tuple[Ints, Ints]:
 
 
 def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
-    legs = len(steady.legs)
+    variants = len(steady.variants)
     tick_codes = _tick_codes(series.t_ns, steady)
     inside = tick_codes >= 0
     for name, values in series.columns.items():
@@ -85,36 +87,36 @@ def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
             yield f"{name}_per_s", _rates(series, name, steady)
             continue
         good = inside & np.isfinite(values)
-        sums = np.bincount(tick_codes[good], weights=values[good], minlength=legs)
-        counts = np.bincount(tick_codes[good], minlength=legs)
+        sums = np.bincount(tick_codes[good], weights=values[good], minlength=variants)
+        counts = np.bincount(tick_codes[good], minlength=variants)
         with np.errstate(invalid="ignore", divide="ignore"):
             yield name, sums / counts
 
 
 def _tick_codes(t_ns: Ints, steady: _Steady) -> Ints:
-    """Return for each tick the code of the leg whose window it falls into, -1 outside all windows.
+    """Return for each tick the code of the variant whose window it falls into, -1 outside all windows.
 
     A reading may speak of all the time since the one before (utilisation, GPM), so a tick counts only when
-    that one too lay in the window: else a leg would get some of its neighbour's load. Legs that are read too
+    that one too lay in the window: else a variant would get some of its neighbour's load. Variants that are read too
     rarely for that keep every tick.
     """
     at = np.searchsorted(steady.starts_ns, t_ns, side="right") - 1
     codes = steady.codes[at]
     inside = (at >= 0) & (t_ns <= steady.ends_ns[at])
     whole = inside & (np.concatenate((t_ns[:1], t_ns[:-1])) >= steady.starts_ns[at])
-    rare = np.bincount(codes[whole], minlength=len(steady.legs)) == 0
+    rare = np.bincount(codes[whole], minlength=len(steady.variants)) == 0
     return np.where(whole | (inside & rare[codes]), codes, -1)
 
 
 def _rates(series: Series, name: str, steady: _Steady) -> Floats:
-    legs, codes = len(steady.legs), steady.codes
+    variants, codes = len(steady.variants), steady.codes
     increases = grown(series.t_ns, series.columns[name], steady.starts_ns, steady.ends_ns)
     seconds = (steady.ends_ns - steady.starts_ns) / SECOND_NS
     read_ns = series.t_ns[np.isfinite(series.columns[name])]
     apart_s = np.median(np.diff(read_ns)) / SECOND_NS if len(read_ns) > 1 else np.inf
     good = np.isfinite(increases) & (seconds >= apart_s)
-    sums = np.bincount(codes[good], weights=increases[good], minlength=legs)
-    lengths = np.bincount(codes[good], weights=seconds[good], minlength=legs)
+    sums = np.bincount(codes[good], weights=increases[good], minlength=variants)
+    lengths = np.bincount(codes[good], weights=seconds[good], minlength=variants)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / lengths
 
@@ -141,14 +143,14 @@ def grown(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats
     return np.where((starts >= 0) & (ends <= times[-1]) & (more >= 0), more, np.nan)
 
 
-def core_mean(trial: Trial, leg: str, metric: str) -> float | None:
-    """Return the mean of one processor's own metric over a leg's windows, None where it was not read."""
+def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
+    """Return the mean of one CPU's own metric over a variant's windows, None where it was not read."""
     series = next((one for one in trial.telemetry if one.device == PER_CORE and metric in one.columns), None)
     steady = _steady(trial)
-    if series is None or leg not in steady.legs or not len(series.t_ns):
+    if series is None or variant not in steady.variants or not len(series.t_ns):
         return None
     values = series.columns[metric]
-    good = (_tick_codes(series.t_ns, steady) == steady.legs.index(leg)) & np.isfinite(values)
+    good = (_tick_codes(series.t_ns, steady) == steady.variants.index(variant)) & np.isfinite(values)
     return float(values[good].mean()) if good.any() else None
 
 
@@ -161,5 +163,5 @@ def find(trial: Trial, source: str, device: str, metric: str) -> Series | None:
 
 
 def gpu_names(device: str) -> tuple[str, ...]:
-    """Return the cards of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", none for "cpu"."""
+    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", none for "cpu"."""
     return tuple(part for part in device.split("+") if part != "cpu")

@@ -1,4 +1,4 @@
-"""Where the time of as-written goes, from the legs: input, copy, starting steps, and the device itself."""
+"""Where the time of baseline goes, from the variants: input, copy, starting steps, and the device itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.analysis.case import FREE, Case, activity, host_idle
 from harness.model.analysis import Summary
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     BATCH_PREFIX,
     CALLS_PREFIX,
     CUSTOM_LOOP,
@@ -29,11 +29,11 @@ NOISE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShare:
-    """The share of as-written's time that input cost.
+    """The share of baseline's time that input cost.
 
     Attributes:
         share: between 0 and 1.
-        seen: the wait was measured around next(), not inferred from other legs.
+        seen: the wait was measured around next(), not inferred from other variants.
         waited: that wait alone; the rest of `share` is what preparing data slows the steps themselves down.
     """
 
@@ -45,23 +45,23 @@ class InputShare:
 def input_share(case: Case) -> InputShare | None:
     """Return what waiting for input costs, None when nothing tells.
 
-    Where as-written cannot see itself wait (Keras fit fuses next() into the compiled step), the custom loop
-    does, a sample's wait over as-written's time for it; but as-written waits for no more than it loses
+    Where baseline cannot see itself wait (Keras fit fuses next() into the compiled step), the custom loop
+    does, a sample's wait over baseline's time for it; but baseline waits for no more than it loses
     against the model alone. Without that loop input is blamed for what was lost, but for no more than it
     would cost with no overlap at all: the rest of the loss is somebody else's.
 
     Where a sample takes longer in the input alone than in the model alone, all that is lost against the model
-    alone is input's: no overlap hides it, and a step that shares processors or Python's lock with the
+    alone is input's: no overlap hides it, and a step that shares CPUs or Python's lock with the
     pipeline is held up inside itself as well, where no loop sees it wait.
     """
-    summary = case.legs.get(AS_WRITTEN)
+    summary = case.variants.get(BASELINE)
     if summary is not None and summary.wait_share is not None:
         return InputShare(share=summary.wait_share, seen=True, waited=summary.wait_share)
-    whole, model, feed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, INPUT_ONLY))
+    whole, model, feed = (case.speed(variant) for variant in (BASELINE, MODEL_ONLY, INPUT_ONLY))
     if whole is None:
         return None
     lost = max(0.0, 1.0 - whole / model) if model is not None else None
-    loop = case.legs.get(CUSTOM_LOOP)
+    loop = case.variants.get(CUSTOM_LOOP)
     if loop is not None and loop.wait_share is not None:
         wait = min(1.0, loop.wait_share * whole / loop.throughput.median)
         most = 1.0 if lost is None else lost
@@ -74,20 +74,22 @@ def input_share(case: Case) -> InputShare | None:
 
 
 def _slower_than_model(whole: float, model: float | None, feed: float | None) -> bool:
-    """Tell whether input alone is slower than the model alone, by more of as-written's time than noise."""
+    """Tell whether input alone is slower than the model alone, by more of baseline's time than noise."""
     if model is None or feed is None:
         return False
-    # The two legs are not measured at once: what noise makes of them is no cost of input.
+    # The two variants are not measured at once: what noise makes of them is no cost of input.
     return whole * (1.0 / feed - 1.0 / model) >= NOISE
 
 
 def stage_seconds(case: Case) -> Mapping[str, float]:
-    """Return stage -> seconds a sample that draining one stage more adds; empty without `stage:` legs."""
+    """Return stage -> seconds a sample that draining one stage more adds; empty without `stage:` variants."""
     before, costs = 0.0, {}
     declared = case.workload.stages if case.workload else ()
-    ran = [leg.removeprefix(STAGE_PREFIX) for leg in case.legs if leg.startswith(STAGE_PREFIX)]
+    ran = [
+        variant.removeprefix(STAGE_PREFIX) for variant in case.variants if variant.startswith(STAGE_PREFIX)
+    ]
     for name in sorted(ran, key=lambda name: declared.index(name) if name in declared else len(declared)):
-        after = 1.0 / case.legs[f"{STAGE_PREFIX}{name}"].throughput.median
+        after = 1.0 / case.variants[f"{STAGE_PREFIX}{name}"].throughput.median
         costs[name] = max(0.0, after - before)
         before = max(before, after)
     copied = copy_seconds(case)
@@ -97,38 +99,40 @@ def stage_seconds(case: Case) -> Mapping[str, float]:
 
 
 def copy_seconds(case: Case) -> float | None:
-    """Return the seconds a sample that draining to a card takes longer than draining to the host."""
+    """Return the seconds a sample that draining to a GPU takes longer than draining to the host."""
     feed = case.speed(INPUT_ONLY)
-    stages = [one.throughput.median for leg, one in case.legs.items() if leg.startswith(STAGE_PREFIX)]
+    stages = [
+        one.throughput.median for variant, one in case.variants.items() if variant.startswith(STAGE_PREFIX)
+    ]
     if not case.on_gpu or feed is None or not stages:
         return None
     return max(0.0, 1.0 / feed - 1.0 / min(stages))
 
 
-def dearest_stage(case: Case) -> str:
+def slowest_stage(case: Case) -> str:
     """Return the stage that costs most; "" without stages."""
     costs = stage_seconds(case)
     return max(costs, key=lambda name: costs[name]) if any(costs.values()) else ""
 
 
 def copy_share(case: Case) -> float | None:
-    """Return the share of as-written's time spent on copying batches to the device; None when nothing tells.
+    """Return the share of baseline's time spent on copying batches to the device; None when nothing tells.
 
     What feeding the same batch from host memory costs over feeding it from the device's own. Without that
-    leg, the wait for input where copying is the pipeline's dearest stage.
+    variant, the wait for input where copying is the pipeline's slowest stage.
     """
-    whole, model, fed = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, HOST_FED))
+    whole, model, fed = (case.speed(variant) for variant in (BASELINE, MODEL_ONLY, HOST_FED))
     if whole is not None and model is not None and fed is not None:
         return min(max(0.0, 1.0 / fed - 1.0 / model) * whole, max(0.0, 1.0 - whole / model))
     feed = input_share(case)
     if feed is not None and COPY in stage_seconds(case):
-        return feed.share if dearest_stage(case) == COPY else 0.0
+        return feed.share if slowest_stage(case) == COPY else 0.0
     return None
 
 
 def waits_for_copy(case: Case, least: float) -> bool:
     """Tell whether it is the copy to the device that input takes so long for, from a share of the time on."""
-    return dearest_stage(case) == COPY and (copy_share(case) or 0.0) >= least
+    return slowest_stage(case) == COPY and (copy_share(case) or 0.0) >= least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +151,9 @@ class StepCost:
 
 
 def step_cost(case: Case) -> StepCost | None:
-    """Return what doubling the batch shows; None without those legs."""
-    model = case.legs.get(MODEL_ONLY)
-    larger = [one for leg, one in case.legs.items() if leg.startswith(BATCH_PREFIX)]
+    """Return what doubling the batch shows; None without those variants."""
+    model = case.variants.get(MODEL_ONLY)
+    larger = [one for variant, one in case.variants.items() if variant.startswith(BATCH_PREFIX)]
     if model is None or not larger:
         return None
     points = [(one.batch_size / model.batch_size, one.step_time.median) for one in (model, *larger)]
@@ -174,21 +178,21 @@ def per_call_s(case: Case) -> float | None:
 
     Below zero where noise made the many the slower ones.
     """
-    model, calls = case.legs.get(MODEL_ONLY), _calls(case)
+    model, calls = case.variants.get(MODEL_ONLY), _calls(case)
     if model is None or calls is None:
         return None
     return model.step_time.median - calls.step_time.median
 
 
 def _calls(case: Case) -> Summary | None:
-    """Return the quickest leg with many steps in one call."""
-    calls = [one for leg, one in case.legs.items() if leg.startswith(CALLS_PREFIX)]
+    """Return the quickest variant with many steps in one call."""
+    calls = [one for variant, one in case.variants.items() if variant.startswith(CALLS_PREFIX)]
     return min(calls, key=lambda one: one.step_time.median, default=None)
 
 
 def fit_overhead_s(case: Case) -> float:
     """Return the seconds a step that Keras fit takes longer than the same steps in a plain loop."""
-    written, loop = case.legs.get(AS_WRITTEN), case.legs.get(CUSTOM_LOOP)
+    written, loop = case.variants.get(BASELINE), case.variants.get(CUSTOM_LOOP)
     if written is None or loop is None:
         return 0.0
     return max(0.0, 1.0 / written.throughput.median - 1.0 / loop.throughput.median) * written.batch_size
@@ -196,7 +200,7 @@ def fit_overhead_s(case: Case) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
-    """What the legs tell of starting steps, as shares of as-written's time.
+    """What the variants tell of starting steps, as shares of baseline's time.
 
     Attributes:
         fixed: what a step costs whatever its batch: starting it, or work such as an optimiser's pass over the
@@ -239,20 +243,20 @@ class Launching:
 
 
 def launching(case: Case) -> Launching | None:
-    """Return what the legs tell of starting steps; None without larger batches to tell it from."""
-    written, cost = case.legs.get(AS_WRITTEN), step_cost(case)
+    """Return what the variants tell of starting steps; None without larger batches to tell it from."""
+    written, cost = case.variants.get(BASELINE), step_cost(case)
     if written is None or cost is None:
         return None
     step_s, saved = written.step_time.median, per_call_s(case)
     widths = [
         (one.step_time.high - one.step_time.low) / 2
-        for one in (case.legs.get(MODEL_ONLY), _calls(case))
+        for one in (case.variants.get(MODEL_ONLY), _calls(case))
         if one is not None and one.step_time.n > 1
     ]
     return Launching(
         fixed=min(1.0, cost.fixed_s / step_s),
         saved=None if saved is None else saved / step_s,
-        # The larger batches have told what a step costs: others matter only where they left no processor
+        # The larger batches have told what a step costs: others matter only where they left no CPU
         # free.
         idle=idle_share(case, crowded_below=FREE),
         noise=max(NOISE, sum(widths) / step_s),
@@ -260,34 +264,34 @@ def launching(case: Case) -> Launching | None:
 
 
 def launch_share(case: Case) -> float | None:
-    """Return the share of as-written's time in which the device waits to be told what to do next.
+    """Return the share of baseline's time in which the device waits to be told what to do next.
 
     What does not grow with the batch, as far as the device was idle; and no less than what many steps in one
-    call save. None without those legs, and where they leave open whether it is much.
+    call save. None without those variants, and where they leave open whether it is much.
     """
     told = launching(case)
     return told.share if told is not None else None
 
 
 def idle_share(case: Case, *, crowded_below: float = 1.0) -> float | None:
-    """Return the share of as-written's time in which the device did nothing and input was not the reason.
+    """Return the share of baseline's time in which the device did nothing and input was not the reason.
 
     Args:
-        crowded_below: where less of the processors than this was free, what others used was not idle.
+        crowded_below: where less of the CPUs than this was free, what others used was not idle.
     """
-    busy = activity(case, AS_WRITTEN)
+    busy = activity(case, BASELINE)
     if busy is None:
         return None
     feed = input_share(case)
     idle = 1.0 - busy[0]
-    if not case.on_gpu and (free := host_idle(case, AS_WRITTEN)) is not None and free < crowded_below:
+    if not case.on_gpu and (free := host_idle(case, BASELINE)) is not None and free < crowded_below:
         idle = min(idle, free)
     return max(0.0, idle - (feed.share if feed else 0.0))
 
 
 def device_share(case: Case) -> float | None:
-    """Return the share of as-written's time that the model's own work takes; None without its leg."""
-    whole, model = case.speed(AS_WRITTEN), case.speed(MODEL_ONLY)
+    """Return the share of baseline's time that the model's own work takes; None without its variant."""
+    whole, model = case.speed(BASELINE), case.speed(MODEL_ONLY)
     launch = launch_share(case)
     if whole is None or model is None or launch is None:
         return None

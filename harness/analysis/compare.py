@@ -9,37 +9,37 @@ from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
 from harness.model.analysis import Comparison
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     TUNED,
     TUNED_INPUT,
 )
 
 GPU_OVER_CPU = "gpu-over-cpu"
-TUNED_OVER_AS_WRITTEN = "tuned-over-as-written"
-RUNG_OVER_AS_WRITTEN = "rung-over-as-written"
-# Throughput of n cards over n times that of one, 1 when nothing is lost.
+TUNED_OVER_BASELINE = "tuned-over-baseline"
+OPTIMIZATION_OVER_BASELINE = "optimization-over-baseline"
+# Throughput of n GPUs over n times that of one, 1 when nothing is lost.
 SCALING = "scaling"
 
 CPU = "cpu"
 
 
 def comparisons(found: Measures) -> tuple[Comparison, ...]:
-    """Return every ratio that the measures allow: GPU over CPU, tuned and rungs over as-written, scaling."""
+    """Return every ratio that the measures allow: GPU over CPU, tuned and optimizations over baseline, scaling."""
     return tuple(_comparisons(found))
 
 
 def _comparisons(found: Measures) -> Iterator[Comparison]:
     for key in found:
-        if key.device != CPU and key.leg in (AS_WRITTEN, MODEL_ONLY, TUNED):
+        if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
-        if key.leg == TUNED:
-            yield from _ratio(found, TUNED_OVER_AS_WRITTEN, key, key._replace(leg=AS_WRITTEN))
-        if key.leg.startswith(RUNG_PREFIX) or key.leg == TUNED_INPUT:
-            yield from _ratio(found, RUNG_OVER_AS_WRITTEN, key, key._replace(leg=AS_WRITTEN))
+        if key.variant == TUNED:
+            yield from _ratio(found, TUNED_OVER_BASELINE, key, key._replace(variant=BASELINE))
+        if key.variant.startswith(OPTIMIZATION_PREFIX) or key.variant == TUNED_INPUT:
+            yield from _ratio(found, OPTIMIZATION_OVER_BASELINE, key, key._replace(variant=BASELINE))
         cards = gpu_names(key.device)
-        if len(cards) > 1 and key.leg in (AS_WRITTEN, TUNED):
+        if len(cards) > 1 and key.variant in (BASELINE, TUNED):
             yield from _ratio(found, SCALING, key, key._replace(device=cards[0]), len(cards))
 
 
@@ -52,7 +52,7 @@ def _ratio(found: Measures, kind: str, top: Key, bottom: Key, cards: int = 1) ->
         yield Comparison(
             workload=top.workload,
             kind=kind,
-            numerator=f"{top.device}/{top.leg}",
-            denominator=f"{bottom.device}/{bottom.leg}",
+            numerator=f"{top.device}/{top.variant}",
+            denominator=f"{bottom.device}/{bottom.variant}",
             ratio=value,
         )

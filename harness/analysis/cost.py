@@ -13,16 +13,16 @@ from harness.analysis.align import gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU
 from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, Summary
 from harness.model.run import Prices, Run
-from workloads.protocol import AS_WRITTEN, TUNED, Published, Workload
+from workloads.protocol import BASELINE, TUNED, Published, Workload
 
 HOUR_S = 3600.0
 KWH_J = 3.6e6
 MILLION = 1e6
-LEGS = (AS_WRITTEN, TUNED)
+VARIANTS = (BASELINE, TUNED)
 
 CLAIM = Published(
     source="Training article, 2020, citing cloud vendors",
-    system="processors only against processors with GPUs",
+    system="CPUs only against CPUs with GPUs",
     device="gpu",
     value=30.0,
     unit="ratio",
@@ -31,20 +31,20 @@ CLAIM = Published(
 
 
 def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
-    """Return what each workload takes as written and tuned; all that has a price or an energy reading."""
+    """Return what each workload takes baseline and tuned; all that has a price or an energy reading."""
     declared = {workload.name: workload for workload in run.workloads}
     # Of workers that trained together each had a machine, which is paid for; see harness.fleet.scaling.
     machines = int(run.manifest.parameters.get("workers", 1))
     found = (
         _cost(run.manifest.prices, one, declared.get(one.workload), machines)
         for one in summaries
-        if one.leg in LEGS
+        if one.variant in VARIANTS
     )
     return tuple(one for one in found if one.per_hour is not None or one.energy_j_per_sample is not None)
 
 
 def cost_ratios(run: Run, ratios: Sequence[Comparison]) -> tuple[CostRatio, ...]:
-    """Return, for each device beside the processor, what the same work costs on the processor over on it."""
+    """Return, for each device beside the CPU, what the same work costs on the CPU over on it."""
     return tuple(_cost_ratios(run.manifest.prices, ratios))
 
 
@@ -70,7 +70,7 @@ def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, ma
     return Cost(
         workload=summary.workload,
         device=summary.device,
-        leg=summary.leg,
+        variant=summary.variant,
         per_hour=rate,
         training=_times(summary.training_s, second, currency),
         training_projected=summary.training_projected,
@@ -85,7 +85,7 @@ def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, ma
 
 
 def _trained_samples(summary: Summary, workload: Workload | None) -> int | None:
-    """Return how many samples the published epochs are; None where the leg trains nothing."""
+    """Return how many samples the published epochs are; None where the variant trains nothing."""
     if workload is None or summary.training_s is None:
         return None
     return (workload.samples_per_epoch or workload.data.train) * workload.epochs
@@ -110,16 +110,16 @@ def _inverse(value: Estimate) -> Estimate:
 def _cost_ratios(prices: Prices | None, ratios: Sequence[Comparison]) -> Iterator[CostRatio]:
     on_cpu = hourly(prices, CPU)
     for one in ratios:
-        device, _, leg = one.numerator.partition("/")
+        device, _, variant = one.numerator.partition("/")
         rate = hourly(prices, device)
-        if one.kind != GPU_OVER_CPU or leg not in LEGS or on_cpu is None or not rate:
+        if one.kind != GPU_OVER_CPU or variant not in VARIANTS or on_cpu is None or not rate:
             continue
         ratio = _times(one.ratio, on_cpu / rate, "ratio")
         if ratio is not None:
             yield CostRatio(
                 workload=one.workload,
                 device=device,
-                leg=leg,
+                variant=variant,
                 ratio=ratio,
                 time_ratio=one.ratio,
                 break_even=on_cpu * one.ratio.median,

@@ -1,8 +1,8 @@
 """Energy for each sample: what a device's own counter says, and power where there is none.
 
-A card's counter is exact but dear to read, so that its readings stand further apart than the windows of
-interleaved legs. Power at every tick says how much of each stretch belongs to which leg; the counter says
-how much it is in all.
+A GPU's counter is exact but expensive to read, so that its readings stand further apart than the windows of
+interleaved variants. Power at every tick says how much of each stretch belongs to which variant; the counter
+says how much it is in all.
 """
 
 from __future__ import annotations
@@ -28,40 +28,41 @@ _PROMPT = (
     ("nvml_power", "power_usage_w", "GPU power samples of the driver"),
     ("nvml", "power_usage_w", "GPU power"),
 )
-# It lags about a second behind, so that it cannot tell legs apart.
+# It lags about a second behind, so that it cannot tell variants apart.
 _LAGGING = ("nvml_slow", "power_average_w", "average GPU power")
 # What was not read for more than this many times its usual distance is not known in between.
 _GAP = 5
 _MISSED = "missed_s"
 
 
-def energy_per_sample(trial: Trial, leg: str) -> tuple[float, str] | None:
-    """Return joules a sample over a leg's windows, all the trial's cards together, and where they come from.
+def energy_per_sample(trial: Trial, variant: str) -> tuple[float, str] | None:
+    """Return joules a sample over a variant's windows, all the trial's GPUs together, and where they come
+    from.
 
-    None where some card has neither a counter nor power readings around any of the windows.
+    None where some GPU has neither a counter nor power readings around any of the windows.
     """
-    return energies_per_sample(trial, (leg,)).get(leg)
+    return energies_per_sample(trial, (variant,)).get(variant)
 
 
-def energies_per_sample(trial: Trial, legs: Iterable[str]) -> Mapping[str, tuple[float, str]]:
-    """Return leg -> what `energy_per_sample` says of it, for no more work than one leg takes.
+def energies_per_sample(trial: Trial, variants: Iterable[str]) -> Mapping[str, tuple[float, str]]:
+    """Return variant -> what `energy_per_sample` says of it, for no more work than one variant takes.
 
-    A leg without energy is absent.
+    A variant without energy is absent.
     """
-    of_leg = {
-        leg: windows
-        for leg in legs
-        if (windows := [one for one in trial.windows if one.leg == leg and one.samples > 0])
+    of_variant = {
+        variant: windows
+        for variant in variants
+        if (windows := [one for one in trial.windows if one.variant == variant and one.samples > 0])
     }
     found: dict[str, tuple[float, str]] = {}
     cards = gpu_names(trial.device)
     sources = _of_cards(trial, cards) if cards else _of_packages(trial)
-    while of_leg.keys() > found.keys() and (source := next(sources, None)):
+    while of_variant.keys() > found.keys() and (source := next(sources, None)):
         series, label = source
-        for leg in of_leg.keys() - found.keys():
-            joules = _per_sample(series, of_leg[leg])
+        for variant in of_variant.keys() - found.keys():
+            joules = _per_sample(series, of_variant[variant])
             if joules is not None:
-                found[leg] = (joules, label)
+                found[variant] = (joules, label)
     return found
 
 
@@ -74,9 +75,9 @@ def energy_over_trials(found: Sequence[tuple[float, str]]) -> tuple[Estimate | N
 
 
 def counter_over_power(trial: Trial) -> Mapping[str, float]:
-    """Return card -> what its energy counter grew by over what its power readings add up to.
+    """Return GPU -> what its energy counter grew by over what its power readings add up to.
 
-    A card that lacks one of them is absent.
+    A GPU that lacks one of them is absent.
     """
     factors: dict[str, float] = {}
     for card in gpu_names(trial.device):
@@ -90,7 +91,7 @@ def counter_over_power(trial: Trial) -> Mapping[str, float]:
 
 
 def _of_cards(trial: Trial, cards: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
-    """Yield one counter of joules for each card, from the most to the least trusted source.
+    """Yield one counter of joules for each GPU, from the most to the least trusted source.
 
     A source costs to make ready: the next is not looked at before it is asked for.
     """
@@ -167,7 +168,7 @@ def _integrated(readings: Series, metric: str, windows: Sequence[Window]) -> Ser
     """Turn power into a counter of joules by the trapezoidal rule over its readings.
 
     Power may jump where a window begins or ends: on either side of such an edge it is that side's nearest
-    reading, as a line drawn across the edge would give part of one leg's power to the other.
+    reading, as a line drawn across the edge would give part of one variant's power to the other.
     """
     t_ns, power = readings.t_ns, readings.columns[metric]
     turns = np.unique(np.concatenate(edges(windows)))

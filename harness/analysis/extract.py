@@ -1,4 +1,4 @@
-"""A run in brief, for comparing many: one value a trial of every leg, what holds it back, what it ran on."""
+"""A run in brief, for comparing many: one value a trial of every variant, what holds it back, what it ran on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.analysis.rules import primary
 from harness.model.analysis import Analysis, Cost, Summary
 from harness.model.comparison import Cause, Extract, Speed
 from harness.model.run import Run, Status
-from workloads.protocol import LEGS, RUNG_PREFIX
+from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS
 
 # Above this a sentence of the report's is not kept: an extract stays small.
 _LONGEST = 400
@@ -51,10 +51,10 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
 
 
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
-    summaries = {Key(one.workload, one.device, one.leg): one for one in analysis.summaries}
-    costs = {Key(one.workload, one.device, one.leg): one for one in analysis.costs}
+    summaries = {Key(one.workload, one.device, one.variant): one for one in analysis.summaries}
+    costs = {Key(one.workload, one.device, one.variant): one for one in analysis.costs}
     for key, group in measures(analysis.run).items():
-        if key.leg in LEGS or key.leg.startswith(RUNG_PREFIX):
+        if key.variant in VARIANTS or key.variant.startswith(OPTIMIZATION_PREFIX):
             yield _speed(key, group, summaries.get(key), costs.get(key))
 
 
@@ -65,7 +65,7 @@ def _speed(key: Key, group: tuple[Measure, ...], summary: Summary | None, cost: 
     return Speed(
         workload=key.workload,
         device=key.device,
-        leg=key.leg,
+        variant=key.variant,
         throughput=tuple(one.throughput for one in group),
         trial_ids=tuple(one.trial.id for one in group),
         batch_size=group[0].batch,

@@ -14,7 +14,7 @@ from harness.model.run import Run, Trial
 MACHINE, LIMITS, CARDS, DRIVER, SOFTWARE, IMAGE, DATA, PROFILE, WORKLOAD = SECTIONS = (
     "machine",  # MLPerf's system description and what else is known of the host
     "limits",  # what the containers may use of it
-    "graphics cards",
+    "GPUs",
     "driver",
     "software",
     "images",
@@ -29,12 +29,12 @@ _PASSING = frozenset(
 )
 # In other sections, with more detail.
 _ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"})
-# Which card it is, not what card.
+# Which GPU it is, not what GPU.
 _WHICH_CARD = frozenset(
     {"index", "uuid", "mig_uuid", "minor_number", "gpu_instance_id", "compute_instance_id"}
 )
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
-_OPTIONS = ("legs", "analysis", "interval_s", "stall_s", "seed")
+_OPTIONS = ("variants", "analysis", "interval_s", "stall_s", "seed")
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
 
 
@@ -49,18 +49,18 @@ def facts(run: Run) -> dict[str, dict[str, str]]:
 
 
 def machine(run: Run) -> str:
-    """Say what kind of machine it is: cards, processors, and what of them the containers could use."""
+    """Say what kind of machine it is: GPUs, CPUs, and what of them the containers could use."""
     system = run.manifest.system
     names: dict[str, int] = {}
     for card in run.manifest.gpus:
         names[card.name] = names.get(card.name, 0) + 1
     cards = [f"{count} × {name}" for name, count in names.items()]
     vcpus = system.get("host_processor_vcpu_count", "")
-    model = system.get("host_processor_model_name", "") or "unknown processor"
+    model = system.get("host_processor_model_name", "") or "unknown CPU"
     parts = [*cards, f"{vcpus} vCPU {model}" if vcpus else model]
     options = _options(run)
     if options.get("cpus"):
-        parts.append(f"on processors {options['cpus']}")
+        parts.append(f"on CPUs {options['cpus']}")
     if options.get("cpu_quota"):
         parts.append(f"{options['cpu_quota']:g} CPUs' time")
     return ", ".join(parts)

@@ -40,11 +40,11 @@ def _missing(versus: Versus) -> list[str]:
     if versus.reference is None:
         return []
     base = versus.runs[versus.reference]
-    wanted = {(one.workload, one.device, one.leg) for one in base.speeds}
+    wanted = {(one.workload, one.device, one.variant) for one in base.speeds}
     found = []
     for number, run in enumerate(versus.runs):
         if number == versus.reference:
             continue
-        have = {(one.workload, one.device, one.leg) for one in run.speeds}
+        have = {(one.workload, one.device, one.variant) for one in run.speeds}
         found += [f"{run.label}: {' '.join(key)}" for key in sorted(wanted - have)]
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.align import gpu_names
-from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_AS_WRITTEN
+from harness.analysis.compare import CPU, GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
 from harness.analysis.rules import analysed, primary
 from harness.analysis.words import interval, listed, percent, rounded, significant
 from harness.model.analysis import Comparison, Estimate, Finding, PublishedComparison, Summary, Verdict
-from harness.model.legs import leg_name
 from harness.model.run import Run, Status
+from harness.model.variants import variant_name
 from harness.rounding import counted
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 SLOWER, SAME, FASTER = "slower", "about as fast", "faster"
 
@@ -61,7 +61,7 @@ def _tried_out(run: Run, summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def _main_device(summaries: Sequence[Summary]) -> str:
-    """Return the device that the paragraph is about: the first single card, other cards, the processor."""
+    """Return the device that the paragraph is about: the first single GPU, other GPUs, the CPU."""
     devices = tuple(dict.fromkeys(one.device for one in summaries))
     cards = [device for device in devices if device != CPU]
     return min(cards, key=lambda device: (len(gpu_names(device)), devices.index(device)), default=CPU)
@@ -71,16 +71,14 @@ def _speeds(
     run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], device: str
 ) -> Iterator[str]:
     name = _device(run, device)
-    compared = [
-        one for one in ratios if one.kind == GPU_OVER_CPU and one.numerator == f"{device}/{AS_WRITTEN}"
-    ]
+    compared = [one for one in ratios if one.kind == GPU_OVER_CPU and one.numerator == f"{device}/{BASELINE}"]
     verb = _verb(run, device)
     if len(compared) == 1:
         how = _as(run, compared)
         yield f"{how}, {name} {verb} {compared[0].workload} {_against(compared[0].ratio)}."
     elif compared:
         yield f"{_as(run, compared)}, {name} is {_grouped(compared)}."
-    measured = {one.workload: one for one in summaries if one.device == device and one.leg == AS_WRITTEN}
+    measured = {one.workload: one for one in summaries if one.device == device and one.variant == BASELINE}
     alone = [one for name, one in measured.items() if name not in {other.workload for other in compared}]
     if alone:
         parts = [
@@ -90,34 +88,34 @@ def _speeds(
         yield f"{_as(run, alone)}, {name} {verb} {listed(parts)}."
     if not measured:
         others = [one for one in summaries if one.device == device]
-        parts = [f"{one.workload} ({one.leg}) {rounded(one.throughput)} samples/s" for one in others]
+        parts = [f"{one.workload} ({one.variant}) {rounded(one.throughput)} samples/s" for one in others]
         yield f"Measured on {name}: {listed(parts)}."
 
 
 def _as(run: Run, named: Sequence[Summary | Comparison]) -> str:
     """Say whose the code is: a workload that cites no source was never published."""
     cited = {one.name for one in run.workloads if one.source}
-    return "As published" if any(one.workload in cited for one in named) else "As written"
+    return "As published" if any(one.workload in cited for one in named) else "Baseline"
 
 
 def _against(ratio: Estimate) -> str:
-    """Say a ratio against the processor as faster or slower, whichever it is beyond doubt."""
+    """Say a ratio against the CPU as faster or slower, whichever it is beyond doubt."""
     word, value = _direction(ratio)
     if word == SAME:
-        return f"{SAME} as the processor{interval(ratio)}"
+        return f"{SAME} as the CPU{interval(ratio)}"
     if word == FASTER:
-        return f"{rounded(value)} times as fast as the processor{interval(value)}"
-    return f"{rounded(value)} times slower than the processor{interval(value)}"
+        return f"{rounded(value)} times as fast as the CPU{interval(value)}"
+    return f"{rounded(value)} times slower than the CPU{interval(value)}"
 
 
 def _grouped(ratios: Sequence[Comparison]) -> str:
-    """Say on which workloads a device loses to the processor and on which it wins, the losses first."""
+    """Say on which workloads a device loses to the CPU and on which it wins, the losses first."""
     groups: dict[str, list[str]] = {SLOWER: [], SAME: [], FASTER: []}
     for one in ratios:
         word, value = _direction(one.ratio)
         groups[word].append(f"{one.workload} ({rounded(value)} times)")
-    than = {SLOWER: "slower than the processor on", SAME: "about as fast as the processor on"}
-    than[FASTER] = "faster than the processor on"
+    than = {SLOWER: "slower than the CPU on", SAME: "about as fast as the CPU on"}
+    than[FASTER] = "faster than the CPU on"
     return "; ".join(f"{than[word]} {listed(names)}" for word, names in groups.items() if names)
 
 
@@ -144,7 +142,7 @@ def _published(
             said.setdefault(one.workload, text)
     if len(said) == 1:
         ((workload, text),) = said.items()
-        listed_too = {one.workload for one in summaries if (one.device, one.leg) == (device, AS_WRITTEN)}
+        listed_too = {one.workload for one in summaries if (one.device, one.variant) == (device, BASELINE)}
         yield f"For {workload} that is {text}." if len(listed_too) > 1 else f"That is {text}."
 
 
@@ -179,9 +177,9 @@ def _no_cause(run: Run, verdicts: Sequence[Verdict], device: str) -> str:
 
 
 def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: str) -> Iterator[str]:
-    """Say what the remedies gave, having been applied, and how the card then stands to the processor."""
+    """Say what the remedies gave, having been applied, and how the GPU then stands to the CPU."""
     gains = [
-        one for one in ratios if one.kind == TUNED_OVER_AS_WRITTEN and one.numerator == f"{device}/{TUNED}"
+        one for one in ratios if one.kind == TUNED_OVER_BASELINE and one.numerator == f"{device}/{TUNED}"
     ]
     if not gains:
         return
@@ -196,7 +194,7 @@ def _tuned(summaries: Sequence[Summary], ratios: Sequence[Comparison], device: s
             yield f"With the remedies applied{what} it runs {speed}{interval(gain)}."
     else:
         parts = [f"{one.workload} {rounded(one.ratio)}" for one in gains]
-        tuned = leg_name(TUNED)
+        tuned = variant_name(TUNED)
         yield f"With the remedies applied ({tuned}) it runs this many times as fast: {listed(parts)}."
     if over:
         where = _against(over[0].ratio) if len(over) == 1 else _grouped(over)
@@ -214,33 +212,33 @@ def _missed(verdicts: Sequence[Verdict], device: str) -> Iterator[str]:
         yield (
             f"The prediction for {name} missed: {least}{significant(remedy.predicted_gain)} times as fast "
             f"was predicted for its remedy, {significant(remedy.measured_gain.median)} was measured "
-            f"({leg_name(remedy.measured_leg)})."
+            f"({variant_name(remedy.measured_variant)})."
         )
 
 
 def _changed(summaries: Sequence[Summary], workload: str, device: str) -> str:
-    """Name the leg that applied the remedies, and what it changed."""
+    """Name the variant that applied the remedies, and what it changed."""
     changes = [
         change.what
         for one in summaries
-        if (one.workload, one.device, one.leg) == (workload, device, TUNED)
+        if (one.workload, one.device, one.variant) == (workload, device, TUNED)
         for change in one.changes
         if change.what != "global batch"
     ]
-    return f" ({': '.join(filter(None, (leg_name(TUNED), ', '.join(changes))))})"
+    return f" ({': '.join(filter(None, (variant_name(TUNED), ', '.join(changes))))})"
 
 
 def _scaling(ratios: Sequence[Comparison]) -> Iterator[str]:
     found = [one for one in ratios if one.kind == SCALING]
     if found:
         most = max(found, key=lambda one: (one.numerator.count("+"), one.numerator.endswith(TUNED)))
-        device, _, leg = most.numerator.partition("/")
+        device, _, variant = most.numerator.partition("/")
         count = len(gpu_names(device))
         ratio = most.ratio
         span = f" (95 % interval {percent(ratio.low)} to {percent(ratio.high)})" if ratio.n > 1 else ""
-        how = "tuned" if leg == TUNED else "as published"
+        how = "tuned" if variant == TUNED else "as published"
         yield (
-            f"{count} GPUs together reach {percent(ratio.median)} of {count} times one card's speed on "
+            f"{count} GPUs together reach {percent(ratio.median)} of {count} times one GPU's speed on "
             f"{most.workload}, {how}{span}."
         )
 
@@ -260,7 +258,7 @@ def _device(run: Run, device: str) -> str:
     cards = gpu_names(device)
     if not cards:
         model = run.manifest.system.get("host_processor_model_name", "")
-        return f"the processor ({model})" if model else "the processor"
+        return f"the CPU ({model})" if model else "the CPU"
     position = int(cards[0].removeprefix("gpu")) if cards[0].removeprefix("gpu").isdecimal() else -1
     model = run.manifest.gpus[position].name if 0 <= position < len(run.manifest.gpus) else ""
     name = f"GPU {cards[0].removeprefix('gpu')}" if len(cards) == 1 else f"{len(cards)} GPUs"

@@ -1,4 +1,4 @@
-"""Many runs through time: one trend a machine, workload, device and leg, and where each changed."""
+"""Many runs through time: one trend a machine, workload, device and variant, and where each changed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def history(runs: Sequence[Extract], skipped: Sequence[Skipped] = ()) -> History
     groups: dict[_Key, list[tuple[int, Speed]]] = {}
     for position, run in enumerate(ordered):
         for speed in run.speeds:
-            if speed.leg in TESTED:
-                key = (run.machine, speed.workload, speed.device, speed.leg, _setting(run, speed))
+            if speed.variant in TESTED:
+                key = (run.machine, speed.workload, speed.device, speed.variant, _setting(run, speed))
                 groups.setdefault(key, []).append((position, speed))
     tested = sum(len(group) >= 2 * LEAST for group in groups.values())
     level = LEVEL / max(tested, 1)
@@ -70,7 +70,7 @@ def _setting(run: Extract, speed: Speed) -> str:
 
 
 def _trend(runs: Sequence[Extract], key: _Key, group: Sequence[tuple[int, Speed]], level: float) -> Trend:
-    machine, workload, device, leg, setting = key
+    machine, workload, device, variant, setting = key
     points = []
     logs = []
     for position, speed in group:
@@ -86,7 +86,7 @@ def _trend(runs: Sequence[Extract], key: _Key, group: Sequence[tuple[int, Speed]
         machine=machine,
         workload=workload,
         device=device,
-        leg=leg,
+        variant=variant,
         setting=setting,
         points=tuple(points),
         changes=found,
@@ -173,4 +173,4 @@ def _said(trend: Trend, change: ChangePoint) -> str:
     if not 0.5 < ratio.median < 2:
         moved = f"{significant(ratio.median)} times"
     day = trend_time(trend, change)[:10]
-    return f"{trend.workload} on {trend.device}, {trend.leg}, {moved}{interval(ratio)} since {day}"
+    return f"{trend.workload} on {trend.device}, {trend.variant}, {moved}{interval(ratio)} since {day}"

@@ -51,7 +51,7 @@ def from_kind(
     deviation's efficiency, it has as many degrees of freedom fewer.
 
     Args:
-        means: for each run its mean logarithm by workload, device and leg.
+        means: for each run its mean logarithm by workload, device and variant.
     """
     groups: dict[tuple[str, Key], list[float]] = {}
     for run, own in zip(runs, means, strict=True):

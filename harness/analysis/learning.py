@@ -9,7 +9,7 @@ from harness.analysis.case import Case
 from harness.analysis.words import percent
 from harness.model.analysis import Evidence, Finding, Remedy, Verdict
 from harness.model.run import Run
-from workloads.protocol import AS_WRITTEN, TUNED, Workload
+from workloads.protocol import BASELINE, TUNED, Workload
 
 STEPS_TRAINED = "steps_trained"
 # Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
@@ -44,30 +44,30 @@ def learned(accuracy: float | None, needed: float | None, epochs: float | None) 
     return None if epochs is not None and epochs < 1 else False
 
 
-def epochs_seen(case: Case, leg: str) -> float | None:
-    """Return how often a leg went through the training data until its accuracy was taken, by the median."""
+def epochs_seen(case: Case, variant: str) -> float | None:
+    """Return how often a variant went through the training data until its accuracy was taken, by the median."""
     steps = [
         metric.value
         for trial in case.run.trials
         if (trial.workload, trial.device) == (case.name, case.device)
         for metric in trial.metrics
-        if (metric.leg, metric.name) == (leg, STEPS_TRAINED)
+        if (metric.variant, metric.name) == (variant, STEPS_TRAINED)
     ]
-    if not steps or case.workload is None or case.workload.data.train <= 0 or leg not in case.legs:
+    if not steps or case.workload is None or case.workload.data.train <= 0 or variant not in case.variants:
         return None
-    return median(steps) * case.legs[leg].batch_size / case.workload.data.train
+    return median(steps) * case.variants[variant].batch_size / case.workload.data.train
 
 
 def not_learning(case: Case) -> Verdict | None:
-    """Tell whether the model learned: as-written's accuracy on held-out data against `required_accuracy`."""
+    """Tell whether the model learned: baseline's accuracy on held-out data against `required_accuracy`."""
     rule = "not-learning"
     needed = required_accuracy(case.run, case.workload)
     if needed is None:
         return None
     accuracies = {
-        leg: one.accuracy
-        for leg, one in case.legs.items()
-        if one.accuracy is not None and leg in (AS_WRITTEN, TUNED)
+        variant: one.accuracy
+        for variant, one in case.variants.items()
+        if one.accuracy is not None and variant in (BASELINE, TUNED)
     }
     if not accuracies:
         return case.verdict(
@@ -75,17 +75,19 @@ def not_learning(case: Case) -> Verdict | None:
         )
     evidence = [
         Evidence(
-            metric=f"accuracy on held-out data ({leg})", observed=percent(value), threshold=percent(needed)
+            metric=f"accuracy on held-out data ({variant})",
+            observed=percent(value),
+            threshold=percent(needed),
         )
-        for leg, value in accuracies.items()
+        for variant, value in accuracies.items()
     ]
-    failed = [leg for leg in accuracies if case.legs[leg].accuracy_ok is False]
-    short = [leg for leg in accuracies if case.legs[leg].accuracy_ok is None]
-    leg = min(failed or short or accuracies, key=lambda name: accuracies[name])
-    least = accuracies[leg]
+    failed = [variant for variant in accuracies if case.variants[variant].accuracy_ok is False]
+    short = [variant for variant in accuracies if case.variants[variant].accuracy_ok is None]
+    variant = min(failed or short or accuracies, key=lambda name: accuracies[name])
+    least = accuracies[variant]
     if not failed and short:
         sentence = (
-            f"Whether training works cannot be told ({leg}): {percent(least)} of unseen samples are "
+            f"Whether training works cannot be told ({variant}): {percent(least)} of unseen samples are "
             f"right, but "
             f"it was too short to see every sample once."
         )
@@ -96,7 +98,7 @@ def not_learning(case: Case) -> Verdict | None:
     return case.verdict(
         rule,
         Finding.FOUND,
-        f"The model did not learn ({leg}): only {percent(least)} of unseen samples are right, "
+        f"The model did not learn ({variant}): only {percent(least)} of unseen samples are right, "
         f"{percent(needed)} are "
         f"expected. Its speed may be that of a broken training.",
         cause="training does not work",

@@ -1,4 +1,4 @@
-"""From a run's trials to one value a trial: steady windows' samples over their time, leg by leg."""
+"""From a run's trials to one value a trial: steady windows' samples over their time, variant by variant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from harness.analysis.align import SECOND_NS
 from harness.model.run import Run, Status, Trial, Window
-from workloads.protocol import LEGS
+from workloads.protocol import VARIANTS
 
 
 class Key(NamedTuple):
@@ -16,12 +16,12 @@ class Key(NamedTuple):
 
     workload: str
     device: str
-    leg: str
+    variant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One leg of one trial that went well.
+    """One variant of one trial that went well.
 
     Attributes:
         throughput: samples/s; step_s: seconds a step; batch: samples a step.
@@ -29,7 +29,7 @@ class Measure:
     """
 
     trial: Trial
-    leg: str
+    variant: str
     throughput: float
     step_s: float
     batch: int
@@ -40,23 +40,23 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 
 
 def measures(run: Run) -> Measures:
-    """Return the measures of all trials that went well, in the order of workloads, devices and legs.
+    """Return the measures of all trials that went well, in the order of workloads, devices and variants.
 
     The points of a sweep are left out: they run with other parameters, and harness.analysis.sweeps has them.
     """
     found: dict[Key, list[Measure]] = {}
     for trial in run.trials:
         if trial.status is Status.OK and not trial.point:
-            for leg in dict.fromkeys(window.leg for window in trial.windows):
-                measure = measure_of(trial, leg)
+            for variant in dict.fromkeys(window.variant for window in trial.windows):
+                measure = measure_of(trial, variant)
                 if measure is not None:
-                    found.setdefault(Key(trial.workload, trial.device, leg), []).append(measure)
+                    found.setdefault(Key(trial.workload, trial.device, variant), []).append(measure)
     names = _ranks(workload.name for workload in run.workloads)
     devices = _ranks((*(one.device for one in run.planned), *(one.device for one in run.trials)))
-    legs = _ranks((*LEGS, *(key.leg for key in found)))
+    variants = _ranks((*VARIANTS, *(key.variant for key in found)))
     ordered = sorted(
         found,
-        key=lambda key: (names.get(key.workload, len(names)), devices[key.device], legs[key.leg]),
+        key=lambda key: (names.get(key.workload, len(names)), devices[key.device], variants[key.variant]),
     )
     return {key: tuple(sorted(found[key], key=lambda one: one.trial.index)) for key in ordered}
 
@@ -70,9 +70,9 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
 
 
-def measure_of(trial: Trial, leg: str) -> Measure | None:
-    """Return what one leg of a trial measured; None where it has no steady windows."""
-    windows = [window for window in trial.windows if window.leg == leg]
+def measure_of(trial: Trial, variant: str) -> Measure | None:
+    """Return what one variant of a trial measured; None where it has no steady windows."""
+    windows = [window for window in trial.windows if window.variant == variant]
     time_ns = sum(window.end_ns - window.start_ns for window in windows)
     steps = sum(window.steps for window in windows)
     samples = sum(window.samples for window in windows)
@@ -80,7 +80,7 @@ def measure_of(trial: Trial, leg: str) -> Measure | None:
         return None
     return Measure(
         trial=trial,
-        leg=leg,
+        variant=variant,
         throughput=samples * SECOND_NS / time_ns,
         step_s=time_ns / SECOND_NS / steps,
         batch=round(samples / steps),

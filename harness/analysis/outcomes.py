@@ -7,44 +7,44 @@ from collections.abc import Iterator
 from harness.analysis.rules import LEFT_OUT, NOT_MEASURED, primary
 from harness.analysis.words import interval, percent, rounded
 from harness.model.analysis import Analysis, Capacity, Finding, Summary, Verdict
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import BASELINE
 
 
 def outcomes(analysis: Analysis) -> tuple[str, ...]:
     """Return one line for each workload and device that was measured, in the summaries' order.
 
-    The speed is that of as-written, or of the first leg where that was not run. What holds it back is what
+    The speed is that of baseline, or of the first variant where that was not run. What holds it back is what
     the report puts first.
     """
-    legs: dict[tuple[str, str], list[Summary]] = {}
+    variants: dict[tuple[str, str], list[Summary]] = {}
     for one in analysis.summaries:
-        legs.setdefault((one.workload, one.device), []).append(one)
+        variants.setdefault((one.workload, one.device), []).append(one)
     return tuple(
         f"{workload} on {device}: {_speed(measured)}; "
         + "; ".join((*_served(analysis, workload, device), *_held_back(analysis, workload, device)))
-        for (workload, device), measured in legs.items()
+        for (workload, device), measured in variants.items()
     )
 
 
 def _speed(measured: list[Summary]) -> str:
-    one = next((each for each in measured if each.leg == AS_WRITTEN), measured[0])
-    return f"{one.leg} {rounded(one.throughput)} samples/s{interval(one.throughput)}"
+    one = next((each for each in measured if each.variant == BASELINE), measured[0])
+    return f"{one.variant} {rounded(one.throughput)} samples/s{interval(one.throughput)}"
 
 
 def _served(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
-    """Say how many requests a second each leg serves, within the least bound to which a rate kept."""
-    legs: dict[str, list[Capacity]] = {}
+    """Say how many requests a second each variant serves, within the least bound to which a rate kept."""
+    variants: dict[str, list[Capacity]] = {}
     for one in analysis.capacities:
         if (one.workload, one.device) == (workload, device):
-            legs.setdefault(one.leg, []).append(one)
-    for leg, within in legs.items():
+            variants.setdefault(one.variant, []).append(one)
+    for variant, within in variants.items():
         first = next((one for one in within if one.rate_per_s and not one.at_least), None)
         if first is not None and first.rate_per_s is not None:
             rate = f"{rounded(first.rate_per_s)} requests/s{interval(first.rate_per_s)}"
-            yield f"{leg} serves {rate}, 99 % of them within {first.bound_s * 1e3:g} ms"
+            yield f"{variant} serves {rate}, 99 % of them within {first.bound_s * 1e3:g} ms"
         else:
             last = within[-1]
-            yield f"{leg} serves no rate that is known within {last.bound_s * 1e3:g} ms: {last.why}"
+            yield f"{variant} serves no rate that is known within {last.bound_s * 1e3:g} ms: {last.why}"
 
 
 def _held_back(analysis: Analysis, workload: str, device: str) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _nothing(verdicts: list[Verdict]) -> str:
     if LEFT_OUT in sentences:
         return "what holds it back was not looked into (--no-analysis)"
     if NOT_MEASURED in sentences:
-        return f"what holds it back was not looked into ({AS_WRITTEN} was not run)"
+        return f"what holds it back was not looked into ({BASELINE} was not run)"
     if not verdicts or any(one.finding is Finding.INCONCLUSIVE for one in verdicts):
         return "what holds it back could not be told from what was recorded"
     return "no single cause holds it back"

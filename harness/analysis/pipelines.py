@@ -1,4 +1,4 @@
-"""The input pipeline by itself: its stages, how many processors it uses, how fast it could be."""
+"""The input pipeline by itself: its stages, how many CPUs it uses, how fast it could be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.analysis.words import percent, significant
 from harness.model.analysis import Comparison, Evidence, Pipeline, Stage, Summary
 from harness.model.run import Run
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     CACHED_EPOCH,
     FIRST_EPOCH,
     INPUT_ONLY,
@@ -23,7 +23,7 @@ from workloads.protocol import (
 # USE method (Gregg, 2013): a resource is saturated when it has no more to give; xprof's 15 % from the other
 # side, as for a device that is busy.
 SATURATED = 0.85
-# More processors than one thread uses, or more speed than one thread has, tell that work runs side by side.
+# More CPUs than one thread uses, or more speed than one thread has, tell that work runs side by side.
 SERIAL_CPUS, SERIAL_SPEEDUP = 1.25, 1.25
 
 
@@ -40,7 +40,7 @@ def _pipeline(case: Case) -> Pipeline | None:
     before, stages = 0.0, []
     for name, cost in seconds.items():
         after = before + cost
-        one = case.legs.get(f"{STAGE_PREFIX}{name}")
+        one = case.variants.get(f"{STAGE_PREFIX}{name}")
         stages.append(
             Stage(
                 name=name,
@@ -48,7 +48,7 @@ def _pipeline(case: Case) -> Pipeline | None:
                 cost_s=cost,
                 share=cost / total,
                 ceiling=one.throughput.median if one else 1.0 / after,
-                trial_ids=one.trial_ids if one else case.legs[INPUT_ONLY].trial_ids,
+                trial_ids=one.trial_ids if one else case.variants[INPUT_ONLY].trial_ids,
             )
         )
         before = after
@@ -56,7 +56,7 @@ def _pipeline(case: Case) -> Pipeline | None:
         workload=case.name,
         device=case.device,
         stages=tuple(stages),
-        as_written=case.speed(AS_WRITTEN),
+        baseline=case.speed(BASELINE),
         model=case.speed(MODEL_ONLY),
         first_epoch=case.speed(FIRST_EPOCH),
         cached=case.speed(CACHED_EPOCH),
@@ -66,7 +66,7 @@ def _pipeline(case: Case) -> Pipeline | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """How a pipeline uses the processors, in words; all empty where nothing tells.
+    """How a pipeline uses the CPUs, in words; all empty where nothing tells.
 
     Attributes:
         saturated: all of them are busy, so that doing more side by side gives nothing.
@@ -79,22 +79,22 @@ class Running:
 
 
 def how_it_runs(case: Case) -> Running:
-    """Tell a pipeline that takes one sample after another from one that has all processors busy."""
+    """Tell a pipeline that takes one sample after another from one that has all CPUs busy."""
     used, cpus = cpus_used(case, INPUT_ONLY), case.cpus
     if used is None or cpus is None:
         return Running()
     evidence = (
         Evidence(
-            metric="processors that the pipeline uses by itself",
+            metric="CPUs that the pipeline uses by itself",
             observed=f"{significant(used)} of {significant(cpus)}",
             threshold=f"saturated from {percent(SATURATED)} of them",
         ),
     )
     if used >= SATURATED * cpus:
         return Running(
-            sentence=" It has all processors busy.",
-            remedy="The processors have no more to give: cache what stays the same, do costly work on the "
-            "device or once and for all before training, or take a machine with more processors.",
+            sentence=" It has all CPUs busy.",
+            remedy="The CPUs have no more to give: cache what stays the same, do costly work on the "
+            "device or once and for all before training, or take a machine with more CPUs.",
             evidence=evidence,
             saturated=True,
         )
@@ -102,22 +102,22 @@ def how_it_runs(case: Case) -> Running:
     if used <= SERIAL_CPUS and (speedup is None or speedup <= SERIAL_SPEEDUP):
         return Running(
             sentence=f" It prepares one sample after another, on {significant(used)} of "
-            f"{significant(cpus)} processors.",
-            remedy="Prepare samples side by side on all processors, and cache what stays the same.",
+            f"{significant(cpus)} CPUs.",
+            remedy="Prepare samples side by side on all CPUs, and cache what stays the same.",
             evidence=evidence,
         )
     return Running(evidence=evidence)
 
 
 def _speedup(case: Case) -> float | None:
-    """Return how many times as fast the pipeline is on all processors as on one thread."""
+    """Return how many times as fast the pipeline is on all CPUs as on one thread."""
     feed = case.speed(INPUT_ONLY)
     single = case.speed(f"{THREADS_PREFIX}1")
     return feed / single if feed and single else None
 
 
 def overlapped_speed(case: Case) -> float | None:
-    """Return the samples/s with input beside computing: the lower ceiling, if the processors suffice."""
+    """Return the samples/s with input beside computing: the lower ceiling, if the CPUs suffice."""
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
     if feed is None or model is None:
         return None
@@ -125,7 +125,7 @@ def overlapped_speed(case: Case) -> float | None:
 
 
 def parallel_speed(case: Case) -> float | None:
-    """Return the samples/s with samples prepared on all processors, and that while the model computes."""
+    """Return the samples/s with samples prepared on all CPUs, and that while the model computes."""
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
     if feed is None or model is None:
         return None
@@ -134,7 +134,7 @@ def parallel_speed(case: Case) -> float | None:
 
 
 def _capacity(case: Case) -> float | None:
-    """Return the samples/s for which the processors have time: for input, and for a model that they run."""
+    """Return the samples/s for which the CPUs have time: for input, and for a model that they run."""
     cpus, feed, model = case.cpus, case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
     used = cpus_used(case, INPUT_ONLY)
     if not cpus or not feed or not model or used is None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from harness.analysis.align import gpu_names
 from harness.analysis.case import Case, activity, cases
-from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_AS_WRITTEN
+from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_BASELINE
 from harness.analysis.requests import REQUESTS_GPU_OVER_CPU
 from harness.analysis.why_published import reasons
 from harness.model.analysis import Comparison, Estimate, PublishedComparison, Summary, Verdict
 from harness.model.run import Run
-from workloads.protocol import AS_WRITTEN, TUNED, Published, Workload
+from workloads.protocol import BASELINE, TUNED, Published, Workload
 
 # More of these is better, of all other units less; shares are compared by themselves, not as a ratio.
 SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")
@@ -21,11 +21,11 @@ TIMES = ("s",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A measured value, what it is of, and the leg that it comes from."""
+    """A measured value, what it is of, and the variant that it comes from."""
 
     value: Estimate | None
     label: str
-    leg: str
+    variant: str
 
 
 def published_comparisons(
@@ -33,8 +33,8 @@ def published_comparisons(
 ) -> tuple[PublishedComparison, ...]:
     """Return each published number beside this machine's, with why they may differ.
 
-    A number for a GPU stands beside every single card; one with nothing to match has measured None. Where
-    the leg that does what was published did not run, as-written stands in, and the reasons say so.
+    A number for a GPU stands beside every single GPU; one with nothing to match has measured None. Where
+    the variant that does what was published did not run, baseline stands in, and the reasons say so.
     """
     measured = tuple(cases(run, summaries, ratios))
     return tuple(
@@ -54,14 +54,14 @@ def _beside(
     matches = [
         case
         for case in measured
-        if case.name == workload.name and AS_WRITTEN in case.legs and _same_kind(number.device, case.device)
+        if case.name == workload.name and BASELINE in case.variants and _same_kind(number.device, case.device)
     ]
     for case in matches:
         found = _in_unit(number, case)
         one = _comparison(workload, case.device, number, found)
-        yield replace(one, reasons=tuple(reasons(case, number, one, found.leg, verdicts)))
+        yield replace(one, reasons=tuple(reasons(case, number, one, found.variant, verdicts)))
     if not matches:
-        nothing = _Found(value=None, label="not measured in this run", leg="")
+        nothing = _Found(value=None, label="not measured in this run", variant="")
         yield _comparison(workload, number.device, number, nothing)
 
 
@@ -70,35 +70,35 @@ def _same_kind(published: str, device: str) -> bool:
 
 
 def _in_unit(number: Published, case: Case) -> _Found:
-    leg = number.leg if number.leg in case.legs else AS_WRITTEN
-    summary = case.legs[leg]
-    what = f"{case.device} {leg.replace('-', ' ') if leg == AS_WRITTEN else leg}"
+    variant = number.variant if number.variant in case.variants else BASELINE
+    summary = case.variants[variant]
+    what = f"{case.device} {variant.replace('-', ' ') if variant == BASELINE else variant}"
     if number.unit == "s":
         label = f"{what}, {summary.training_how}, cold start excluded"
-        return _Found(value=summary.training_s, label=label, leg=leg)
+        return _Found(value=summary.training_s, label=label, variant=variant)
     if number.unit == "samples/s":
-        return _Found(value=summary.throughput, label=f"{what}, steady state", leg=leg)
+        return _Found(value=summary.throughput, label=f"{what}, steady state", variant=variant)
     if number.unit == "ratio":
-        value = case.ratio(GPU_OVER_CPU, leg)
-        return _Found(value=value, label=f"{case.device} over cpu, as written, steady speed", leg=leg)
+        value = case.ratio(GPU_OVER_CPU, variant)
+        return _Found(value=value, label=f"{case.device} over cpu, baseline, steady speed", variant=variant)
     if number.unit == "requests ratio":
-        value = case.ratio(REQUESTS_GPU_OVER_CPU, leg)
+        value = case.ratio(REQUESTS_GPU_OVER_CPU, variant)
         label = (
             f"{case.device} over cpu, requests a second at the least latency bound that both keep to; "
-            "a lower limit where the card keeps to a smaller one"
+            "a lower limit where the GPU keeps to a smaller one"
         )
-        return _Found(value=value, label=label, leg=leg)
+        return _Found(value=value, label=label, variant=variant)
     if number.unit == "gain":
-        value = case.ratio(TUNED_OVER_AS_WRITTEN, TUNED)
-        return _Found(value=value, label=f"{case.device} tuned over as written", leg=leg)
+        value = case.ratio(TUNED_OVER_BASELINE, TUNED)
+        return _Found(value=value, label=f"{case.device} tuned over baseline", variant=variant)
     if number.unit == "accuracy":
         label = f"{what}, on held-out data after what was measured"
-        return _Found(value=_single(summary.accuracy, summary), label=label, leg=leg)
+        return _Found(value=_single(summary.accuracy, summary), label=label, variant=variant)
     if number.unit == "utilisation":
-        busy = activity(case, leg)
+        busy = activity(case, variant)
         label = f"{what}, {busy[1]}" if busy else f"{what}: not available"
-        return _Found(value=_single(busy[0] if busy else None, summary), label=label, leg=leg)
-    return _Found(value=None, label=f"nothing measured in {number.unit}", leg=leg)
+        return _Found(value=_single(busy[0] if busy else None, summary), label=label, variant=variant)
+    return _Found(value=None, label=f"nothing measured in {number.unit}", variant=variant)
 
 
 def _single(value: float | None, summary: Summary) -> Estimate | None:

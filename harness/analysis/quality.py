@@ -13,7 +13,7 @@ from harness.analysis.words import listed, percent
 from harness.model.analysis import Quality, Summary
 from harness.model.run import Run, Status
 from harness.rounding import counted
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 NOTE, WARNING = "note", "warning"
 # Half width over median: what a comparison of two machines can still tell apart.
@@ -63,9 +63,9 @@ def precision(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterat
     """Warn of few trials and of wide intervals, and say why repeating stopped."""
     reasons = {(stop.workload, stop.device): stop.reason for stop in run.stops}
     for one in summaries:
-        if one.leg not in (AS_WRITTEN, TUNED):
+        if one.variant not in (BASELINE, TUNED):
             continue
-        subject = f"{one.workload} on {one.device}, {one.leg}"
+        subject = f"{one.workload} on {one.device}, {one.variant}"
         reason = reasons.get((one.workload, one.device), "")
         width = half_width(one.throughput)
         if one.throughput.n < FEW_TRIALS:
@@ -90,11 +90,11 @@ def precision(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterat
 def stability(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
     """Warn of trends over trials and of single trials that are far off."""
     for key, group in found.items():
-        if key.leg not in (AS_WRITTEN, TUNED):
+        if key.variant not in (BASELINE, TUNED):
             continue
         values = [one.throughput for one in group]
         trend = drift(values)
-        subject = f"{key.workload} on {key.device}, {key.leg}"
+        subject = f"{key.workload} on {key.device}, {key.variant}"
         if trend is not None and trend.p < DRIFT_P and abs(trend.change) > DRIFT_CHANGE:
             way = "faster" if trend.change > 0 else "slower"
             yield Quality(
@@ -169,7 +169,7 @@ def sampling(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterato
             fact=f"The sampler missed {percent(missed / (ticks + missed))} of its ticks: the machine was "
             f"too busy "
             f"to be watched at this rate.",
-            remedy="Lower --rate, or leave a processor free with --cpus.",
+            remedy="Lower --rate, or leave a CPU free with --cpus.",
         )
     gaps: dict[tuple[str, str], dict[str, None]] = {}
     for trial in run.trials:
@@ -220,7 +220,7 @@ def training(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterato
         if fact := training_note(one):
             yield Quality(
                 severity=NOTE,
-                subject=f"{one.workload} on {one.device}, {one.leg}",
+                subject=f"{one.workload} on {one.device}, {one.variant}",
                 fact=fact,
                 remedy="Train to the end to measure it: --profile full.",
             )

@@ -1,4 +1,4 @@
-"""Checks of the machine itself: its load, clocks, cards and settings."""
+"""Checks of the machine itself: its load, clocks, GPUs and settings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from harness.analysis.measures import Measures
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Quality, Summary
 from harness.model.run import Run, Status, Trial
-from workloads.protocol import AS_WRITTEN
+from workloads.protocol import BASELINE
 
 NOTE, WARNING = "note", "warning"
-# A load that leaves less than this many of ten processors free before the first trial is not a quiet machine.
+# A load that leaves less than this many of ten CPUs free before the first trial is not a quiet machine.
 BUSY_BEFORE = 0.1
 # Clocks within a trial, least over median of its steady state.
 CLOCK_DROP = 0.10
 STEAL_PCT = 1.0
-# A card's energy counter against the integral of its power.
+# A GPU's energy counter against the integral of its power.
 ENERGY_APART = 0.10
 
 
@@ -47,14 +47,14 @@ def load(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Qu
         yield Quality(
             severity=WARNING,
             subject="host",
-            fact=f"The hypervisor gave up to {percent(steal / 100)} of the processors' time to other "
+            fact=f"The hypervisor gave up to {percent(steal / 100)} of the CPUs' time to other "
             f"guests (steal).",
-            remedy="Use an instance with dedicated processors, or repeat the run at another time of day.",
+            remedy="Use an instance with dedicated CPUs, or repeat the run at another time of day.",
         )
 
 
 def energy(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Say where a card's energy counter and its power readings disagree."""
+    """Say where a GPU's energy counter and its power readings disagree."""
     worst: dict[str, float] = {}
     for trial in run.trials:
         if trial.status is Status.OK:
@@ -67,13 +67,13 @@ def energy(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[
                 subject=card,
                 fact=f"Its energy counter grew by {percent(abs(factor - 1))} "
                 f"{'more' if factor > 1 else 'less'} than its power readings add up to. Joules follow the "
-                f"counter; how they divide between legs follows power.",
-                remedy="Compare energy between runs on this card only, or hold it against a power meter.",
+                f"counter; how they divide between variants follows power.",
+                remedy="Compare energy between runs on this GPU only, or hold it against a power meter.",
             )
 
 
 def foreign(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Warn of other processes on the cards, driver errors and uncorrected memory errors."""
+    """Warn of other processes on the GPUs, driver errors and uncorrected memory errors."""
     for trial in run.trials:
         for series in trial.telemetry:
             for metric, fact, remedy in _CARD_FACTS:
@@ -88,24 +88,24 @@ def foreign(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator
 _CARD_FACTS = (
     (
         "foreign_processes",
-        "Processes that are not part of this run used the card.",
+        "Processes that are not part of this run used the GPU.",
         "List them with nvidia-smi and stop them, then run it again.",
     ),
     (
         "xid_errors",
-        "The driver reported critical errors (XID) of the card during a trial.",
-        "Look for NVRM in the kernel's log; the card or its link may be faulty.",
+        "The driver reported critical errors (XID) of the GPU during a trial.",
+        "Look for NVRM in the kernel's log; the GPU or its link may be faulty.",
     ),
     (
         "ecc_uncorrected",
-        "The card's memory had errors that could not be corrected.",
-        "Reset the card and test it before trusting any figure of it.",
+        "The GPU's memory had errors that could not be corrected.",
+        "Reset the GPU and test it before trusting any figure of it.",
     ),
 )
 
 
 def cards(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Say what about a card's settings makes its figures differ from another's of the same name."""
+    """Say what about a GPU's settings makes its figures differ from another's of the same name."""
     for position, gpu in enumerate(run.manifest.gpus):
         subject = f"gpu{position} ({gpu.name})"
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
@@ -131,19 +131,19 @@ def cards(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Q
                 severity=NOTE,
                 subject=subject,
                 fact="Error correction (ECC) of its memory is off, which frees bandwidth and memory.",
-                remedy="Compare with cards in the same state, or turn it on with nvidia-smi -e 1.",
+                remedy="Compare with GPUs in the same state, or turn it on with nvidia-smi -e 1.",
             )
 
 
 def clocks(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:
-    """Warn of clocks that were not steady, or not what the processor can do."""
+    """Warn of clocks that were not steady, or not what the CPU can do."""
     facts = run.manifest.host_facts
     governor = facts.get("cpu_governor")
     if isinstance(governor, str) and governor != "performance":
         yield Quality(
             severity=NOTE,
             subject="host",
-            fact=f'The processors\' frequency governor is "{governor}", not "performance".',
+            fact=f'The CPUs\' frequency governor is "{governor}", not "performance".',
             remedy="cpupower frequency-set -g performance",
         )
     for trial in run.trials:
@@ -152,7 +152,7 @@ def clocks(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[
             yield Quality(
                 severity=NOTE,
                 subject=f"{trial.workload} on {trial.device}",
-                fact="The processors' clock fell by more than a tenth within a trial's steady state.",
+                fact="The CPUs' clock fell by more than a tenth within a trial's steady state.",
                 remedy="Look at the clock in the report's timeline; heat, power limits or turbo budgets "
                 "do this.",
             )
@@ -167,7 +167,7 @@ def clocks(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[
         yield Quality(
             severity=WARNING,
             subject="host",
-            fact="Processor cores throttled by heat while being measured.",
+            fact="CPU cores throttled by heat while being measured.",
             remedy="Improve the cooling, or let the machine cool down between runs.",
         )
 
@@ -179,7 +179,7 @@ def _worst(summaries: Sequence[Summary], metric: str) -> float:
     found = (
         value
         for one in summaries
-        if one.leg == AS_WRITTEN
+        if one.variant == BASELINE
         for key, value in one.telemetry.items()
         if key.endswith(f".{metric}")
     )
@@ -196,14 +196,14 @@ def _cores_throttled(trial: Trial) -> bool:
 
 
 def _clock_drop(trial: Trial) -> float:
-    """Return how far the processors' clock fell from as-written's first window, window means compared."""
+    """Return how far the CPUs' clock fell from baseline's first window, window means compared."""
     series = next((one for one in trial.telemetry if "cpu_freq_mhz" in one.columns), None)
     if series is None:
         return 0.0
     values = series.columns["cpu_freq_mhz"]
     means = []
     for window in trial.windows:
-        if window.leg == AS_WRITTEN:
+        if window.variant == BASELINE:
             first, last = np.searchsorted(series.t_ns, (window.start_ns, window.end_ns))
             inside = values[first:last]
             if np.isfinite(inside).any():

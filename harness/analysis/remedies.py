@@ -1,4 +1,4 @@
-"""Remedies with the gain that a leg measured which applied them, and whether that is what was predicted."""
+"""Remedies with the gain that a variant measured which applied them, and whether that is what was predicted."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
-from harness.analysis.compare import RUNG_OVER_AS_WRITTEN
+from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE
 from harness.analysis.remedy_code import Program, code_for
 from harness.analysis.remedy_names import introduced
 from harness.analysis.words import listed, significant
 from harness.model.analysis import Estimate, Remedy
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     CACHED_EPOCH,
     FIRST_EPOCH,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
@@ -24,13 +24,13 @@ from workloads.protocol import (
     Change,
 )
 
-# Which of a leg's changes answer which cause.
+# Which of a variant's changes answer which cause.
 LAUNCH = frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"})
 COPYING = frozenset({"feed", "prefetch_to_device"})
 # Data that stays on the device is not prefetched: it is not prepared at all any more.
 OVERLAP = frozenset({"prefetch", "prefetch_batches", "prefetch_to_device"})
 DISK = frozenset({"storage", "cache"})
-# What leaves the processors less to do, and what has more of them at work.
+# What leaves the CPUs less to do, and what has more of them at work.
 LESS_INPUT = COPYING | DISK | {"loader", "decode_ratio", "preprocess"}
 INPUT = LESS_INPUT | OVERLAP | {
     "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps", "queue_size",
@@ -58,25 +58,25 @@ def remedy(
     *,
     at_least: bool = False,
 ) -> Remedy:
-    """Return a remedy: that of the leg which changed some of `answers` and least else, else `fallback`'s.
+    """Return a remedy: that of the variant which changed some of `answers` and least else, else `fallback`'s.
 
-    A leg applies all its changes at once, so that the measured gain is theirs together: the text says so, and
-    the prediction, which is of `answers` alone, is not judged by it.
+    A variant applies all its changes at once, so that the measured gain is theirs together: the text says
+    so, and the prediction, which is of `answers` alone, is not judged by it.
 
     Args:
         answers: names of the changes that answer the cause.
-        fallback: gives code where no leg applied any of them.
+        fallback: gives code where no variant applied any of them.
         predicted_gain: a ratio of throughputs, None where none can be told.
         at_least: it is a lower bound.
     """
-    leg, applied, others = _measured(case, answers)
-    gain = _gain_of(case, leg)
+    variant, applied, others = _measured(case, answers)
+    gain = _gain_of(case, variant)
     if gain is not None and others:
         text = (
-            f"{text} The gain was measured together with {listed(others)}, which the leg “{leg_name(leg)}” "
+            f"{text} The gain was measured together with {listed(others)}, which the variant “{variant_name(variant)}” "
             "changes as well."
         )
-    program = _program(case, leg)
+    program = _program(case, variant)
     why = not_judged(case, predicted_gain, gain, others, at_least=at_least)
     return Remedy(
         text=text,
@@ -84,7 +84,7 @@ def remedy(
         predicted_gain=predicted_gain,
         measured_gain=gain,
         at_least=at_least,
-        measured_leg=leg if gain is not None else "",
+        measured_variant=variant if gain is not None else "",
         miss=None if why else missed(predicted_gain, gain, at_least=at_least),
         not_judged=why,
     )
@@ -125,30 +125,36 @@ def not_judged(
 
 
 def _measured(case: Case, answers: frozenset[str]) -> tuple[str, dict[str, Change], list[str]]:
-    """Return the leg that shows a remedy best, its changes that answer the cause, and names of its others."""
+    """Return the variant that shows a remedy best, its changes that answer the cause, and names of its others."""
     found = []
-    for leg in _remedied(case):
-        changes = case.legs[leg].changes
+    for variant in _remedied(case):
+        changes = case.variants[variant].changes
         applied = {change.what: change for change in changes if change.what in answers}
         others = [one.what for one in changes if one.what not in answers and one.what != "global batch"]
         if applied:
-            found.append((leg, applied, others))
+            found.append((variant, applied, others))
     return min(found, key=lambda one: (len(one[2]), -len(one[1])), default=("", {}, []))
 
 
 def _remedied(case: Case) -> Iterator[str]:
-    yield from (leg for leg in (TUNED_INPUT, TUNED) if leg in case.legs)
-    yield from (leg for leg in case.legs if leg.startswith(RUNG_PREFIX))
+    yield from (variant for variant in (TUNED_INPUT, TUNED) if variant in case.variants)
+    yield from (variant for variant in case.variants if variant.startswith(OPTIMIZATION_PREFIX))
 
 
-def _gain_of(case: Case, leg: str) -> Estimate | None:
-    return case.tuned_gain if leg == TUNED else case.ratio(RUNG_OVER_AS_WRITTEN, leg) if leg else None
+def _gain_of(case: Case, variant: str) -> Estimate | None:
+    return (
+        case.tuned_gain
+        if variant == TUNED
+        else case.ratio(OPTIMIZATION_OVER_BASELINE, variant)
+        if variant
+        else None
+    )
 
 
-def _program(case: Case, leg: str) -> Program:
+def _program(case: Case, variant: str) -> Program:
     declared = case.workload
     cards = max(1, len(gpu_names(case.device)))
-    batch = _params(case, leg or AS_WRITTEN).get("batch_size")
+    batch = _params(case, variant or BASELINE).get("batch_size")
     return Program(
         on_gpu=case.on_gpu,
         cards=cards,
@@ -157,26 +163,28 @@ def _program(case: Case, leg: str) -> Program:
         pipeline=_has_pipeline(case),
         stages=declared.stages if declared else (),
         batch=batch * cards if isinstance(batch, int) else "batch_size",
-        params=_params(case, leg),
+        params=_params(case, variant),
     )
 
 
-def _params(case: Case, leg: str) -> Mapping[str, object]:
-    """Return what a leg ran with; {} where it did not run."""
+def _params(case: Case, variant: str) -> Mapping[str, object]:
+    """Return what a variant ran with; {} where it did not run."""
     return next(
         (
             info.params
             for trial in case.run.trials
             if (trial.workload, trial.device) == (case.name, case.device)
-            for info in trial.legs
-            if info.leg == leg
+            for info in trial.variants
+            if info.variant == variant
         ),
         {},
     )
 
 
 def _has_pipeline(case: Case) -> bool:
-    """Tell whether a workload feeds itself: it says so, or the driver ran legs that only such have."""
-    legs = (TUNED_INPUT, FIRST_EPOCH, CACHED_EPOCH)
+    """Tell whether a workload feeds itself: it says so, or the driver ran variants that only such have."""
+    variants = (TUNED_INPUT, FIRST_EPOCH, CACHED_EPOCH)
     declared = case.workload is not None and (bool(case.workload.stages) or case.workload.data.kind == "jpeg")
-    return declared or any(leg in legs or leg.startswith(THREADS_PREFIX) for leg in case.legs)
+    return declared or any(
+        variant in variants or variant.startswith(THREADS_PREFIX) for variant in case.variants
+    )

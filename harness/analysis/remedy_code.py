@@ -1,4 +1,4 @@
-"""Remedies as code to paste: what a leg did, in words that Python, Keras and XGBoost understand."""
+"""Remedies as code to paste: what a variant did, in words that Python, Keras and XGBoost understand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def train(indices):  # int32[{steps}, batch], shuffled: so many steps a call
 """
 # With a strategy the loop is of the program's own making: no few lines do it.
 _SEVERAL = """\
-# feed = resident: every card keeps the data, and steps run under tf.distribute.MirroredStrategy
+# feed = resident: every GPU keeps the data, and steps run under tf.distribute.MirroredStrategy
 # with {steps} of them in each call of a tf.function"""
 _FEED_INFER = """\
 {compiled}
@@ -68,12 +68,12 @@ class Program:
     """What code has to fit.
 
     Attributes:
-        on_gpu: it runs on a card; cards: on how many together.
+        on_gpu: it runs on a GPU; GPUs: on how many together.
         task, image: as the workload declares them.
         pipeline: it has a tf.data pipeline or a loader of its own instead of arrays.
         stages: the names of that pipeline's stages, as declared.
         batch: samples a step, or a name for it.
-        params: all parameters of the leg whose changes are shown; {} where no leg is.
+        params: all parameters of the variant whose changes are shown; {} where no variant is.
     """
 
     on_gpu: bool
@@ -114,7 +114,7 @@ def copy_code(program: Program) -> str:
     """Return code that copies batches to the device while others are computed."""
     if not program.keras:
         return ""
-    # A strategy over several cards hands batches out by itself.
+    # A strategy over several GPUs hands batches out by itself.
     return TO_DEVICE if program.on_gpu and program.cards == 1 else overlap_code(program)
 
 
@@ -138,7 +138,7 @@ def code_for(changes: Mapping[str, Change], program: Program) -> str:
     """Return Python that applies `changes`, by their `what`, to a program; "" when there are none.
 
     Data that stays on the device is fed by a loop of its own, which is compiled, and takes as many steps a
-    call, as the leg did. What is a workload's own parameter stands in a comment.
+    call, as the variant did. What is a workload's own parameter stands in a comment.
     """
     after = {what: change.after for what, change in changes.items()}
     said = _keras(after, program) if program.keras else _trees(after)

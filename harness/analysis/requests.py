@@ -27,7 +27,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
     groups: dict[tuple[str, str, str, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
     for trial, one in _all(run):
         own = trial.id if one.scenario == SERVER else ""
-        key = (trial.workload, trial.device, one.leg, one.scenario, one.batch_size, one.rate_per_s, own)
+        key = (trial.workload, trial.device, one.variant, one.scenario, one.batch_size, one.rate_per_s, own)
         groups.setdefault(key, []).append((trial, one))
     found = [_latency(group) for _, group in groups.items()]
     order = {workload.name: rank for rank, workload in enumerate(run.workloads)}
@@ -35,7 +35,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
         sorted(
             (one for one in found if one is not None),
             key=lambda one: (
-                order.get(one.workload, len(order)), one.device, one.leg, one.scenario != SINGLE_STREAM,
+                order.get(one.workload, len(order)), one.device, one.variant, one.scenario != SINGLE_STREAM,
                 one.batch_size, one.rate_per_s or 0.0,
             ),
         )
@@ -61,7 +61,7 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
     return Latency(
         workload=trial.workload,
         device=trial.device,
-        leg=first.leg,
+        variant=first.variant,
         scenario=first.scenario,
         batch_size=first.batch_size,
         rate_per_s=first.rate_per_s if first.scenario == SERVER else None,
@@ -82,7 +82,7 @@ def _busy_ns(one: RequestTimes) -> float:
 
 
 def capacities(run: Run) -> tuple[Capacity, ...]:
-    """Return, for each leg that was served, the largest rate within each declared bound.
+    """Return, for each variant that was served, the largest rate within each declared bound.
 
     One value a trial: the largest offered rate of which at most one sample in a hundred was late. A bound to
     which no rate kept in half of the trials or more has none: the others' luck would stand for all.
@@ -91,13 +91,15 @@ def capacities(run: Run) -> tuple[Capacity, ...]:
     groups: dict[tuple[str, str, str], dict[str, tuple[Trial, list[RequestTimes]]]] = {}
     for trial, one in _all(run):
         if _bounds(declared.get(trial.workload)):
-            of_leg = groups.setdefault((trial.workload, trial.device, one.leg), {})
-            of_leg.setdefault(trial.id, (trial, []))[1].append(one)
+            of_variant = groups.setdefault((trial.workload, trial.device, one.variant), {})
+            of_variant.setdefault(trial.id, (trial, []))[1].append(one)
     return tuple(
-        _capacity(key, of_leg, bound, _bounds(declared.get(key[0])))
-        for key, of_leg in groups.items()
+        _capacity(key, of_variant, bound, _bounds(declared.get(key[0])))
+        for key, of_variant in groups.items()
         for bound in _bounds(declared.get(key[0]))
-        if any(one.batch_size == 1 or one.scenario == SERVER for _, each in of_leg.values() for one in each)
+        if any(
+            one.batch_size == 1 or one.scenario == SERVER for _, each in of_variant.values() for one in each
+        )
     )
 
 
@@ -108,16 +110,16 @@ def _bounds(workload: Workload | None) -> tuple[float, ...]:
 
 def _capacity(
     key: tuple[str, str, str],
-    of_leg: dict[str, tuple[Trial, list[RequestTimes]]],
+    of_variant: dict[str, tuple[Trial, list[RequestTimes]]],
     bound_s: float,
     bounds: Sequence[float],
 ) -> Capacity:
-    rates = {trial_id: _best(each, bound_s) for trial_id, (_, each) in of_leg.items()}
+    rates = {trial_id: _best(each, bound_s) for trial_id, (_, each) in of_variant.items()}
     known = [rate for rate in rates.values() if rate > 0]
-    workload, device, leg = key
+    workload, device, variant = key
     alone = [
         float(np.percentile(one.latency_ns, 99)) / SECOND_NS
-        for _, each in of_leg.values()
+        for _, each in of_variant.values()
         for one in each
         if one.scenario == SINGLE_STREAM and one.batch_size == 1
     ]
@@ -126,17 +128,17 @@ def _capacity(
         why = f"a rate kept to it in only {len(known)} of {counted(len(rates), 'trial')}"
     elif not known and alone and min(alone) > bound_s:
         why = f"a request alone takes longer: {min(alone) * 1e3:.3g} ms"
-    elif not known and not any(_tells(one) for _, each in of_leg.values() for one in each):
+    elif not known and not any(_tells(one) for _, each in of_variant.values() for one in each):
         why = "too slow for a hundred requests in this profile's time"
     elif not known:
         why = "no rate with at least a hundred requests kept to it"
     # The search ends with the least bound to which a rate keeps.
     smaller = [each for each in bounds if each < bound_s]
-    at_least = any(_best(each, less) for _, each in of_leg.values() for less in smaller)
+    at_least = any(_best(each, less) for _, each in of_variant.values() for less in smaller)
     return Capacity(
         workload=workload,
         device=device,
-        leg=leg,
+        variant=variant,
         bound_s=bound_s,
         rate_per_s=None if why else estimate(known, "requests/s"),
         at_least=at_least and not why,
@@ -160,27 +162,27 @@ def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
 
 
 def request_ratios(run: Run) -> tuple[Comparison, ...]:
-    """Compare each card's rate with the processor's, at the least bound that both keep to."""
+    """Compare each GPU's rate with the CPU's, at the least bound that both keep to."""
     found = [one for one in capacities(run) if one.rate_per_s is not None]
     trials: dict[tuple[str, str, str, float], dict[int, float]] = {}
     for trial, one in _all(run):
         for each in found:
-            same = (each.workload, each.device, each.leg) == (trial.workload, trial.device, one.leg)
+            same = (each.workload, each.device, each.variant) == (trial.workload, trial.device, one.variant)
             if same and (best := _best([one], each.bound_s)):
-                of_key = trials.setdefault((each.workload, each.device, each.leg, each.bound_s), {})
+                of_key = trials.setdefault((each.workload, each.device, each.variant, each.bound_s), {})
                 of_key[trial.index] = max(best, of_key.get(trial.index, 0.0))
     ratios: dict[tuple[str, str, str], Comparison] = {}
-    for workload, device, leg, bound in sorted(trials, key=lambda key: key[3]):
-        on_cpu = trials.get((workload, CPU, leg, bound))
-        if device == CPU or on_cpu is None or (workload, device, leg) in ratios:
+    for workload, device, variant, bound in sorted(trials, key=lambda key: key[3]):
+        on_cpu = trials.get((workload, CPU, variant, bound))
+        if device == CPU or on_cpu is None or (workload, device, variant) in ratios:
             continue
-        value = ratio(trials[workload, device, leg, bound], on_cpu)
+        value = ratio(trials[workload, device, variant, bound], on_cpu)
         if value is not None:
-            ratios[workload, device, leg] = Comparison(
+            ratios[workload, device, variant] = Comparison(
                 workload=workload,
                 kind=REQUESTS_GPU_OVER_CPU,
-                numerator=f"{device}/{leg}",
-                denominator=f"{CPU}/{leg}",
+                numerator=f"{device}/{variant}",
+                denominator=f"{CPU}/{variant}",
                 ratio=value,
             )
     return tuple(ratios.values())

@@ -132,7 +132,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     return {
         "workload": summary.workload,
         "device": summary.device,
-        "leg": summary.leg,
+        "variant": summary.variant,
         "throughput_samples_per_s": _estimate(summary.throughput),
         "step_time_s": _estimate(summary.step_time),
         "batch_size": summary.batch_size,
@@ -168,7 +168,7 @@ def _latency(one: Latency) -> dict[str, Any]:
     return {
         "workload": one.workload,
         "device": one.device,
-        "leg": one.leg,
+        "variant": one.variant,
         "scenario": one.scenario,
         "batch_size": one.batch_size,
         "rate_per_s": one.rate_per_s,
@@ -209,7 +209,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "predicted_gain": remedy.predicted_gain,
             "measured_gain": _estimate(remedy.measured_gain),
             "at_least": remedy.at_least,
-            "measured_leg": remedy.measured_leg,
+            "measured_variant": remedy.measured_variant,
             "missed_by": remedy.miss,
             "not_judged": remedy.not_judged,
         },
@@ -220,7 +220,7 @@ def _sweep(sweep: Sweep) -> dict[str, Any]:
     return {
         "workload": sweep.workload,
         "device": sweep.device,
-        "leg": sweep.leg,
+        "variant": sweep.variant,
         "axes": [asdict(axis) for axis in sweep.axes],
         "best": None if sweep.best is None else dict(sweep.best.point),
         "points": [_sweep_point(point) for point in sweep.points],
@@ -246,7 +246,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
     return {
         "workload": cost.workload,
         "device": cost.device,
-        "leg": cost.leg,
+        "variant": cost.variant,
         "price_per_hour": cost.per_hour,
         "training": _estimate(cost.training),
         "training_projected": cost.training_projected,
@@ -264,7 +264,7 @@ def _cost_ratio(one: CostRatio) -> dict[str, Any]:
     return {
         "workload": one.workload,
         "device": one.device,
-        "leg": one.leg,
+        "variant": one.variant,
         "cpu_over_device": _estimate(one.ratio),
         "cpu_time_over_device_time": _estimate(one.time_ratio),
         "break_even_price_per_hour": one.break_even,

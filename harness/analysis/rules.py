@@ -13,7 +13,7 @@ from harness.analysis.rules_host import contended_host, cpu_quota, power_capped,
 from harness.analysis.rules_input import input_bound, no_overlap
 from harness.model.analysis import Comparison, Finding, Summary, Verdict
 from harness.model.run import Run
-from workloads.protocol import AS_WRITTEN, measures_speed
+from workloads.protocol import BASELINE, measures_speed
 
 # A rule gives None where it has nothing to say on that kind of device or workload.
 RULES: tuple[Callable[..., Verdict | None], ...] = (
@@ -35,7 +35,7 @@ RULES: tuple[Callable[..., Verdict | None], ...] = (
 LIMIT_COUNTS = 0.10
 _LIMITS = ("compute-bound", "memory-bandwidth-bound")
 LEFT_OUT = "Not looked into: the run was made with --no-analysis."
-NOT_MEASURED = "Not looked into: as-written, of which this speaks, was not among the legs that were run."
+NOT_MEASURED = "Not looked into: baseline, of which this speaks, was not among the variants that were run."
 
 _FINDINGS = (Finding.FOUND, Finding.INCONCLUSIVE, Finding.CLEAR)
 
@@ -50,7 +50,7 @@ def verdicts(run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison
     found: list[Verdict] = []
     for case in cases(run, summaries, ratios):
         said = [verdict for rule in RULES if (verdict := rule(case)) is not None]
-        why = LEFT_OUT if not analysed(run) else "" if AS_WRITTEN in case.legs else NOT_MEASURED
+        why = LEFT_OUT if not analysed(run) else "" if BASELINE in case.variants else NOT_MEASURED
         if why:
             said = [
                 replace(one, sentence=why) if one.finding is Finding.INCONCLUSIVE else one for one in said
@@ -64,8 +64,10 @@ def analysed(run: Run) -> bool:
     options = run.manifest.parameters.get("options")
     if not isinstance(options, Mapping) or options.get("analysis") is not False:
         return True
-    legs = [leg.strip() for leg in str(options.get("legs") or "").split(",") if leg.strip()]
-    return any(not measures_speed(leg) for leg in legs)
+    variants = [
+        variant.strip() for variant in str(options.get("variants") or "").split(",") if variant.strip()
+    ]
+    return any(not measures_speed(variant) for variant in variants)
 
 
 def _rank(verdict: Verdict) -> tuple[int, bool, float]:

@@ -9,7 +9,7 @@ from harness.analysis.remedy_code import DISK_CACHE, copy_code
 from harness.analysis.rules_input import HIGHLY, MODERATELY
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Evidence, Finding, Verdict
-from workloads.protocol import AS_WRITTEN, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY
+from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY
 
 # A disk is the reason for waiting when tasks were stalled on I/O for half of it at least.
 EXPLAINS = 0.5
@@ -29,7 +29,7 @@ def copy_bound(case: Case) -> Verdict | None:
             rule,
             Finding.INCONCLUSIVE,
             "What copying batches to the device costs cannot be told without the model-only and host-fed "
-            "legs.",
+            "variants.",
         )
     evidence = [
         Evidence(
@@ -64,7 +64,7 @@ def copy_bound(case: Case) -> Verdict | None:
             "Copy the next batch while this one is computed, keep data that fits on the device, and send "
             "small types: bytes instead of floats, converted on the device.",
             copy_code,
-            without(share) if case.speed(AS_WRITTEN) else None,
+            without(share) if case.speed(BASELINE) else None,
         ),
     )
 
@@ -73,12 +73,12 @@ def disk_bound(case: Case) -> Verdict | None:
     """Tell whether the data that training waits for is waited for on a disk.
 
     Threshold: xprof's 5 % of the time waiting for input, of which tasks were stalled on I/O for half
-    (pressure stall information, else the processors' I/O wait).
+    (pressure stall information, else the CPUs' I/O wait).
     """
     rule = "disk-bound"
     found = input_share(case)
-    leg = CUSTOM_LOOP if CUSTOM_LOOP in case.legs else AS_WRITTEN
-    stalled = stalled_share(case, leg)
+    variant = CUSTOM_LOOP if CUSTOM_LOOP in case.variants else BASELINE
+    stalled = stalled_share(case, variant)
     if found is not None and found.share < MODERATELY:
         return case.verdict(
             rule, Finding.CLEAR, "Training does not wait for its data, so no disk holds it up.", cost=0.0
@@ -86,7 +86,9 @@ def disk_bound(case: Case) -> Verdict | None:
     if found is None or stalled is None:
         said = "too short to tell" if case.too_short("host") else "neither pressure nor I/O wait was recorded"
         return case.verdict(rule, Finding.INCONCLUSIVE, f"Whether a disk holds the input up: {said}.")
-    read = case.host(leg, "cgroup", "io_read_bytes_per_s") or case.host(leg, "host", "disk_read_bytes_per_s")
+    read = case.host(variant, "cgroup", "io_read_bytes_per_s") or case.host(
+        variant, "host", "disk_read_bytes_per_s"
+    )
     evidence = [
         Evidence(
             metric="time in which tasks were stalled on I/O",
@@ -94,7 +96,7 @@ def disk_bound(case: Case) -> Verdict | None:
             threshold=f"from {percent(EXPLAINS)} of the time waiting for input, {percent(found.share)}",
         )
     ]
-    for name, one in ((leg, read), (INPUT_ONLY, case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s"))):
+    for name, one in ((variant, read), (INPUT_ONLY, case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s"))):
         if one is not None:
             evidence.append(
                 Evidence(
@@ -126,13 +128,13 @@ def disk_bound(case: Case) -> Verdict | None:
     )
 
 
-def stalled_share(case: Case, leg: str) -> float | None:
+def stalled_share(case: Case, variant: str) -> float | None:
     """Return the share of the time in which some task was stalled on I/O: in the container, else at all."""
     for source in ("cgroup", "host"):
-        value = case.host(leg, source, "io_pressure_some_s_per_s")
+        value = case.host(variant, source, "io_pressure_some_s_per_s")
         if value is not None:
             return min(1.0, value)
-    waiting = case.host(leg, "host", "cpu_iowait_pct")
+    waiting = case.host(variant, "host", "cpu_iowait_pct")
     total = case.run.manifest.host_facts.get("cpus")
-    # One task that waits leaves one processor in I/O wait.
+    # One task that waits leaves one CPU in I/O wait.
     return min(1.0, waiting / 100 * total) if waiting is not None and isinstance(total, int) else None

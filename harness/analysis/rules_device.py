@@ -23,7 +23,7 @@ from harness.analysis.words import percent, significant, times
 from harness.model.analysis import Evidence, Finding, Verdict
 from harness.telemetry.metrics import METRICS
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     CUSTOM_LOOP,
     INPUT_ONLY,
     MODEL_ONLY,
@@ -31,7 +31,7 @@ from workloads.protocol import (
     TUNED,
 )
 
-# Threads on a processor always wait for each other; below half, as DCGM says of SMs, it is used badly.
+# Threads on a CPU always wait for each other; below half, as DCGM says of SMs, it is used badly.
 CPU_IDLE = 0.5
 # DCGM user guide, DCGM_FI_PROF_SM_ACTIVE: 0.8 or greater is necessary for effective use of the GPU, less than
 # 0.5 likely indicates ineffective use.
@@ -42,7 +42,7 @@ DRAM_LIMIT, DRAM_REACHED = 60.0, 80.0
 HALF = 0.5
 # xprof calls a loss of a fifth of the time high.
 TAKEN = 0.20
-# Cards that exchange gradients send some; a gigabyte a second each is worth a line of evidence.
+# GPUs that exchange gradients send some; a gigabyte a second each is worth a line of evidence.
 NVLINK_WORTH_SAYING = 1e9
 # A larger batch is worth naming where it makes a sample cheaper by a fifth.
 ROOM = 0.8
@@ -53,13 +53,13 @@ def launch_bound(case: Case) -> Verdict:
 
     What a step costs whatever its batch, as far as the device was idle, and what many steps in one call save;
     from xprof's 15 % on. Where these contradict each other, or leave open which side of it they are on, it
-    cannot be told. Without the legs that tell, the device's idle time in as-written less what waiting for
-    input explains, from 15 % on a card and from half on the processor.
+    cannot be told. Without the variants that tell, the device's idle time in baseline less what waiting for
+    input explains, from 15 % on a GPU and from half on the CPU.
     """
     rule = "launch-bound"
     told = launching(case)
     probed = told.share if told is not None else None
-    busy = activity(case, AS_WRITTEN)
+    busy = activity(case, BASELINE)
     feed = input_share(case)
     evidence = (*_probes(case), *_batches(case))
     if told is not None and probed is None:
@@ -93,7 +93,7 @@ def launch_bound(case: Case) -> Verdict:
         sentence = (
             f"{_device(case, start=True)} was idle {percent(1 - (busy[0] if busy else 0.0))} of the time; "
             f"whether it waited for the program or for input cannot be told without the input-only and "
-            f"model-only legs."
+            f"model-only variants."
         )
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
     ceiling = _launch_ceiling(case, waiting)
@@ -115,20 +115,20 @@ def launch_bound(case: Case) -> Verdict:
             f"{_larger_batch(case)}",
             launch_code,
             ceiling,
-            # On a card fusing kernels removes work besides: how much no leg tells without doing it.
+            # On a GPU fusing kernels removes work besides: how much no variant tells without doing it.
             at_least=case.on_gpu or told is not None,
         ),
     )
 
 
 def _taken_away(case: Case) -> str:
-    """Say who took so much of the processors that a step's start cannot be told from waiting for its turn.
+    """Say who took so much of the CPUs that a step's start cannot be told from waiting for its turn.
 
-    On the processor alone: a card's idle time is seen on the card.
+    On the CPU alone: a GPU's idle time is seen on the GPU.
     """
     for verdict in () if case.on_gpu else (cpu_quota(case), contended_host(case)):
         if verdict.finding is Finding.FOUND and (verdict.cost or 0.0) >= TAKEN:
-            return f"{verdict.cause} took {percent(verdict.cost or 0.0)} of the processors' time from it"
+            return f"{verdict.cause} took {percent(verdict.cost or 0.0)} of the CPUs' time from it"
     return ""
 
 
@@ -136,19 +136,19 @@ def _launch_sentence(case: Case, waiting: float) -> str:
     if not case.on_gpu:
         return (
             f"{percent(waiting)} of the time goes into starting steps instead of computing them: each step "
-            f"is too small for this processor (launch-bound)."
+            f"is too small for this CPU (launch-bound)."
         )
     slower = case.over_cpu is not None and case.over_cpu.high < 1
-    tail = " That is why it loses to the processor, which starts its work without that detour."
+    tail = " That is why it loses to the CPU, which starts its work without that detour."
     return (
         f"The GPU spent {percent(waiting)} of the time waiting for the program to start its next small piece "
-        f"of work (launch-bound); a faster card would not help.{tail if slower else ''}"
+        f"of work (launch-bound); a faster GPU would not help.{tail if slower else ''}"
     )
 
 
 def _rest(case: Case, quiet: float, waiting: float) -> str:
     """Say what else kept a device from being busy than starting steps: other programs, or its input."""
-    free, feed = None if case.on_gpu else host_idle(case, AS_WRITTEN), input_share(case)
+    free, feed = None if case.on_gpu else host_idle(case, BASELINE), input_share(case)
     fed_late = feed.share if feed else 0.0
     if free is not None and quiet - free > max(fed_late, waiting):
         return ", and others used most of the rest"
@@ -156,7 +156,7 @@ def _rest(case: Case, quiet: float, waiting: float) -> str:
 
 
 def _open(case: Case, told: Launching) -> str:
-    """Say why the legs leave open whether starting steps costs much."""
+    """Say why the variants leave open whether starting steps costs much."""
     begin = "Whether starting steps costs much time cannot be told: "
     saved = percent(max(told.saved or 0.0, 0.0))
     if told.contradictory:
@@ -174,7 +174,7 @@ def _open(case: Case, told: Launching) -> str:
 
 def _launch_ceiling(case: Case, waiting: float) -> float:
     """Return the gain if that waiting vanished, as far as the input pipeline could feed it."""
-    whole, feed = case.speed(AS_WRITTEN), case.speed(INPUT_ONLY)
+    whole, feed = case.speed(BASELINE), case.speed(INPUT_ONLY)
     gain = without(waiting)
     return max(1.0, min(gain, feed / whole)) if whole and feed else gain
 
@@ -196,8 +196,8 @@ def _unknown(case: Case) -> str:
     if case.on_gpu:
         return "GPU utilisation was not recorded"
     if any(case.too_short(source) for source in ("cgroup", "process")):
-        return "the measurement was too short for processor time to tell"
-    return "processor time was not recorded"
+        return "the measurement was too short for CPU time to tell"
+    return "CPU time was not recorded"
 
 
 def _probes(case: Case) -> Iterator[Evidence]:
@@ -210,7 +210,7 @@ def _probes(case: Case) -> Iterator[Evidence]:
         )
     if told is not None:
         yield Evidence(
-            metric="the same for any batch, of as-written's step",
+            metric="the same for any batch, of baseline's step",
             observed=percent(told.fixed),
             threshold="starting steps costs no more",
         )
@@ -223,12 +223,12 @@ def _probes(case: Case) -> Iterator[Evidence]:
     saved = told.saved if told is not None else _saved(case)
     if saved is not None:
         yield Evidence(
-            metric="saved by many steps in one call, of as-written's step",
+            metric="saved by many steps in one call, of baseline's step",
             observed=percent(saved),
             threshold="starting steps costs no less",
         )
-    if CUSTOM_LOOP in case.legs:
-        written = case.legs[AS_WRITTEN].step_time.median if AS_WRITTEN in case.legs else 0.0
+    if CUSTOM_LOOP in case.variants:
+        written = case.variants[BASELINE].step_time.median if BASELINE in case.variants else 0.0
         if written > 0:
             yield Evidence(
                 metric="Keras fit's own part of a step",
@@ -238,7 +238,7 @@ def _probes(case: Case) -> Iterator[Evidence]:
 
 
 def _saved(case: Case) -> float | None:
-    saved, written = per_call_s(case), case.legs.get(AS_WRITTEN)
+    saved, written = per_call_s(case), case.variants.get(BASELINE)
     return saved / written.step_time.median if saved is not None and written is not None else None
 
 
@@ -253,12 +253,12 @@ def _model_alone(case: Case) -> Iterator[Evidence]:
 
 
 def _batches(case: Case) -> Iterator[Evidence]:
-    """Compare step times of legs that differ in batch: a step that hardly grows is not arithmetic."""
-    base = case.legs.get(AS_WRITTEN)
-    for leg, one in case.legs.items():
-        if base and leg in (AS_WRITTEN, TUNED) and one.batch_size > base.batch_size:
+    """Compare step times of variants that differ in batch: a step that hardly grows is not arithmetic."""
+    base = case.variants.get(BASELINE)
+    for variant, one in case.variants.items():
+        if base and variant in (BASELINE, TUNED) and one.batch_size > base.batch_size:
             yield Evidence(
-                metric=f"step time when the batch grows from {base.batch_size} to {one.batch_size} ({leg})",
+                metric=f"step time when the batch grows from {base.batch_size} to {one.batch_size} ({variant})",
                 observed=times(one.step_time.median / base.step_time.median),
                 threshold=f"{significant(one.batch_size / base.batch_size)} times if computing is the limit",
             )
@@ -267,28 +267,28 @@ def _batches(case: Case) -> Iterator[Evidence]:
 def compute_bound(case: Case) -> Verdict:
     """Tell whether the device itself is the limit, by its arithmetic.
 
-    A card is the limit when it is idle for less than xprof's 15 %, the processor when for less than half; and
+    A GPU is the limit when it is idle for less than xprof's 15 %, the CPU when for less than half; and
     any device when the model's own work takes so much of the time, which the batch has to do with. What a
-    card's parts did (GPM, from Hopper on) says how well it was used, by DCGM's marks.
+    GPU's parts did (GPM, from Hopper on) says how well it was used, by DCGM's marks.
     """
     rule = "compute-bound"
-    busy = activity(case, AS_WRITTEN)
+    busy = activity(case, BASELINE)
     own = device_share(case)
     if busy is None and own is None:
         sentence = f"Whether {_device(case)} is the limit cannot be told: {_unknown(case)}."
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence)
-    by_leg = own is not None and not (case.on_gpu and busy is not None)
-    share = own if by_leg and own is not None else busy[0] if busy else 0.0
+    by_variant = own is not None and not (case.on_gpu and busy is not None)
+    share = own if by_variant and own is not None else busy[0] if busy else 0.0
     least = 1 - (LAUNCH_HIGH if case.on_gpu else CPU_IDLE)
     evidence = [*_probes(case), *_parts(case)]
     if busy is not None:
-        mark = "" if by_leg else f"from {percent(least)}"
+        mark = "" if by_variant else f"from {percent(least)}"
         evidence.insert(0, Evidence(metric=_label(busy[1]), observed=percent(busy[0]), threshold=mark))
     if own is not None:
-        mark = f"from {percent(least)}" if by_leg else ""
+        mark = f"from {percent(least)}" if by_variant else ""
         evidence.insert(0, Evidence(metric="the model's own work", observed=percent(own), threshold=mark))
     if share < least:
-        what = "the model's own work took" if by_leg else "it was busy"
+        what = "the model's own work took" if by_variant else "it was busy"
         sentence = f"{_device(case, start=True)} is not the limit: {what} {percent(share)} of the time."
         return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence, cost=share)
     if _memory_full(case):
@@ -299,7 +299,7 @@ def compute_bound(case: Case) -> Verdict:
     return case.verdict(
         rule,
         Finding.FOUND,
-        _compute_sentence(case, share, by_leg=by_leg),
+        _compute_sentence(case, share, by_variant=by_variant),
         cause="the device's own speed",
         evidence=evidence,
         # Being the limit is no loss: what a device computes with is not time that could be saved.
@@ -318,20 +318,20 @@ def _faster(case: Case) -> str:
             "that pass their results through memory. Beyond that only a faster device helps."
         )
     return (
-        "XLA and several steps in one call may get more out of a processor, as far as the tuned leg shows; "
+        "XLA and several steps in one call may get more out of a CPU, as far as the tuned variant shows; "
         f"beyond that a faster one, or a GPU.{_larger_batch(case)}"
     )
 
 
-def _compute_sentence(case: Case, share: float, *, by_leg: bool) -> str:
-    what = "the model's own work takes" if by_leg else "it was busy"
+def _compute_sentence(case: Case, share: float, *, by_variant: bool) -> str:
+    what = "the model's own work takes" if by_variant else "it was busy"
     said = f"{_device(case, start=True)} itself is the limit: {what} {percent(share)} of the time"
     sm, tensor = _part(case, "sm_util_pct"), _part(case, "tensor_util_pct")
     if sm is not None and sm < SM_INEFFECTIVE:
         said += f", yet with only {percent(sm / 100)} of its compute units, so that much of it lay idle"
     elif tensor is not None:
         said += f", its tensor cores {percent(tensor / 100)}"
-    # No counter of a processor's memory traffic is read, and containers have no right to it.
+    # No counter of a CPU's memory traffic is read, and containers have no right to it.
     unknown = (
         "" if case.on_gpu else " Whether by its arithmetic or its memory bandwidth nothing recorded tells."
     )
@@ -339,14 +339,14 @@ def _compute_sentence(case: Case, share: float, *, by_leg: bool) -> str:
 
 
 def memory_bound(case: Case) -> Verdict | None:
-    """Tell whether a card's memory is the limit: from 60 % of its theoretical bandwidth, by DCGM's guide."""
+    """Tell whether a GPU's memory is the limit: from 60 % of its theoretical bandwidth, by DCGM's guide."""
     rule = "memory-bandwidth-bound"
     if not case.on_gpu:
         return None
     used = _part(case, "dram_util_pct")
     if used is None:
         sentence = (
-            "Whether memory bandwidth is the limit cannot be told: the card does not say how much it uses."
+            "Whether memory bandwidth is the limit cannot be told: the GPU does not say how much it uses."
         )
         return case.verdict(rule, Finding.INCONCLUSIVE, sentence)
     evidence = tuple(_parts(case))
@@ -365,7 +365,7 @@ def memory_bound(case: Case) -> Verdict | None:
             case,
             DEVICE,
             "Half-width numbers halve the memory traffic; XLA fuses operations that pass their results "
-            "through memory. Beyond that only a card with faster memory helps.",
+            "through memory. Beyond that only a GPU with faster memory helps.",
             device_code,
             None,
         ),
@@ -393,7 +393,7 @@ def _parts(case: Case) -> Iterator[Evidence]:
 
 
 def _part(case: Case, metric: str) -> float | None:
-    values = case.cards(AS_WRITTEN, ("gpm", metric))
+    values = case.cards(BASELINE, ("gpm", metric))
     return sum(values) / len(values) if values else None
 
 
@@ -402,5 +402,5 @@ def _label(metric: str) -> str:
 
 
 def _device(case: Case, *, start: bool = False) -> str:
-    name = "the GPU" if case.on_gpu else "the processor"
+    name = "the GPU" if case.on_gpu else "the CPU"
     return f"{name[0].upper()}{name[1:]}" if start else name

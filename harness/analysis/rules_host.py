@@ -10,7 +10,7 @@ from harness.analysis.remedies import without
 from harness.analysis.words import percent, significant
 from harness.model.analysis import Evidence, Finding, Remedy, Verdict
 from harness.model.run import Gpu
-from workloads.protocol import AS_WRITTEN, CALLS_PREFIX, MODEL_ONLY
+from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
 
 # kubernetes-mixin, alert CPUThrottlingHigh: a quarter of the quota periods in which it ran out.
 THROTTLED_PERIODS = 0.25
@@ -23,10 +23,10 @@ STOLEN, OTHERS = "taken by the hypervisor (steal)", "used by other programs"
 def cpu_quota(case: Case) -> Verdict:
     """Tell whether the container's CPU quota ran out, by kubernetes-mixin's CPUThrottlingHigh (25 %)."""
     rule = "cpu-quota"
-    periods = case.host(AS_WRITTEN, "cgroup", "cpu_periods_per_s")
-    throttled = case.host(AS_WRITTEN, "cgroup", "cpu_throttled_periods_per_s")
+    periods = case.host(BASELINE, "cgroup", "cpu_periods_per_s")
+    throttled = case.host(BASELINE, "cgroup", "cpu_throttled_periods_per_s")
     if periods is None or throttled is None:
-        if case.host(AS_WRITTEN, "cgroup", "cpu_usage_s_per_s") is not None:
+        if case.host(BASELINE, "cgroup", "cpu_usage_s_per_s") is not None:
             return case.verdict(rule, Finding.CLEAR, "The container has no CPU quota.")
         return case.verdict(
             rule,
@@ -47,12 +47,12 @@ def cpu_quota(case: Case) -> Verdict:
         Finding.FOUND,
         f"The container's CPU quota ran out in {percent(share)} of its periods: the program was made to "
         f"stand still "
-        f"while processors were free.",
+        f"while CPUs were free.",
         cause="the container's CPU quota",
         evidence=evidence,
         cost=_withheld(case, share),
         remedy=Remedy(
-            text="Lift the container's CPU quota, or give it whole processors instead.",
+            text="Lift the container's CPU quota, or give it whole CPUs instead.",
             code="docker update --cpus 0 CONTAINER  # or pin it: --cpuset-cpus 0-7",
             predicted_gain=without(_withheld(case, share)),
             measured_gain=None,
@@ -61,27 +61,27 @@ def cpu_quota(case: Case) -> Verdict:
 
 
 def _withheld(case: Case, share: float) -> float:
-    """Return the share of as-written's time that the quota cost; of the periods where no leg tells.
+    """Return the share of baseline's time that the quota cost; of the periods where no variant tells.
 
     A step takes no less without the quota than it takes now while it is let run, and no less than the model
     alone takes while that is let run: time in which a device computes passes under a quota too.
     """
-    written = case.legs.get(AS_WRITTEN)
-    stood = _stood_still(case, AS_WRITTEN)
+    written = case.variants.get(BASELINE)
+    stood = _stood_still(case, BASELINE)
     if written is None or not stood:
         return share
     needed_s = [written.step_time.median * (1.0 - stood)]
-    for leg, one in case.legs.items():
-        if leg == MODEL_ONLY or leg.startswith(CALLS_PREFIX):
-            held = _stood_still(case, leg)
+    for variant, one in case.variants.items():
+        if variant == MODEL_ONLY or variant.startswith(CALLS_PREFIX):
+            held = _stood_still(case, variant)
             needed_s += [] if held is None else [one.step_time.median * (1.0 - held)]
     return max(0.0, 1.0 - max(needed_s) / written.step_time.median)
 
 
-def _stood_still(case: Case, leg: str) -> float | None:
-    """Return the share of a leg's time in which it stood still: what was withheld of what it wanted."""
-    throttled = case.host(leg, "cgroup", "cpu_throttled_s_per_s")
-    used = case.host(leg, "cgroup", "cpu_usage_s_per_s")
+def _stood_still(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time in which it stood still: what was withheld of what it wanted."""
+    throttled = case.host(variant, "cgroup", "cpu_throttled_s_per_s")
+    used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
     if throttled is None or not used:
         return None
     return min(throttled, throttled / (throttled + used))
@@ -92,13 +92,13 @@ def _unread(case: Case, source: str) -> str:
 
 
 def contended_host(case: Case) -> Verdict:
-    """Tell whether others took processor time that this could have used: other guests (steal) or programs.
+    """Tell whether others took CPU time that this could have used: other guests (steal) or programs.
 
     Threshold: 5 % of it, which is where xprof begins to call a loss moderate. Others cost nothing while
-    processors are free.
+    CPUs are free.
     """
     rule = "contended-host"
-    steal = case.host(AS_WRITTEN, "host", "cpu_steal_pct")
+    steal = case.host(BASELINE, "host", "cpu_steal_pct")
     others = _others(case, steal or 0.0)
     if steal is None and others is None:
         return case.verdict(
@@ -106,13 +106,13 @@ def contended_host(case: Case) -> Verdict:
             Finding.INCONCLUSIVE,
             f"Whether others used the machine cannot be told: {_unread(case, 'host')}.",
         )
-    free = host_idle(case, AS_WRITTEN)
+    free = host_idle(case, BASELINE)
     shares = {
         STOLEN: (steal or 0.0) / 100,
         OTHERS: others or 0.0,
     }
     evidence = [
-        Evidence(metric=f"processor time {name}", observed=percent(value), threshold=percent(MODERATE))
+        Evidence(metric=f"CPU time {name}", observed=percent(value), threshold=percent(MODERATE))
         for name, value in shares.items()
     ]
     evidence += _rest(case)
@@ -123,9 +123,9 @@ def contended_host(case: Case) -> Verdict:
         return case.verdict(
             rule,
             Finding.CLEAR,
-            "Nobody else used the processors."
+            "Nobody else used the CPUs."
             if max(shares.values()) < MODERATE
-            else "Others used processors, but there were free ones left.",
+            else "Others used CPUs, but there were free ones left.",
             evidence=evidence,
             cost=0.0,
         )
@@ -133,13 +133,13 @@ def contended_host(case: Case) -> Verdict:
     return case.verdict(
         rule,
         Finding.FOUND,
-        f"{percent(share)} of the processors' time was {worst}, so this machine's own speed is higher "
+        f"{percent(share)} of the CPUs' time was {worst}, so this machine's own speed is higher "
         f"than measured.",
         cause="other load on the machine",
         evidence=evidence,
         cost=lost,
         remedy=Remedy(
-            text="Ask for an instance with dedicated processors."
+            text="Ask for an instance with dedicated CPUs."
             if stolen
             else "Stop the other programs; run again.",
             code="" if stolen else "top -o %CPU",
@@ -150,11 +150,11 @@ def contended_host(case: Case) -> Verdict:
 
 
 def _others(case: Case, steal_pct: float) -> float | None:
-    """Return how busy other programs kept the processors: those that the container is pinned to, or all.
+    """Return how busy other programs kept the CPUs: those that the container is pinned to, or all.
 
     Time that the hypervisor took counts as busy, and is no program's of this machine.
     """
-    busy, cpus, used = host_busy(case, AS_WRITTEN), _cpus(case), cpus_used(case, AS_WRITTEN)
+    busy, cpus, used = host_busy(case, BASELINE), _cpus(case), cpus_used(case, BASELINE)
     return (
         max(0.0, busy - used / cpus - steal_pct / 100)
         if busy is not None and used is not None and cpus
@@ -163,30 +163,28 @@ def _others(case: Case, steal_pct: float) -> float | None:
 
 
 def _rest(case: Case) -> Iterator[Evidence]:
-    """Say who had the rest of the same processors: this workload, and nobody.
+    """Say who had the rest of the same CPUs: this workload, and nobody.
 
     What is free counts against what the container may use, by a quota less than all: below FREE of that.
     """
-    busy, cpus, may = host_busy(case, AS_WRITTEN), _cpus(case), case.cpus
-    used = cpus_used(case, AS_WRITTEN)
+    busy, cpus, may = host_busy(case, BASELINE), _cpus(case), case.cpus
+    used = cpus_used(case, BASELINE)
     if used is not None and cpus:
-        yield Evidence(
-            metric="processor time used by this workload", observed=percent(used / cpus), threshold=""
-        )
+        yield Evidence(metric="CPU time used by this workload", observed=percent(used / cpus), threshold="")
     if busy is None or not cpus or not may:
         return
     part = 1.0 if case.pinned else may / cpus
     whose = f", {percent(FREE)} of what its limit lets it use" if part < 1 else ""
     yield Evidence(
-        metric="processor time free",
+        metric="CPU time free",
         observed=percent(1.0 - busy),
         threshold=f"below {percent(FREE * part)}{whose}",
     )
 
 
 def _taken(case: Case, share: float) -> float:
-    """Return what others took of the processor time that this could have used, at most its own and theirs."""
-    cpus, used = _cpus(case), cpus_used(case, AS_WRITTEN)
+    """Return what others took of the CPU time that this could have used, at most its own and theirs."""
+    cpus, used = _cpus(case), cpus_used(case, BASELINE)
     return share / (share + used / cpus) if cpus and used else share
 
 
@@ -203,33 +201,33 @@ _HEAT: tuple[tuple[str, str], ...] = (
 )
 
 
-# Below this share of the highest clock NVIDIA's own benchmark harness calls a card slowed (nvbench
+# Below this share of the highest clock NVIDIA's own benchmark harness calls a GPU slowed (nvbench
 # discards samples below 75 %); 99 % leaves out no slowdown that a 1 % interval could show.
 FULL_CLOCK = 0.99
 
 
 def power_capped(case: Case) -> Verdict | None:
-    """Tell whether a card lowered its clocks to keep to its power limit for 5 % of the time (NVML)."""
+    """Tell whether a GPU lowered its clocks to keep to its power limit for 5 % of the time (NVML)."""
     return _capped(
         case,
         "power-capped",
         _POWER,
         "its power limit",
-        "At full load that is how the card is meant to run. Raise the limit if it is below the card's "
+        "At full load that is how the GPU is meant to run. Raise the limit if it is below the GPU's "
         "default, "
-        "and give the same limit to any card that you compare with.",
+        "and give the same limit to any GPU that you compare with.",
         "nvidia-smi -i {index} -pl WATTS",
     )
 
 
 def thermally_capped(case: Case) -> Verdict | None:
-    """Tell whether a card lowered its clocks to keep cool for 5 % of the time, by NVML's reasons."""
+    """Tell whether a GPU lowered its clocks to keep cool for 5 % of the time, by NVML's reasons."""
     return _capped(
         case,
         "thermal",
         _HEAT,
         "heat",
-        "Improve the cooling: a card that throttles by heat will be slower still under a longer load.",
+        "Improve the cooling: a GPU that throttles by heat will be slower still under a longer load.",
         "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
     )
 
@@ -242,11 +240,11 @@ def _capped(
     held: Mapping[str, tuple[float, ...]] = {
         metric: values
         for source, metric in metrics
-        if (values := case.cards(AS_WRITTEN, (source, metric)))
+        if (values := case.cards(BASELINE, (source, metric)))
     }  # fmt: skip
     if not held:
         return case.verdict(
-            rule, Finding.INCONCLUSIVE, f"Whether {why} held the card down cannot be told: NVML did not say."
+            rule, Finding.INCONCLUSIVE, f"Whether {why} held the GPU down cannot be told: NVML did not say."
         )
     each = [max(values) for values in zip(*held.values(), strict=True)]
     share = max(each)
@@ -262,17 +260,16 @@ def _capped(
     harmless = rule == "power-capped" and clock is not None and clock >= FULL_CLOCK
     if share < MODERATE or harmless:
         return case.verdict(
-            rule, Finding.CLEAR, f"The card was not held down by {why}.", evidence=evidence, cost=lost
+            rule, Finding.CLEAR, f"The GPU was not held down by {why}.", evidence=evidence, cost=lost
         )
     slowed = f", at {percent(clock)} of its highest clock" if clock is not None else ""
-    watts = case.cards(AS_WRITTEN, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
+    watts = case.cards(BASELINE, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
     worst = _gpus(case).get(gpu_names(case.device)[each.index(share)])
     drawn = f" It drew {significant(max(watts))} W." if watts and rule == "power-capped" else ""
     return case.verdict(
         rule,
         Finding.FOUND,
-        f"The card ran below its full clock for {percent(share)} of the time because of "
-        f"{why}{slowed}.{drawn}",
+        f"The GPU ran below its full clock for {percent(share)} of the time because of {why}{slowed}.{drawn}",
         cause=why,
         evidence=evidence,
         cost=lost,
@@ -286,14 +283,14 @@ def _capped(
 
 
 def _gpus(case: Case) -> Mapping[str, Gpu]:
-    """Return the machine's chosen cards by their names in a device."""
+    """Return the machine's chosen GPUs by their names in a device."""
     return {f"gpu{position}": gpu for position, gpu in enumerate(case.run.manifest.gpus)}
 
 
 def _clock_share(case: Case) -> float | None:
-    """Return the slowest card's mean SM clock over its highest possible one."""
+    """Return the slowest GPU's mean SM clock over its highest possible one."""
     known = _gpus(case)
-    clocks = case.cards(AS_WRITTEN, ("nvml", "sm_clock_mhz"))
+    clocks = case.cards(BASELINE, ("nvml", "sm_clock_mhz"))
     shares = [
         clock / top
         for name, clock in zip(gpu_names(case.device), clocks, strict=False)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from harness.analysis.breakdown import (
     NOISE,
     InputShare,
-    dearest_stage,
     input_share,
+    slowest_stage,
     stage_seconds,
     waits_for_copy,
 )
@@ -19,7 +19,7 @@ from harness.analysis.remedy_code import overlap_code, pipeline_code
 from harness.analysis.words import percent, significant, times
 from harness.model.analysis import Evidence, Finding, Verdict
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     CACHED_EPOCH,
     CUSTOM_LOOP,
     FIRST_EPOCH,
@@ -49,7 +49,7 @@ def input_bound(case: Case) -> Verdict:
             rule,
             Finding.INCONCLUSIVE,
             "Whether training waits for its data cannot be told: waiting could not be seen, and the "
-            "input-only and model-only legs were not both measured.",
+            "input-only and model-only variants were not both measured.",
             evidence=evidence,
         )
     share = Evidence(
@@ -89,7 +89,7 @@ def input_bound(case: Case) -> Verdict:
 def _found(case: Case, rule: str, found: InputShare, evidence: tuple[Evidence, ...]) -> Verdict:
     share = found.share
     how = "highly" if share >= HIGHLY else "moderately"
-    stage = dearest_stage(case)
+    stage = slowest_stage(case)
     named = f" Most of that is the stage {stage!r}." if stage else ""
     runs = how_it_runs(case)
     return case.verdict(
@@ -138,7 +138,7 @@ def no_overlap(case: Case) -> Verdict:
             rule,
             Finding.INCONCLUSIVE,
             "Whether data is prepared while the model computes cannot be told without the input-only and "
-            "model-only legs.",
+            "model-only variants.",
         )
     evidence = (
         Evidence(
@@ -207,14 +207,14 @@ def _slower(case: Case) -> str:
 
 
 def _gain(case: Case, speed: float | None, share: float) -> float:
-    """Return the gain if as-written ran at `speed`, yet no more than not waiting at all would give."""
-    whole, most = case.speed(AS_WRITTEN), without(share)
+    """Return the gain if baseline ran at `speed`, yet no more than not waiting at all would give."""
+    whole, most = case.speed(BASELINE), without(share)
     return min(max(1.0, speed / whole), most) if whole and speed else most
 
 
 def _epochs(case: Case) -> str:
     """Say in which epochs a pipeline with a cache is too slow."""
-    first, cached, model = (case.speed(leg) for leg in (FIRST_EPOCH, CACHED_EPOCH, MODEL_ONLY))
+    first, cached, model = (case.speed(variant) for variant in (FIRST_EPOCH, CACHED_EPOCH, MODEL_ONLY))
     if not first or not cached or not model:
         return ""
     if first < model <= cached:
@@ -226,10 +226,10 @@ def _epochs(case: Case) -> str:
 
 def _evidence(case: Case) -> Iterator[Evidence]:
     yield from _ceilings(case)
-    whole, model, loop = (case.speed(leg) for leg in (AS_WRITTEN, MODEL_ONLY, CUSTOM_LOOP))
+    whole, model, loop = (case.speed(variant) for variant in (BASELINE, MODEL_ONLY, CUSTOM_LOOP))
     if whole and model:
         yield Evidence(
-            metric="accelerator utilisation (as written over model alone)",
+            metric="accelerator utilisation (baseline over model alone)",
             observed=percent(min(1.0, whole / model)),
             threshold=f"MLPerf Storage asks for {percent(ACCELERATOR_UTILISATION)}",
         )
@@ -240,18 +240,17 @@ def _evidence(case: Case) -> Iterator[Evidence]:
             threshold="near 1, else the wait is scaled",
         )
     yield from _stages(case)
-    for leg, name in (
+    for variant, name in (
         (FIRST_EPOCH, "input alone, first epoch"),
         (CACHED_EPOCH, "input alone, from the cache"),
     ):
-        if speed := case.speed(leg):
+        if speed := case.speed(variant):
             yield Evidence(metric=name, observed=f"{significant(speed)} samples/s", threshold="")
-    for leg, one in case.legs.items():
-        if leg.startswith(THREADS_PREFIX) and (feed := case.speed(INPUT_ONLY)):
-            number = leg.removeprefix(THREADS_PREFIX)
+    for variant, one in case.variants.items():
+        if variant.startswith(THREADS_PREFIX) and (feed := case.speed(INPUT_ONLY)):
+            number = variant.removeprefix(THREADS_PREFIX)
             yield Evidence(
-                metric="input alone on all processors, against "
-                f"{number} thread{'s' if number != '1' else ''}",
+                metric=f"input alone on all CPUs, against {number} thread{'s' if number != '1' else ''}",
                 observed=f"{times(feed / one.throughput.median)} as fast",
                 threshold="near 1: one sample after another",
             )
@@ -269,12 +268,12 @@ def _ceilings(case: Case) -> Iterator[Evidence]:
 
 
 def _stages(case: Case) -> Iterator[Evidence]:
-    """Name the dearest stage of the pipeline: what draining one stage more adds to the time of a sample."""
-    costs, name = stage_seconds(case), dearest_stage(case)
+    """Name the slowest stage of the pipeline: what draining one stage more adds to the time of a sample."""
+    costs, name = stage_seconds(case), slowest_stage(case)
     if name:
         part = costs[name] / sum(costs.values())
         yield Evidence(
-            metric=f"dearest stage of the pipeline: {name}",
+            metric=f"slowest stage of the pipeline: {name}",
             observed=f"{significant(costs[name] * 1e6)} µs a sample, {percent(part)} of it",
             threshold="",
         )

@@ -15,10 +15,10 @@ from harness.analysis.scaling_words import caveats, sentences
 from harness.analysis.stats import estimate, ratio
 from harness.model.run import Run, Status, Trial
 from harness.model.scaling import Flow, Line, Placement, Point, Recorded, Scaling, Traffic
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
-# Legs in which gradients are exchanged.
-TRAINING = (AS_WRITTEN, MODEL_ONLY, TUNED)
+# Variants in which gradients are exchanged.
+TRAINING = (BASELINE, MODEL_ONLY, TUNED)
 NETWORK, SENT, RECEIVED = "network", "net_sent_bytes", "net_recv_bytes"
 # Stretches of a flow: as many as a figure can show.
 STRETCHES = 160
@@ -45,14 +45,14 @@ def scaled(teams: Mapping[int, Recorded]) -> Scaling:
 
 
 def scaling(runs: Mapping[int, Run]) -> tuple[Point, ...]:
-    """Return a point for each workload, training leg and number of workers.
+    """Return a point for each workload, training variant and number of workers.
 
     Args:
         runs: number of workers -> the run that the first of them recorded. Trials of one index were
             interleaved, so that ratios are taken index by index.
     """
     found = {workers: measures(run) for workers, run in sorted(runs.items())}
-    keys = dict.fromkeys(key for one in found.values() for key in one if key.leg in TRAINING)
+    keys = dict.fromkeys(key for one in found.values() for key in one if key.variant in TRAINING)
     return tuple(
         _point(key, workers, one[key], found.get(1, {}).get(key))
         for key in keys
@@ -77,7 +77,7 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
     return Point(
         workload=key.workload,
         device=key.device,
-        leg=key.leg,
+        variant=key.variant,
         workers=workers,
         throughput=throughput,
         efficiency=efficiency,
@@ -86,7 +86,7 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
         exchange_share=None if exchange_s is None else exchange_s / step.median,
         added_s=added,
         gradient_bytes=_metric(trials, "gradient_bytes"),
-        sent_bytes_per_s=_median([rate for one in trials for rate in _sent(one, key.leg)]),
+        sent_bytes_per_s=_median([rate for one in trials for rate in _sent(one, key.variant)]),
     )
 
 
@@ -94,10 +94,10 @@ def _metric(trials: list[Trial], name: str) -> float | None:
     return _median([one.value for trial in trials for one in trial.metrics if one.name == name])
 
 
-def _sent(trial: Trial, leg: str, column: str = SENT) -> Iterator[float]:
-    """Yield, for each window of the leg, the bytes a second through all interfaces together."""
+def _sent(trial: Trial, variant: str, column: str = SENT) -> Iterator[float]:
+    """Yield, for each window of the variant, the bytes a second through all interfaces together."""
     for window in trial.windows:
-        if window.leg == leg:
+        if window.variant == variant:
             rates = _differences(trial, column, np.array([window.start_ns, window.end_ns], np.int64))
             if rates is not None:
                 yield float(rates[0])
@@ -150,7 +150,7 @@ def _traffic(team: Recorded, point: Point) -> Iterator[Traffic]:
     for workers in _by_machine(team.placement).values():
         seen = [one for trial in trials if (one := _recorded(team, trial, workers[0])) is not None]
         sent, received = (
-            _median([rate / len(workers) for one in seen for rate in _sent(one, point.leg, column)])
+            _median([rate / len(workers) for one in seen for rate in _sent(one, point.variant, column)])
             for column in (SENT, RECEIVED)
         )
         if sent is not None or received is not None:
@@ -194,7 +194,7 @@ def _flow(team: Recorded, trial: Trial, workers: int) -> Flow | None:
         t_s=tuple(((edges[1:] + edges[:-1]) / 2 / SECOND_NS).tolist()),
         lines=tuple(lines),
         spans=tuple(
-            (one.leg, (one.start_ns - begin) / SECOND_NS, (one.end_ns - begin) / SECOND_NS)
+            (one.variant, (one.start_ns - begin) / SECOND_NS, (one.end_ns - begin) / SECOND_NS)
             for one in trial.windows
         ),
     )

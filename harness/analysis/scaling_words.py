@@ -12,16 +12,16 @@ from harness.rounding import counted
 
 
 def sentences(points: Sequence[Point]) -> Iterator[str]:
-    """Yield what the most workers do, over one, for each workload, device and leg."""
+    """Yield what the most workers do, over one, for each workload, device and variant."""
     most: dict[tuple[str, str, str], Point] = {}
     for point in points:
-        most[point.workload, point.device, point.leg] = point
+        most[point.workload, point.device, point.variant] = point
     for one in most.values():
         if one.efficiency is not None and one.workers > 1:
             faster = _times(one.efficiency, one.workers)
-            device = "the processor" if one.device == "cpu" else one.device
+            device = "the CPU" if one.device == "cpu" else one.device
             yield (
-                f"{one.leg.replace('-', ' ').capitalize()}, {one.workers} workers on {device} train "
+                f"{one.variant.replace('-', ' ').capitalize()}, {one.workers} workers on {device} train "
                 f"{one.workload} {rounded(faster)} times as fast as one{interval(faster)}: "
                 f"{percent(one.efficiency.median)} efficiency."
             )
@@ -40,7 +40,7 @@ def caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
     )
     if most.oversubscribed:
         each = max(Counter(most.machines).values())
-        which = "its processors" if most.processors is None else counted(most.processors, "processor")
+        which = "its CPUs" if most.processors is None else counted(most.processors, "CPU")
         yield (
             f"The machine was oversubscribed: {each} workers used the same {which}, and one worker alone "
             f"used all of them too. Arithmetic alone keeps efficiency at {percent(1 / each)} or less where "

@@ -23,12 +23,12 @@ ACCURACY = "accuracy"
 
 
 def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
-    """Return one summary for each workload, device and leg that has at least one finished trial."""
+    """Return one summary for each workload, device and variant that has at least one finished trial."""
     declared = {workload.name: workload for workload in run.workloads}
     trials = {one.trial.id: one.trial for group in found.values() for one in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
     joules = {
-        trial_id: energies_per_sample(trial, dict.fromkeys(window.leg for window in trial.windows))
+        trial_id: energies_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
         for trial_id, trial in trials.items()
     }
     made = tuple(
@@ -37,8 +37,8 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
             key,
             group,
             declared.get(key.workload),
-            [means[one.trial.id].get(one.leg, {}) for one in group],
-            [each for one in group if (each := joules[one.trial.id].get(one.leg)) is not None],
+            [means[one.trial.id].get(one.variant, {}) for one in group],
+            [each for one in group if (each := joules[one.trial.id].get(one.variant)) is not None],
         )
         for key, group in found.items()
     )
@@ -62,7 +62,7 @@ def _summary(
     return Summary(
         workload=key.workload,
         device=key.device,
-        leg=key.leg,
+        variant=key.variant,
         throughput=throughput,
         step_time=step_time,
         batch_size=group[0].batch,
@@ -92,12 +92,12 @@ def _epoch(workload: Workload | None, batch: int, step_time: Estimate) -> float 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
     return [
         metric.value for one in group for metric in one.trial.metrics
-        if metric.leg == one.leg and metric.name == name
+        if metric.variant == one.variant and metric.name == name
     ]  # fmt: skip
 
 
 def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None:
-    """Return how often a leg went through its training data until its accuracy was taken."""
+    """Return how often a variant went through its training data until its accuracy was taken."""
     steps = _median(_metric_values(group, STEPS_TRAINED))
     if steps is None or workload is None or workload.data.train <= 0:
         return None
@@ -105,7 +105,7 @@ def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None
 
 
 def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
-    parts = [times.step_ns for one in group for times in one.trial.steps if times.leg == one.leg]
+    parts = [times.step_ns for one in group for times in one.trial.steps if times.variant == one.variant]
     parts = [part for part in parts if len(part)]
     if not parts:
         return {}
@@ -118,7 +118,7 @@ def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
     for one in group:
         sums: Counter[str] = Counter()
         for phase in sorted(one.trial.phases, key=lambda phase: phase.start_ns):
-            if phase.leg in ("", one.leg) and phase.name not in (STEADY, EVALUATE):
+            if phase.variant in ("", one.variant) and phase.name not in (STEADY, EVALUATE):
                 sums[phase.name] += phase.end_ns - phase.start_ns
         for name, length_ns in sums.items():
             seconds[name].append(length_ns / 1e9)
@@ -136,7 +136,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 def _changes(group: Sequence[Measure]) -> tuple[Change, ...]:
     for one in group:
-        for info in one.trial.legs:
-            if info.leg == one.leg:
+        for info in one.trial.variants:
+            if info.variant == one.variant:
                 return info.changes
     return ()

@@ -23,7 +23,7 @@ _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Sta
 
 
 def sweeps(run: Run) -> tuple[Sweep, ...]:
-    """Return one sweep for each workload, device and leg that was swept; () for a plain run."""
+    """Return one sweep for each workload, device and variant that was swept; () for a plain run."""
     return tuple(_sweeps(run))
 
 
@@ -36,17 +36,19 @@ def _sweeps(run: Run) -> Iterator[Sweep]:
     groups: dict[tuple[str, str], dict[Point, list[str]]] = {}
     for planned in run.planned:
         if planned.point:
-            legs = groups.setdefault((planned.workload, planned.device), {}).setdefault(planned.point, [])
-            legs += [leg for leg in planned.legs if leg not in legs]
+            variants = groups.setdefault((planned.workload, planned.device), {}).setdefault(planned.point, [])
+            variants += [variant for variant in planned.variants if variant not in variants]
     for (workload, device), points in groups.items():
         own = [one for one in run.trials if (one.workload, one.device) == (workload, device)]
-        for leg in dict.fromkeys(leg for legs in points.values() for leg in legs):
-            yield _sweep(workload, device, leg, tuple(points), own)
+        for variant in dict.fromkeys(variant for variants in points.values() for variant in variants):
+            yield _sweep(workload, device, variant, tuple(points), own)
 
 
-def _sweep(workload: str, device: str, leg: str, points: Sequence[Point], trials: Sequence[Trial]) -> Sweep:
+def _sweep(
+    workload: str, device: str, variant: str, points: Sequence[Point], trials: Sequence[Trial]
+) -> Sweep:
     by_point = {point: [one for one in trials if one.point == point] for point in points}
-    measured = {point: _measured(by_point[point], leg) for point in points}
+    measured = {point: _measured(by_point[point], variant) for point in points}
     speeds = {point: by_index(found) for point, found in measured.items() if found}
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
@@ -64,15 +66,15 @@ def _sweep(workload: str, device: str, leg: str, points: Sequence[Point], trials
     return Sweep(
         workload=workload,
         device=device,
-        leg=leg,
+        variant=variant,
         axes=tuple(_axis(name, points, medians) for name in dict(points[0])),
         points=said,
         best=next((one for one in said if one.point == best), None),
     )
 
 
-def _measured(trials: Sequence[Trial], leg: str) -> list[Measure]:
-    found = [measure_of(one, leg) for one in trials if one.status is Status.OK]
+def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
+    found = [measure_of(one, variant) for one in trials if one.status is Status.OK]
     return [one for one in found if one is not None]
 
 
@@ -86,10 +88,10 @@ def _point(
 ) -> SweepPoint:
     told = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
     throughput = estimate([one.throughput for one in found], "samples/s")
-    energies = [value for one in found if (value := energy_per_sample(one.trial, one.leg)) is not None]
+    energies = [value for one in found if (value := energy_per_sample(one.trial, one.variant)) is not None]
     accuracies = [
         metric.value for one in found for metric in one.trial.metrics
-        if (metric.leg, metric.name) == (one.leg, _ACCURACY)
+        if (metric.variant, metric.name) == (one.variant, _ACCURACY)
     ]  # fmt: skip
     return SweepPoint(
         point=point,
@@ -120,7 +122,7 @@ def _axis(name: str, points: Sequence[Point], medians: Mapping[Point, float]) ->
 
 
 def _sentence(sweep: Sweep) -> str:
-    where = f"{sweep.workload} on {sweep.device}, {sweep.leg}"
+    where = f"{sweep.workload} on {sweep.device}, {sweep.variant}"
     best = sweep.best
     if best is None or best.throughput is None:
         return f"No point of {where} gave a result."

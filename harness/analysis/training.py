@@ -15,7 +15,7 @@ from harness.analysis.stats import estimate
 from harness.analysis.words import significant
 from harness.model.analysis import Bound, Summary
 from harness.model.run import Run, Trial, Window
-from workloads.protocol import AS_WRITTEN, CACHED_EPOCH, FIRST_EPOCH, TUNED, Workload
+from workloads.protocol import BASELINE, CACHED_EPOCH, FIRST_EPOCH, TUNED, Workload
 
 # What the driver names the time of a training that it ran to the end, and a stage or parameter that caches.
 TRAINING_TIME, CACHE = "training_s", "cache"
@@ -37,7 +37,7 @@ MIXED = "projected from windows in which the first epoch and those out of the ca
 def with_training(run: Run, found: Measures, made: Sequence[Summary]) -> tuple[Summary, ...]:
     """Return the summaries with the time for the published epochs, without cold start, and how it is known.
 
-    It is measured where any trial ran them all. Else it is projected, for as-written and tuned: from the
+    It is measured where any trial ran them all. Else it is projected, for baseline and tuned: from the
     steady speed, or, where the pipeline has a cache, the first pass through the data and those after it each
     at its own speed.
     """
@@ -70,10 +70,10 @@ class _Speeds:
 
 
 def _timed(case: Case, summary: Summary, found: Measures) -> Summary:
-    group = found[Key(summary.workload, summary.device, summary.leg)]
+    group = found[Key(summary.workload, summary.device, summary.variant)]
     measured = [
         metric.value for one in group for metric in one.trial.metrics
-        if metric.leg == one.leg and metric.name == TRAINING_TIME
+        if metric.variant == one.variant and metric.name == TRAINING_TIME
     ]  # fmt: skip
     if measured:
         return replace(
@@ -84,7 +84,7 @@ def _timed(case: Case, summary: Summary, found: Measures) -> Summary:
         workload is None
         or workload.task != "train"
         or workload.data.train <= 0
-        or summary.leg not in (AS_WRITTEN, TUNED)
+        or summary.variant not in (BASELINE, TUNED)
     ):
         return summary
     epochs = _epochs(workload, group[0].batch)
@@ -150,18 +150,24 @@ def _both(first: Sequence[float], ratio: float, batch: int, *, filled: str = "",
 
 
 def _caches(case: Case, summary: Summary) -> bool:
-    """Tell whether a leg's later epochs read from a cache of the pipeline's.
+    """Tell whether a variant's later epochs read from a cache of the pipeline's.
 
-    The driver runs the epochs' legs where as-written's pipeline has a cache, and the tuned leg has it too
-    unless its data lies on the device. Without those legs a stage or a parameter of that name tells.
+    The driver runs the epochs' variants where baseline's pipeline has a cache, and the tuned variant has it too
+    unless its data lies on the device. Without those variants a stage or a parameter of that name tells.
     """
     params = next(
-        (info.params for trial in _trials(case) for info in trial.legs if info.leg == summary.leg), {}
+        (
+            info.params
+            for trial in _trials(case)
+            for info in trial.variants
+            if info.variant == summary.variant
+        ),
+        {},
     )
     if params.get("feed") == "resident" or params.get("loader") == "keras":
         return False
     named = case.workload is not None and CACHE in case.workload.stages
-    return CACHED_EPOCH in case.legs or named or params.get(CACHE) is True
+    return CACHED_EPOCH in case.variants or named or params.get(CACHE) is True
 
 
 def _trials(case: Case) -> Sequence[Trial]:
@@ -174,12 +180,14 @@ def _split(one: Measure, epochs: _Epochs) -> tuple[float | None, float | None]:
     Warm-up and what runs between windows are not counted one by one, so that a window begins after all the
     windows before it at the earliest, and ends before all those after it at the latest.
     """
-    windows = sorted((each for each in one.trial.windows if each.leg == one.leg), key=lambda each: each.index)
+    windows = sorted(
+        (each for each in one.trial.windows if each.variant == one.variant), key=lambda each: each.index
+    )
     trained = next(
         (
             metric.value
             for metric in one.trial.metrics
-            if (metric.leg, metric.name) == (one.leg, STEPS_TRAINED)
+            if (metric.variant, metric.name) == (one.variant, STEPS_TRAINED)
         ),
         math.inf,
     )
@@ -203,13 +211,13 @@ def _step_s(windows: Sequence[Window]) -> float | None:
 def _changed(case: Case, summary: Summary, measured: str, wanted: str) -> float | None:
     """Return by what a step's time changes from the epochs that were measured to those that were not.
 
-    What input costs as-written, and what of it computing hides, is known for the one kind of epoch. As much
-    is taken to be hidden in the other, in which the pipeline by itself takes as long as its own leg says.
-    None for other legs, whose pipelines may differ, and where nothing tells what input costs.
+    What input costs baseline, and what of it computing hides, is known for the one kind of epoch. As much
+    is taken to be hidden in the other, in which the pipeline by itself takes as long as its own variant says.
+    None for other variants, whose pipelines may differ, and where nothing tells what input costs.
     """
     before, after = case.speed(measured), case.speed(wanted)
     lost = input_share(case)
-    if summary.leg != AS_WRITTEN or not before or not after or lost is None:
+    if summary.variant != BASELINE or not before or not after or lost is None:
         return None
     whole = 1 / summary.throughput.median
     cost = lost.share * whole

@@ -10,7 +10,7 @@ from harness.analysis.words import listed
 from harness.model.comparison import Difference, Extract, Speed, Unlike
 from harness.model.run import target_for
 from harness.rounding import counted, short_digests
-from workloads.protocol import AS_WRITTEN, TENSORFLOW, TREES
+from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 # Sections in which any difference makes speeds mean something else, and what to say of it.
 _SUBJECTS: Mapping[str, tuple[str, str]] = {
@@ -26,7 +26,7 @@ _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {TENSORFLOW: ("tensorflow", "keras"
 _COMMON = ("isolated", "tfbench")
 _SOFTWARE = frozenset((*_COMMON, *(name for names in _FRAMEWORKS.values() for name in names)))
 # How often and what else was measured changes no speed.
-_HARMLESS = frozenset({"trials", "max_trials", "target_interval", "legs", "analysis"})
+_HARMLESS = frozenset({"trials", "max_trials", "target_interval", "variants", "analysis"})
 _SOFTWARE_SENTENCE = "The software differs"
 BATCH = "batch size"
 _NAMED = 3
@@ -124,7 +124,7 @@ class Alike:
             subject = _subject(section, name)
             if subject and mine and theirs and mine != theirs:
                 found.append(subject)
-        if other is not None and speed.leg == AS_WRITTEN and speed.batch_size != other.batch_size:
+        if other is not None and speed.variant == BASELINE and speed.batch_size != other.batch_size:
             found.append(BATCH)
         return tuple(dict.fromkeys(found))
 

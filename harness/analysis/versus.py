@@ -17,10 +17,10 @@ from harness.analysis.words import listed
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Extract, Joint, Outcome, Ratio, Speed, Standing, Versus
 from harness.rounding import counted
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
-# The legs that answer a buyer's question; the others say why, and are not tested.
-TESTED = (AS_WRITTEN, TUNED)
+# The variants that answer a buyer's question; the others say why, and are not tested.
+TESTED = (BASELINE, TUNED)
 # With more runs than this, and none named as the baseline, ratios are over medians: a single run's noise
 # would be in every one of them.
 MANY = 20
@@ -58,7 +58,7 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
     cells = [_cells(run) for run in runs]
     fixed = cells[reference] if reference is not None else {}
     gaps = list(_gaps(runs, cells, reference))
-    tests = sum(one.known and key.leg in TESTED for _, key, one in gaps)
+    tests = sum(one.known and key.variant in TESTED for _, key, one in gaps)
     alike = Alike(runs, reference)
     found, same = differences(runs)
     bests = tuple(_bests(cells, reference))
@@ -99,7 +99,7 @@ def _cells(run: Extract) -> dict[Key, _Cell]:
     for one in run.speeds:
         made = sample(one.throughput, adaptive=run.adaptive)
         if made is not None:
-            found[Key(one.workload, one.device, one.leg)] = _Cell(speed=one, sample=made)
+            found[Key(one.workload, one.device, one.variant)] = _Cell(speed=one, sample=made)
     return found
 
 
@@ -140,14 +140,14 @@ def _ratio(
     target: float,
 ) -> Ratio:
     """Judge one ratio; tested ones share LEVEL evenly, so that all hold together (Dunn 1961)."""
-    tested = key.leg in TESTED
+    tested = key.variant in TESTED
     level = LEVEL / max(tests, 1)
     joint = one.estimate(level) if one.known and tested else None
     return Ratio(
         run=run,
         workload=key.workload,
         device=key.device,
-        leg=key.leg,
+        variant=key.variant,
         speed=math.exp(cell.sample.mean),
         ratio=one.estimate(),
         joint=Joint(low=joint.low, high=joint.high) if joint else None,
@@ -168,7 +168,7 @@ def _outcome(ratio: Estimate) -> Outcome:
 
 
 def _bests(cells: Sequence[_Cells], reference: int | None) -> Iterator[tuple[Best, Gap]]:
-    """Yield each run's fastest device and leg of every workload, over the reference's fastest."""
+    """Yield each run's fastest device and variant of every workload, over the reference's fastest."""
     fastest = [_fastest(own) for own in cells]
     centre = _middles([{name: cell.sample.mean for name, cell in own.items()} for own in fastest])
     for run, own in enumerate(fastest):
@@ -186,7 +186,7 @@ def _fastest(own: _Cells) -> dict[str, _Cell]:
     """Leave out what did not learn: speed that trains nothing is none."""
     found: dict[str, _Cell] = {}
     for key, cell in own.items():
-        if key.leg not in TESTED or cell.speed.accuracy_ok is False:
+        if key.variant not in TESTED or cell.speed.accuracy_ok is False:
             continue
         if key.workload not in found or cell.sample.mean > found[key.workload].sample.mean:
             found[key.workload] = cell
@@ -198,7 +198,7 @@ def _best(run: int, cell: _Cell, one: Gap, *, itself: bool) -> Best:
         run=run,
         workload=cell.speed.workload,
         device=cell.speed.device,
-        leg=cell.speed.leg,
+        variant=cell.speed.variant,
         speed=math.exp(cell.sample.mean),
         ratio=_one() if itself else one.estimate(),
         energy_j_per_sample=cell.speed.energy_j_per_sample,

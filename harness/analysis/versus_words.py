@@ -53,13 +53,13 @@ def _name(versus: Versus, one: Standing) -> str:
 
 
 def _over(versus: Versus, one: Standing) -> str:
-    """Say which speeds a score is made of: the fastest device and leg of each workload."""
+    """Say which speeds a score is made of: the fastest device and variant of each workload."""
     own = {best.workload: best for best in versus.bests if best.run == one.run}
     others = [best for best in versus.bests if best.run != one.run and best.workload in own]
     against = [best for best in others if best.run == versus.reference]
     if one.workloads > 1:
         ways = dict.fromkeys(_way(best) for best in (*own.values(), *(against or others)))
-        how = next(iter(ways)) if len(ways) == 1 else "each run's fastest device and leg"
+        how = next(iter(ways)) if len(ways) == 1 else "each run's fastest device and variant"
         return f"over {counted(one.workloads, 'workload')} ({how})"
     (best,) = own.values()
     ways = dict.fromkeys(_way(other) for other in (best, *(against or others)))
@@ -67,11 +67,11 @@ def _over(versus: Versus, one: Standing) -> str:
         return f"on {best.workload} ({_way(best)})"
     if against:
         return f"on {best.workload} ({_way(best)} against {_way(against[0])})"
-    return f"on {best.workload} (each run's fastest device and leg)"
+    return f"on {best.workload} (each run's fastest device and variant)"
 
 
 def _way(best: Best) -> str:
-    return f"{best.leg} on {best.device}"
+    return f"{best.variant} on {best.device}"
 
 
 def _against(ratio: Estimate) -> str:
@@ -113,7 +113,9 @@ def _of(some: int, all_: int) -> str:
 
 def _which(versus: Versus, found: Sequence[Ratio]) -> str:
     if len(versus.runs) == 2:
-        names = [f"{one.workload} on {one.device}, {one.leg} ({_change(one.ratio.median)})" for one in found]
+        names = [
+            f"{one.workload} on {one.device}, {one.variant} ({_change(one.ratio.median)})" for one in found
+        ]
         what = "more comparison"
     else:
         names = [versus.runs[run].label for run in dict.fromkeys(one.run for one in found)]

@@ -14,35 +14,35 @@ from harness.analysis.learning import epochs_seen
 from harness.analysis.rules import primary
 from harness.analysis.words import interval, listed, percent, significant, times
 from harness.model.analysis import PublishedComparison, Verdict
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY, TUNED, Published
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, Published
 
 # A difference below the width of most intervals is none.
 SAME = 1.1
 COMPUTE_BOUND = "compute-bound"
 
-LEAD = "The GPU's lead over the processor"
+LEAD = "The GPU's lead over the CPU"
 
 
 def reasons(
-    case: Case, number: Published, one: PublishedComparison, leg: str, verdicts: Sequence[Verdict]
+    case: Case, number: Published, one: PublishedComparison, variant: str, verdicts: Sequence[Verdict]
 ) -> Iterator[str]:
     """Yield sentences: how far apart the two are first, then why, the weightiest first.
 
     Args:
-        leg: which leg was measured for it.
+        variant: which variant was measured for it.
     """
     yield from _apart(one)
-    yield from _other_leg(number, leg)
+    yield from _other_variant(number, variant)
     if number.unit == "accuracy":
-        yield from _learning(case, leg)
+        yield from _learning(case, variant)
         yield from _data(case, accuracy=True)
         return
-    yield from _parameters(case, leg)
+    yield from _parameters(case, variant)
     yield from _hardware(case, number)
     yield from _limit(case, number, one, verdicts)
     yield from _software(case, number)
     yield from _data(case, accuracy=False)
-    yield from _time(case, number, leg)
+    yield from _time(case, number, variant)
 
 
 def _apart(one: PublishedComparison) -> Iterator[str]:
@@ -67,15 +67,15 @@ def _published(one: PublishedComparison) -> str:
     return f"{percent(one.value)} to {percent(one.upto)}" if one.upto else percent(one.value)
 
 
-def _other_leg(number: Published, leg: str) -> Iterator[str]:
-    if number.leg != leg:
+def _other_variant(number: Published, variant: str) -> Iterator[str]:
+    if number.variant != variant:
         yield (
-            f"The published number was taken under other settings ({number.note or number.leg}); the like of "
-            f"it is measured by --legs {AS_WRITTEN},{number.leg}."
+            f"The published number was taken under other settings ({number.note or number.variant}); the like of "
+            f"it is measured by --variants {BASELINE},{number.variant}."
         )
 
 
-def _parameters(case: Case, leg: str) -> Iterator[str]:
+def _parameters(case: Case, variant: str) -> Iterator[str]:
     """Name what was set otherwise than declared: by the user, or for this kind of device."""
     if case.workload is None:
         return
@@ -83,52 +83,53 @@ def _parameters(case: Case, leg: str) -> Iterator[str]:
     if isinstance(changed, dict) and changed:
         values = listed([f"{name}={value}" for name, value in changed.items()])
         yield f"It ran with {values}, which was not published."
-    elif leg == AS_WRITTEN and (batch := case.legs[leg].batch_size) != case.workload.batch_size * max(
-        1, len(gpu_names(case.device))
-    ):
+    elif variant == BASELINE and (
+        batch := case.variants[variant].batch_size
+    ) != case.workload.batch_size * max(1, len(gpu_names(case.device))):
         yield f"A step takes {batch} samples here instead of the published {case.workload.batch_size}."
 
 
 def _hardware(case: Case, number: Published) -> Iterator[str]:
     run = case.run
     cpus = case.cpus
-    processors = f"{cpus:g} processors of " if cpus else ""
+    processors = f"{cpus:g} CPUs of " if cpus else ""
     model = run.manifest.system.get("host_processor_model_name") or "unknown make"
     host = f"{processors}{model}"
     names = gpu_names(case.device)
     position = int(names[0].removeprefix("gpu")) if names and names[0].removeprefix("gpu").isdecimal() else -1
-    if 0 <= position < len(run.manifest.gpus):
-        here = f"{run.manifest.gpus[position].name} beside {host}"
-    else:
-        here = host
+    here = (
+        f"{run.manifest.gpus[position].name} beside {host}"
+        if 0 <= position < len(run.manifest.gpus)
+        else host
+    )
     yield f"Other hardware: {here} here, {number.system} there."
     if number.unit in ("ratio", "requests ratio"):
-        yield "A ratio depends on both sides: on the processor as much as on the card."
+        yield "A ratio depends on both sides: on the CPU as much as on the GPU."
 
 
 def _limit(
     case: Case, number: Published, one: PublishedComparison, verdicts: Sequence[Verdict]
 ) -> Iterator[str]:
-    """Say what holds this machine back as written, and how much faster model and remedies are."""
+    """Say what holds this machine back baseline, and how much faster model and remedies are."""
     found = primary(verdicts, case.name, case.device)
     if found is not None and found.cause:
         cost = f" ({percent(found.cost)} of the time)" if found.cost else ""
         own = found.rule == COMPUTE_BOUND
         about = "speaks of the device itself" if own else "says less about the device than about that"
-        yield f"What holds it back here as written: {found.cause}{cost}, so that the number {about}."
-    written = case.speed(AS_WRITTEN)
+        yield f"What holds it back here baseline: {found.cause}{cost}, so that the number {about}."
+    written = case.speed(BASELINE)
     if not written or number.unit not in ("s", "samples/s") or one.factor is None:
         return
     parts = []
-    for leg, words in ((MODEL_ONLY, "the model alone, fed from memory,"), (TUNED, "tuned it")):
-        speed = case.speed(leg)
+    for variant, words in ((MODEL_ONLY, "the model alone, fed from memory,"), (TUNED, "tuned it")):
+        speed = case.speed(variant)
         if speed and not 1 / SAME < speed / written < SAME:
             parts.append(f"{words} runs at {times(one.factor.median * speed / written)} that")
     if parts:
         yield f"{listed(parts)[:1].upper()}{listed(parts)[1:]}."
-    busy = activity(case, AS_WRITTEN)
+    busy = activity(case, BASELINE)
     if case.on_gpu and busy is not None and busy[0] < 0.5:
-        yield f"The card was busy {percent(busy[0])} of the time: another card would hardly change it."
+        yield f"The GPU was busy {percent(busy[0])} of the time: another GPU would hardly change it."
 
 
 def _software(case: Case, number: Published) -> Iterator[str]:
@@ -153,8 +154,8 @@ def _data(case: Case, *, accuracy: bool) -> Iterator[str]:
             yield f"Other data: {one.kind} samples stand in for {one.name} ({one.why}), {what}."
 
 
-def _learning(case: Case, leg: str) -> Iterator[str]:
-    epochs = epochs_seen(case, leg)
+def _learning(case: Case, variant: str) -> Iterator[str]:
+    epochs = epochs_seen(case, variant)
     if epochs is not None and case.workload is not None and epochs < case.workload.epochs:
         yield (
             f"It was taken after {significant(epochs)} passes through the training data instead of a whole "
@@ -162,8 +163,8 @@ def _learning(case: Case, leg: str) -> Iterator[str]:
         )
 
 
-def _time(case: Case, number: Published, leg: str) -> Iterator[str]:
-    summary = case.legs[leg]
+def _time(case: Case, number: Published, variant: str) -> Iterator[str]:
+    summary = case.variants[variant]
     if number.unit == "s" and summary.training_s is not None:
         left_out = sum(seconds for _, seconds in summary.cold_start)
         how = f"It is {summary.training_how}; the" if summary.training_projected else "The"

@@ -124,7 +124,7 @@ def _share(text: str) -> float:
 def _raise_for(checked: Gate, made: Versus) -> None:
     if checked.failed:
         names = [
-            f"{made.runs[one.ratio.run].label} {one.ratio.workload} {one.ratio.device} {one.ratio.leg} "
+            f"{made.runs[one.ratio.run].label} {one.ratio.workload} {one.ratio.device} {one.ratio.variant} "
             f"({one.ratio.ratio.median:.3f} times)"
             for one in checked.failed
         ]

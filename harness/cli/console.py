@@ -26,13 +26,13 @@ from harness.errors import TfbenchError
 from harness.model.analysis import Analysis, Bound, Cost, Estimate, Summary, Sweep
 from harness.progress import Task
 from harness.rounding import estimate_decimals, fixed, three_digits
-from workloads.protocol import LEGS, RUNG_PREFIX
+from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS
 
 LABEL_WIDTH = 28
 SWEEP_ROWS = 24
 # What stands before a training time that is projected.
 _PROJECTED = {Bound.NONE: "~", Bound.UPPER: "≤", Bound.LOWER: "≥"}
-# Columns of the summary beside the leg's name, and the widest that usually stands in them.
+# Columns of the summary beside the variant's name, and the widest that usually stands in them.
 _WIDTHS = {"samples/s": 9, "interval": 18, "ms/step": 7, "training": 12, "accuracy": 8, "n": 2}
 
 
@@ -128,9 +128,11 @@ def _outcomes(console: Console, analysis: Analysis) -> None:
 
 def _speeds(summaries: Sequence[Summary]) -> Group:
     """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
-    # Legs that only serve the verdict speak through it.
-    summaries = [one for one in summaries if one.leg in LEGS or one.leg.startswith(RUNG_PREFIX)] or summaries
-    legs = max(len(one.leg) for one in summaries)
+    # Variants that only serve the verdict speak through it.
+    summaries = [
+        one for one in summaries if one.variant in VARIANTS or one.variant.startswith(OPTIMIZATION_PREFIX)
+    ] or summaries
+    variants = max(len(one.variant) for one in summaries)
     parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
     groups = groupby(summaries, key=lambda one: (one.workload, one.device))
     for (workload, device), group in groups:
@@ -140,7 +142,7 @@ def _speeds(summaries: Sequence[Summary]) -> Group:
             box=None,
             pad_edge=False,
         )
-        table.add_column("leg", min_width=legs, no_wrap=True)
+        table.add_column("variant", min_width=variants, no_wrap=True)
         for name, width in _WIDTHS.items():
             table.add_column(name, justify="right", min_width=width, no_wrap=True)
         for one in group:
@@ -155,7 +157,7 @@ def _speed(one: Summary) -> tuple[Text | str, ...]:
         mark = _PROJECTED[one.training_bound] if one.training_projected else ""
         training = f"{mark}{duration(one.training_s.median)}"
     return (
-        Text(one.leg),
+        Text(one.variant),
         fixed(one.throughput.median, estimate_decimals(one.throughput)),
         interval(one.throughput),
         three_digits(one.step_time.median * 1e3),
@@ -185,19 +187,19 @@ def _sweep(sweep: Sweep) -> Group:
         )
     more = len(ordered) - SWEEP_ROWS
     rest = (f"... and {more} more points, in the report",) if more > 0 else ()
-    return Group(Text(f"{sweep.workload} on {sweep.device}, {sweep.leg}", style="bold"), table, *rest, "")
+    return Group(Text(f"{sweep.workload} on {sweep.device}, {sweep.variant}", style="bold"), table, *rest, "")
 
 
 def _costs(analysis: Analysis) -> Group:
-    """Return a table of what each leg costs at the run's prices."""
+    """Return a table of what each variant costs at the run's prices."""
     prices = analysis.run.manifest.prices
     table = Table(box=None, pad_edge=False)
-    table.add_column("workload, device, leg", no_wrap=True)
+    table.add_column("workload, device, variant", no_wrap=True)
     for name in ("an hour", "one training", "a million samples"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in analysis.costs:
         table.add_row(
-            Text(f"{one.workload}, {one.device}, {one.leg}"),
+            Text(f"{one.workload}, {one.device}, {one.variant}"),
             "-" if one.per_hour is None else f"{one.per_hour:.4g}",
             "-" if one.training is None else f"{_bounded(one)}{one.training.median:.3g}",
             "-" if one.per_million_samples is None else f"{one.per_million_samples.median:.3g}",

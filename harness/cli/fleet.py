@@ -75,7 +75,7 @@ def fleet(
     workload: given.Workloads = None,
     workload_file: given.WorkloadFile = None,
     profile: given.Profile = "quick",
-    legs: given.Legs = "",
+    variants: given.Variants = "",
     analysis: given.Analysis = True,
     param: given.Param = None,
     data: given.DataMode = "auto",
@@ -119,7 +119,7 @@ def fleet(
         files=absolute(workload_file),
         images=pairs(image, "--image"),
         base=base,
-        legs=legs,
+        variants=variants,
         analysis=analysis,
         params=pairs(param, "--param"),
         trials=trials,
@@ -139,7 +139,7 @@ def fleet(
     if workers and (cpus or cpu_quota or memory):
         raise UsageError(
             "--workers goes with none of --cpus, --cpu-quota and --memory.",
-            hint="Leave them out: workers on one machine divide its processors and memory among them.",
+            hint="Leave them out: workers on one machine divide its CPUs and memory among them.",
         )
     wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command, workers=workers)
     checkout = places().checkout

@@ -143,10 +143,10 @@ class FleetView:
 
 
 def scaling_table(points: Sequence[Point]) -> RenderableType:
-    """Return a table for each workload, device and leg of how training speeds up over workers."""
+    """Return a table for each workload, device and variant of how training speeds up over workers."""
     groups: dict[str, list[Point]] = {}
     for one in points:
-        groups.setdefault(f"training together: {one.workload}, {one.device} {one.leg}", []).append(one)
+        groups.setdefault(f"training together: {one.workload}, {one.device} {one.variant}", []).append(one)
     parts: list[RenderableType] = []
     for name, group in groups.items():
         # The name has a line of its own: beside seven columns it would be cut to nothing.

@@ -1,4 +1,4 @@
-"""Runs in brief from wherever they are: run folders, report files, extracts; on all processors, cached."""
+"""Runs in brief from wherever they are: run folders, report files, extracts; on all CPUs, cached."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progr
     """Return each run in brief, in order; what cannot be read comes with why.
 
     Args:
-        price: as written with --price; a machine that it does not know has no costs.
+        price: baseline with --price; a machine that it does not know has no costs.
     """
     listed = read_prices(price) if price else None  # a mistake in it is the user's, not a run's
     # By what it says: a price file may have changed under its name.

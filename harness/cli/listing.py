@@ -15,7 +15,7 @@ from harness.catalog import built_in, select
 from harness.cli.app import Json, app, out
 from harness.cli.console import duration
 from harness.takes import Takes, takes
-from workloads.protocol import AS_WRITTEN, Data, Published, Workload
+from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.
 _HEADING = 10
@@ -65,8 +65,8 @@ def _rows(workload: Workload, measured: tuple[Takes, ...]) -> Iterator[tuple[str
     yield workload.task + "s", [_training(workload)]
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value}" for name, value in workload.params.items())]
-    if workload.ladder:
-        yield "rungs", [", ".join(rung.name for rung in workload.ladder)]
+    if workload.optimizations:
+        yield "optimizations", [", ".join(optimization.name for optimization in workload.optimizations)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
     yield "takes", [_takes(one) for one in measured] or ["not measured yet"]
 
@@ -92,7 +92,7 @@ def _published(number: Published) -> str:
     if number.upto:
         upper = _quantity(number.upto, number.unit)
         value = f"{value.removesuffix(upper.partition(' ')[2]).strip()} to {upper}"
-    notes = [number.note, f"as {number.leg}" if number.leg != AS_WRITTEN else ""]
+    notes = [number.note, f"as {number.variant}" if number.variant != BASELINE else ""]
     tail = "; ".join(filter(None, notes))
     return f"{value}: {number.system} ({number.source}{'; ' + tail if tail else ''})"
 

@@ -26,10 +26,10 @@ Workloads = Annotated[
         rich_help_panel=RUN,
     ),
 ]
-Legs = Annotated[
+Variants = Annotated[
     str,
     typer.Option(
-        help="Comma-separated: as-written, input-only, model-only, tuned. Default: all.",
+        help="Comma-separated: baseline, input-only, model-only, tuned. Default: all.",
         rich_help_panel=RUN,
     ),
 ]
@@ -72,7 +72,7 @@ Device = Annotated[
 Gpus = Annotated[
     str,
     typer.Option(
-        help="Which cards: indices, UUIDs or MIG UUIDs, comma-separated, or all.", rich_help_panel=WHERE
+        help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all.", rich_help_panel=WHERE
     ),
 ]
 Engine = Annotated[
@@ -89,12 +89,10 @@ Image = Annotated[
     ),
 ]
 Base = Annotated[str | None, typer.Option(help="Base image to build on.", rich_help_panel=WHERE)]
-Cpus = Annotated[
-    str, typer.Option(help="Pin containers to these processors, e.g. 0-3,8.", rich_help_panel=WHERE)
-]
+Cpus = Annotated[str, typer.Option(help="Pin containers to these CPUs, e.g. 0-3,8.", rich_help_panel=WHERE)]
 CpuQuota = Annotated[
     float | None,
-    typer.Option(help="Processors' worth of time for each container.", rich_help_panel=WHERE, min=0.01),
+    typer.Option(help="CPUs' worth of time for each container.", rich_help_panel=WHERE, min=0.01),
 ]
 Memory = Annotated[
     float | None,

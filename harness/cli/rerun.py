@@ -55,7 +55,7 @@ def rerun(
     """Run exactly what a report describes again: the same plan, parameters, seed and number of trials.
 
     Prices are the run's, unless --price gives others.
-    First it says what differs here: machine, cards, driver, images by their locks' hashes, data, workloads
+    First it says what differs here: machine, GPUs, driver, images by their locks' hashes, data, workloads
     and tfbench. What differs is no error; `tfbench compare` shows what it does to the speeds.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
@@ -99,7 +99,7 @@ def differing(then: Run, here: Run) -> Fields:
 
 
 def _is_card(name: str) -> bool:
-    """Tell whether a field is the name of a card: where there is none, its other fields say no more."""
+    """Tell whether a field is the name of a GPU: where there is none, its other fields say no more."""
     return name.startswith("GPU ") and name.endswith(" name")
 
 

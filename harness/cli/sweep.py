@@ -40,12 +40,12 @@ def sweep(
     ] = None,
     workload_file: given.WorkloadFile = None,
     profile: given.Profile = "quick",
-    legs: Annotated[
+    variants: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: as-written, input-only, model-only, tuned.", rich_help_panel=given.RUN
+            help="Comma-separated: baseline, input-only, model-only, tuned.", rich_help_panel=given.RUN
         ),
-    ] = "as-written",
+    ] = "baseline",
     param: given.Param = None,
     data: given.DataMode = "auto",
     weights: given.Weights = None,
@@ -90,7 +90,7 @@ def sweep(
             files=absolute(workload_file),
             images=pairs(image, "--image"),
             base=base,
-            legs=legs,
+            variants=variants,
             params=pairs(param, "--param"),
             trials=trials,
             out=runs,

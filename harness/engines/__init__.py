@@ -44,7 +44,7 @@ class GpuAccess:
 
     Attributes:
         kind: "toolkit", "cdi", "devices", or "host" for a process that is not isolated.
-        uuids: what CUDA and NVML call the cards or MIG instances, in the trial's order.
+        uuids: what CUDA and NVML call the GPUs or MIG instances, in the trial's order.
         device_nodes: paths under /dev for "devices", qualified CDI names for "cdi".
         mounts: the driver's libraries, for "devices".
         environment: what the container needs in it.
@@ -67,8 +67,8 @@ class ContainerSpec:
         environment: added to the image's own.
         out: host folder mounted read-write at OUT_DIR; events are written there.
         mounts: further folders.
-        cpus: processor numbers to pin to, as cpuset syntax ("0-3,8"), "" for all.
-        cpu_quota: processors' worth of time, e.g. 0.5; None for no limit.
+        cpus: CPU numbers to pin to, as cpuset syntax ("0-3,8"), "" for all.
+        cpu_quota: CPUs' worth of time, e.g. 0.5; None for no limit.
         memory_bytes, pids: limits; None for the engine's own.
         tmp_bytes: most that the container's own /tmp, which lies in memory, may hold; a limit, not a
             reservation.

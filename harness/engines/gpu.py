@@ -23,7 +23,7 @@ _HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-contain
 
 
 def gpu_id(gpu: Gpu) -> str:
-    """Return what CUDA calls it: the MIG instance's UUID where it is one, else the card's."""
+    """Return what CUDA calls it: the MIG instance's UUID where it is one, else the GPU's."""
     return gpu.mig_uuid or gpu.uuid
 
 
@@ -46,10 +46,10 @@ def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
 
 
 def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Hold driver and cards against the CUDA image; return what a user should know though it works.
+    """Hold driver and GPUs against the CUDA image; return what a user should know though it works.
 
     Raises:
-        GpuError: the driver is too old, or the card is; the message has the numbers.
+        GpuError: the driver is too old, or the GPU is; the message has the numbers.
     """
     remarks = []
     for gpu in gpus:
@@ -89,7 +89,7 @@ def choose_access(
 
     Args:
         info: the engine.
-        gpus: the cards or MIG instances, in the order in which the workload shall see them.
+        gpus: the GPUs or MIG instances, in the order in which the workload shall see them.
         root: the host's file system.
         library_path: folders to look for the driver's libraries in first; None for LD_LIBRARY_PATH's.
 
@@ -113,7 +113,7 @@ def choose_access(
             hint="Install the NVIDIA Container Toolkit there: nvidia-ctk runtime configure --runtime=docker.",
         )
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
-    # A runtime of NVIDIA's that is the engine's default would add cards of its own accord.
+    # A runtime of NVIDIA's that is the engine's default would add GPUs of its own accord.
     quiet = {**visible, "NVIDIA_VISIBLE_DEVICES": "void"}
     if names:
         return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=quiet)

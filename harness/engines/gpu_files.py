@@ -42,7 +42,7 @@ _LIBRARIES = (
 
 
 def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
-    """Return the device nodes that a container needs for these cards or MIG instances, and no other card's.
+    """Return the device nodes that a container needs for these GPUs or MIG instances, and no other GPU's.
 
     Raises:
         GpuError: one is not there; the message names it.
@@ -132,7 +132,7 @@ def _folders(root: Path, library_path: str) -> Iterable[Path]:
 
 
 def _minor(gpu: Gpu, root: Path) -> int:
-    """Return the number of the card's device node."""
+    """Return the number of the GPU's device node."""
     if gpu.minor_number is not None:
         return gpu.minor_number
     for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
@@ -150,7 +150,7 @@ def _minor(gpu: Gpu, root: Path) -> int:
 
 
 def _capabilities(gpu: Gpu, root: Path) -> list[str]:
-    """Return the capability nodes of a MIG instance; of all the card's where it is not known which it is."""
+    """Return the capability nodes of a MIG instance; of all the GPU's where it is not known which it is."""
     if not gpu.mig_uuid:
         return []
     instance = "*" if gpu.gpu_instance_id is None else str(gpu.gpu_instance_id)

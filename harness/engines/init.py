@@ -8,7 +8,7 @@ Runs by its source text under whatever Python the image has (3.10 or newer), sta
 
     python3 -I -S -c SOURCE CPUS COMMAND...
 
-CPUS is a comma-separated list of processors to pin to, "" for all.
+CPUS is a comma-separated list of CPUs to pin to, "" for all.
 """
 
 import os

@@ -35,7 +35,7 @@ _PYTHONS = ("python", "python3")
 class LocalEngine:
     """Run trials as processes; `ImageInfo.reference` is the path of the Python to run them with.
 
-    A trial's processor numbers are kept to. Memory, process and time limits are not: nothing short of a
+    A trial's CPU numbers are kept to. Memory, process and time limits are not: nothing short of a
     container can set them without breaking CUDA's address space or other programs of this user.
 
     Args:

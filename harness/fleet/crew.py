@@ -1,6 +1,6 @@
 """The only module that speaks to Ray: reach a cluster, ask its nodes, and have them do orders.
 
-An order is one Ray task pinned to its node. It asks for all processors and cards that Ray may give away
+An order is one Ray task pinned to its node. It asks for all CPUs and GPUs that Ray may give away
 there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
 ends with the driver: Ray kills it, its containers' standard input closes, and they end too.
 """
@@ -121,8 +121,8 @@ def _knock(address: str) -> None:
 
 
 def alive_nodes() -> tuple[Node, ...]:
-    """Return the nodes that are alive and offer processors, not asked anything yet, in the order of keys."""
-    # A head that offers no processors, as KubeRay's, cannot run a task, so that it cannot even be asked.
+    """Return the nodes that are alive and offer CPUs, not asked anything yet, in the order of keys."""
+    # A head that offers no CPUs, as KubeRay's, cannot run a task, so that it cannot even be asked.
     found = [
         one
         for one in _ray().nodes()
@@ -319,7 +319,7 @@ class RayTeam:
             names = ", ".join(node.key for node in self._nodes)
             raise FleetError(
                 f"Nodes {names} did not become free together within {self._wait_s:g} s.",
-                hint="See `ray status` for who holds their processors, or raise --wait.",
+                hint="See `ray status` for who holds their CPUs, or raise --wait.",
             ) from error
         processors = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
         divided = shares([node.machine for node in self._nodes], processors)

@@ -268,7 +268,7 @@ class Driver:
                 self._report(
                     active.task,
                     f"Node {active.node.key} did not begin within {self._wait_s:g} s: other work in the "
-                    "cluster holds its processors, or its environment cannot be set up.",
+                    "cluster holds its CPUs, or its environment cannot be set up.",
                 )
 
     def _report(self, task: Task, why: str) -> None:

@@ -132,11 +132,11 @@ def tf_config(workers: Sequence[str], rank: int) -> str:
 
 
 def shares(machines: Sequence[str], processors: Mapping[str, int]) -> tuple[Share, ...]:
-    """Divide the processors of machines that hold several workers; no two workers get the same one.
+    """Divide the CPUs of machines that hold several workers; no two workers get the same one.
 
     Args:
         machines: each worker's machine, in the order of workers.
-        processors: machine -> how many it has.
+        CPUs: machine -> how many it has.
     """
     found = []
     for number, machine in enumerate(machines):

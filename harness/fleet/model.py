@@ -20,13 +20,13 @@ class Facts:
         versions: "python", "ray", "tfbench" ("" where none is installed) and "code", the digest of the
             harness that it would run.
         missing: packages that the harness needs and the node's Python lacks.
-        boot_id: tells machines apart: two nodes with the same one share their processors.
-        kind: what makes two nodes comparable: cards, processor, memory, instance type.
+        boot_id: tells machines apart: two nodes with the same one share their CPUs.
+        kind: what makes two nodes comparable: GPUs, CPU, memory, instance type.
         engine: the container engine that answers, "" for none, and why.
         images: targets ("cpu", "cuda") whose image is built already.
         cache_disk: where the node keeps its cache: wheels, data, the local engine's environments.
         image_disk: where its engine keeps images; None without one, and for one on another machine.
-        gpus: names of the cards.
+        gpus: names of the GPUs.
     """
 
     versions: Mapping[str, str]

@@ -143,7 +143,7 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
     runs = runs_of(folder)
     if not runs:
         return {}
-    # Processors were divided among the most workers, and stayed so when fewer of them trained.
+    # CPUs were divided among the most workers, and stayed so when fewer of them trained.
     names = max((worker_nodes(run) for run in runs.values()), key=len)
     nodes = {node.key: node for node in folder.read_plan().nodes}
     return {

@@ -72,7 +72,7 @@ def survey(
 
 
 def needed_targets(options: Options) -> tuple[str, ...]:
-    """Return the images that a plan may need on a node, whichever cards it has."""
+    """Return the images that a plan may need on a node, whichever GPUs it has."""
     if options.engine == "local":
         return ()
     kinds = (False,) if set(device_words(options.device)) <= {"cpu"} else (False, True)
@@ -231,5 +231,5 @@ def _some(chosen: Sequence[Node], usable: Mapping[str, Node], problems: Sequence
     said = " ".join(problem.message for problem in problems if problem.fatal)
     raise FleetError(
         f"No node of the cluster can be used. {said}".strip(),
-        hint=next((one.hint for one in problems if one.fatal), "Start nodes that offer processors."),
+        hint=next((one.hint for one in problems if one.fatal), "Start nodes that offer CPUs."),
     )

@@ -120,11 +120,11 @@ def prepared_for(
         rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
         resolved = replace(resolved, planned=rest)
     prepared = prepare(resolved, places, progress, ask_cloud=ask_cloud)
-    prices = _as_written(prepared.manifest.prices, files)
+    prices = _baseline(prepared.manifest.prices, files)
     return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit, prices=prices))
 
 
-def _as_written(prices: Prices | None, files: Mapping[str, Path]) -> Prices | None:
+def _baseline(prices: Prices | None, files: Mapping[str, Path]) -> Prices | None:
     """Return prices with their source as the driver calls it, who knows nothing of this node's paths."""
     if prices is None:
         return None

@@ -43,7 +43,7 @@ def number(path: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processors:
-    """The host's processors: `cores` and `threads` over all sockets, 0 where unknown; `mhz` nominal."""
+    """The host's CPUs: `cores` and `threads` over all sockets, 0 where unknown; `mhz` nominal."""
 
     model: str
     sockets: int
@@ -91,7 +91,7 @@ def _nominal_mhz(root: Path, entry: dict[str, str]) -> int | None:
 
 
 def caches(root: Path) -> str:
-    """Describe the first processor's caches, e.g. "L1d 48K, L1i 32K, L2 2048K, L3 107520K"."""
+    """Describe the first CPU's caches, e.g. "L1d 48K, L1i 32K, L2 2048K, L3 107520K"."""
     found = []
     for folder in sorted(root.glob("sys/devices/system/cpu/cpu0/cache/index*")):
         kind = {"Data": "d", "Instruction": "i"}.get(text(folder / "type"), "")

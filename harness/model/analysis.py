@@ -31,7 +31,7 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One workload, device and leg over all its finished trials.
+    """One workload, device and variant over all its finished trials.
 
     Attributes:
         throughput: samples/s in steady state.
@@ -43,7 +43,7 @@ class Summary:
         training_bound: upper where only the first epoch was measured and a cache speeds up those after it.
         cold_start: (phase, seconds) in order, everything before steady state.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
-        energy_j_per_sample: from the card's counter, or None.
+        energy_j_per_sample: from the GPU's counter, or None.
         accuracy: on held-out data, or None.
         epoch_s: time for one pass through the training data at the steady speed, or None.
         trial_ids: where every figure comes from.
@@ -51,7 +51,7 @@ class Summary:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     throughput: Estimate
     step_time: Estimate
     batch_size: int
@@ -86,7 +86,7 @@ class Latency:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     scenario: str
     batch_size: int
     rate_per_s: float | None
@@ -111,7 +111,7 @@ class Capacity:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     bound_s: float
     rate_per_s: Estimate | None
     at_least: bool
@@ -121,11 +121,11 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A ratio of two summaries' throughputs with its interval, e.g. gpu0 over cpu, tuned over as-written."""
+    """A ratio of two summaries' throughputs with its interval, e.g. gpu0 over cpu, tuned over baseline."""
 
     workload: str
-    kind: str  # "gpu-over-cpu", "tuned-over-as-written", "scaling"
-    numerator: str  # "device/leg"
+    kind: str  # "gpu-over-cpu", "tuned-over-baseline", "scaling"
+    numerator: str  # "device/variant"
     denominator: str
     ratio: Estimate
 
@@ -175,11 +175,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What to do about a finding. Gains are throughput ratios; measured is None until a leg has shown it.
+    """What to do about a finding. Gains are throughput ratios; measured is None until a variant has shown it.
 
     Attributes:
         at_least: the prediction is a lower bound.
-        measured_leg: the leg that showed the measured gain, "" without one.
+        measured_variant: the variant that showed the measured gain, "" without one.
         miss: by which share the measured gain misses the prediction, where that is more than is allowed;
             negative when it is less than was predicted.
         not_judged: why the prediction cannot be held against the measured gain; "" where it can be, and where
@@ -191,7 +191,7 @@ class Remedy:
     predicted_gain: float | None
     measured_gain: Estimate | None
     at_least: bool = False
-    measured_leg: str = ""
+    measured_variant: str = ""
     miss: float | None = None
     not_judged: str = ""
 
@@ -239,15 +239,15 @@ class Pipeline:
     """The input pipeline of a workload on a device, stage by stage; speeds in samples/s where measured.
 
     Attributes:
-        as_written, model: what training reaches, and what the model alone could take.
+        baseline, model: what training reaches, and what the model alone could take.
         first_epoch, cached: the pipeline by itself before its caches are full, and after.
-        running: how it uses the processors, in words.
+        running: how it uses the CPUs, in words.
     """
 
     workload: str
     device: str
     stages: tuple[Stage, ...]
-    as_written: float | None
+    baseline: float | None
     model: float | None
     first_epoch: float | None
     cached: float | None
@@ -259,8 +259,8 @@ class Spent:
     """Where the time of a trial passes: medians over the trials of a workload on a device, in seconds.
 
     Attributes:
-        benchmark_s: legs of the benchmark itself: as-written, tuned, and rungs that were asked for.
-        verdict_s: all other legs, which --no-analysis leaves out.
+        benchmark_s: variants of the benchmark itself: baseline, tuned, and optimizations that were asked for.
+        verdict_s: all other variants, which --no-analysis leaves out.
         rest_s: starting the container, importing, data, and waiting between windows.
         ratio: the second over the first, trial by trial; None where the first were not run.
     """
@@ -325,7 +325,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A workload's speed over a grid of parameters on one device, one leg of it.
+    """A workload's speed over a grid of parameters on one device, one variant of it.
 
     Attributes:
         points: all that was planned, in the grid's order, the last axis running fastest.
@@ -334,7 +334,7 @@ class Sweep:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     axes: tuple[Axis, ...]
     points: tuple[SweepPoint, ...]
     best: SweepPoint | None
@@ -342,7 +342,8 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one workload, device and leg takes in money and energy; None where price or reading is missing.
+    """What one workload, device and variant takes in money and energy; None where price or reading is
+    missing.
 
     Attributes:
         per_hour: price of an hour, in the manifest's currency.
@@ -355,7 +356,7 @@ class Cost:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     per_hour: float | None
     training: Estimate | None
     training_projected: bool
@@ -370,7 +371,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRatio:
-    """What the same work costs on the processor over what it costs on `device`, the same leg on both.
+    """What the same work costs on the CPU over what it costs on `device`, the same variant on both.
 
     Attributes:
         ratio: of money; above 1 the device is cheaper.
@@ -380,7 +381,7 @@ class CostRatio:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     ratio: Estimate
     time_ratio: Estimate
     break_even: float

@@ -22,7 +22,7 @@ SETTINGS = "profile and parameters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """One workload, device and leg of a run.
+    """One workload, device and variant of a run.
 
     Attributes:
         throughput: samples/s, one value a trial, in the order of the trials.
@@ -35,7 +35,7 @@ class Speed:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     throughput: tuple[float, ...]
     trial_ids: tuple[str, ...]
     batch_size: int
@@ -127,7 +127,7 @@ class Joint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """The speed of one run over the reference's, for one workload, device and leg.
+    """The speed of one run over the reference's, for one workload, device and variant.
 
     Attributes:
         run: position in Versus.runs.
@@ -144,7 +144,7 @@ class Ratio:
     run: int
     workload: str
     device: str
-    leg: str
+    variant: str
     speed: float
     ratio: Estimate
     joint: Joint | None
@@ -157,12 +157,12 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The fastest device and leg of a run for one workload."""
+    """The fastest device and variant of a run for one workload."""
 
     run: int
     workload: str
     device: str
-    leg: str
+    variant: str
     speed: float
     ratio: Estimate
     energy_j_per_sample: float | None
@@ -247,7 +247,7 @@ class Versus:
 
 
 class Word(StrEnum):
-    """What a check against a baseline says about one workload, device and leg."""
+    """What a check against a baseline says about one workload, device and variant."""
 
     SLOWER = "slower"
     SLIGHTLY = "slower, but by less than the limit"

@@ -37,7 +37,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """One workload, device and leg on one kind of machine through time, oldest first.
+    """One workload, device and variant on one kind of machine through time, oldest first.
 
     Attributes:
         setting: what else is the same in all its runs: profile and data.
@@ -47,7 +47,7 @@ class Trend:
     machine: str
     workload: str
     device: str
-    leg: str
+    variant: str
     setting: str
     points: tuple[Point, ...]
     changes: tuple[ChangePoint, ...]
@@ -68,7 +68,7 @@ class History:
 
     Attributes:
         runs: oldest first.
-        trends: by machine, workload, device, leg; those of a single run among them.
+        trends: by machine, workload, device, variant; those of a single run among them.
     """
 
     runs: tuple[Extract, ...]

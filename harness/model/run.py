@@ -78,10 +78,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A named stretch of a trial; `leg` is "" for phases that all legs share."""
+    """A named stretch of a trial; `variant` is "" for phases that all variants share."""
 
     name: str
-    leg: str
+    variant: str
     start_ns: int
     end_ns: int
 
@@ -90,7 +90,7 @@ class Phase:
 class Window:
     """Steps measured between two synchronised instants; `wait_ns` is -1 where waiting cannot be seen."""
 
-    leg: str
+    variant: str
     index: int
     start_ns: int
     end_ns: int
@@ -103,7 +103,7 @@ class Window:
 class StepTimes:
     """int64[n] durations of single steps of one window, as the host thread saw them."""
 
-    leg: str
+    variant: str
     window: int
     step_ns: NDArray[np.int64]
     wait_ns: NDArray[np.int64]
@@ -113,7 +113,7 @@ class StepTimes:
 class Metric:
     """A figure that the workload itself reported, such as test accuracy."""
 
-    leg: str
+    variant: str
     name: str
     value: float
     unit: str
@@ -123,7 +123,7 @@ class Metric:
 class RequestTimes:
     """int64[n] latencies of one series of requests; fields as in workloads.protocol's event "requests"."""
 
-    leg: str
+    variant: str
     scenario: str
     batch_size: int
     rate_per_s: float
@@ -135,18 +135,18 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What the workload itself said of a leg in words, such as the kernel that its layers were given."""
+    """What the workload itself said of a variant in words, such as the kernel that its layers were given."""
 
-    leg: str
+    variant: str
     name: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegInfo:
-    """The parameters that a leg ran with, and what it changed against as-written."""
+class VariantInfo:
+    """The parameters that a variant ran with, and what it changed against baseline."""
 
-    leg: str
+    variant: str
     params: Mapping[str, Any]
     changes: tuple[Change, ...]
 
@@ -163,13 +163,13 @@ class PlannedTrial:
     workload: str
     device: str
     index: int
-    legs: tuple[str, ...]
+    variants: tuple[str, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
     point: Point = ()
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """Positions, in the manifest's `gpus`, of the cards that the trial uses."""
+        """Positions, in the manifest's `gpus`, of the GPUs that the trial uses."""
         return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
 
 
@@ -181,14 +181,14 @@ class Trial:
         status, exit_code, message: how it ended; message is for people, "" when all went well.
         started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
         facts: what the container found (versions, devices); scalars.
-        said: what the workload knows of its legs.
+        said: what the workload knows of its variants.
     """
 
     id: str
     workload: str
     device: str
     index: int
-    legs: tuple[LegInfo, ...]
+    variants: tuple[VariantInfo, ...]
     status: Status
     exit_code: int | None
     message: str
@@ -216,7 +216,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A card as NVML describes it; None is "not available", never 0."""
+    """A GPU as NVML describes it; None is "not available", never 0."""
 
     index: int
     uuid: str
@@ -297,7 +297,7 @@ class Prices:
     Attributes:
         machine: an hour of the machine, whichever device works.
         cpu, gpu: an hour of the machine that one would rent to run on that kind of device.
-        card: an hour of each card that a trial uses.
+        GPU: an hour of each GPU that a trial uses.
         electricity_per_kwh: what a kilowatt-hour costs.
         currency: of all of them, e.g. "USD".
         source: where the prices come from, in words.

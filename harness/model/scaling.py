@@ -16,8 +16,8 @@ class Placement:
     Attributes:
         nodes: each worker's node, the first worker's first.
         machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
-        processors: how many each worker could use, its own or shared; None where unknown.
-        oversubscribed: whether workers of a machine used the same processors: it had too few to divide.
+        CPUs: how many each worker could use, its own or shared; None where unknown.
+        oversubscribed: whether workers of a machine used the same CPUs: it had too few to divide.
     """
 
     nodes: tuple[str, ...]
@@ -42,7 +42,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What left one machine while a leg was measured, and came in: bytes/s, a worker of that machine.
+    """What left one machine while a variant was measured, and came in: bytes/s, a worker of that machine.
 
     Attributes:
         nodes: the workers' nodes on the machine; the counters are the machine's, and divided by their number.
@@ -55,7 +55,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One leg of one workload over so many workers.
+    """One variant of one workload over so many workers.
 
     Attributes:
         throughput: samples/s of all workers together.
@@ -73,7 +73,7 @@ class Point:
 
     workload: str
     device: str
-    leg: str
+    variant: str
     workers: int
     throughput: Estimate
     efficiency: Estimate | None
@@ -101,7 +101,7 @@ class Flow:
     Attributes:
         t_s: middles of equal stretches, seconds since the first measured window began. Workers' windows
             begin and end with the same steps, which is what tells several machines' clocks the same time.
-        spans: the first worker's windows as (leg, begin, end), in seconds on the same axis.
+        spans: the first worker's windows as (variant, begin, end), in seconds on the same axis.
     """
 
     workload: str
@@ -118,7 +118,7 @@ class Scaling:
     """Training over several numbers of workers.
 
     Attributes:
-        points: by workload, device and leg, the fewest workers first.
+        points: by workload, device and variant, the fewest workers first.
         placements: number of workers -> where they ran.
         flows: of each workload and device, one trial over the most workers.
         sentences: what it comes to.

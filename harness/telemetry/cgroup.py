@@ -15,7 +15,7 @@ CONTAINER = "container"
 
 
 class CgroupSource:
-    """Processor time, throttling, memory, I/O, tasks and pressure of one cgroup, version 1 or 2.
+    """CPU time, throttling, memory, I/O, tasks and pressure of one cgroup, version 1 or 2.
 
     Args:
         root: where /proc and the cgroup mounts are, for tests.

@@ -1,4 +1,4 @@
-"""The source "cpufreq": processor clocks and thermal throttling, which take one file a processor to read."""
+"""The source "cpufreq": CPU clocks and thermal throttling, which take one file a CPU to read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _THROTTLE = "cpu_throttle_events"
 
 
 class FrequencySource:
-    """Clocks of all logical processors, once a second.
+    """Clocks of all logical CPUs, once a second.
 
     Args:
         root: where sys is, for tests.
-        clocks: gives every processor's clock in MHz; by default psutil, which knows where kernels keep it.
+        clocks: gives every CPU's clock in MHz; by default psutil, which knows where kernels keep it.
         now_ns: the clock.
     """
 
@@ -70,7 +70,7 @@ class FrequencySource:
             values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in found), strict=True))
         elif self._gap:
             for metric in _CLOCKS:
-                self._gap(self.name, "host", metric, "This machine does not show its processors' clocks.")
+                self._gap(self.name, "host", metric, "This machine does not show its CPUs' clocks.")
         if self._throttle:
             values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
         if values:

@@ -2,7 +2,7 @@
 
 Each reading is an average over exactly the time since the last, from hardware counters, so that a load
 of 200 ms on and 200 ms off shows as such, and a kernel that keeps one SM busy does not look like a full
-card.
+GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.telemetry.nvml_session import Session
 
 _MIB = 1024 * 1024
 # Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes
-# 1.1 ms of processor time a call, all the others together 0.4, and it says what the driver's own utilisation
+# 1.1 ms of CPU time a call, all the others together 0.4, and it says what the driver's own utilisation
 # buffer (source "nvml_util") says for less, within a point.
 GPM_METRICS: Mapping[str, tuple[int, float]] = {
     "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
@@ -37,12 +37,12 @@ GPM_METRICS: Mapping[str, tuple[int, float]] = {
 
 
 class Gpm:
-    """The GPM metrics of one card or MIG instance, by two sample buffers that take turns.
+    """The GPM metrics of one GPU or MIG instance, by two sample buffers that take turns.
 
     Each sample is the end of one reading and the beginning of the next: one is taken a reading.
 
     Args:
-        uuid: the card's or the instance's.
+        uuid: the GPU's or the instance's.
         wanted: metric -> NVML's number for it, and the factor to the metric's unit.
     """
 
@@ -144,7 +144,7 @@ class GpmSource:
         self._readings: list[Gpm] = []
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Take the first sample of each card, which the first reading is compared with."""
+        """Take the first sample of each GPU, which the first reading is compared with."""
         if not target.gpus:
             return {}
         self._readings = []
@@ -156,7 +156,7 @@ class GpmSource:
         return self._readings[-1:]
 
     def read(self) -> Iterable[Sample]:
-        """Read every card."""
+        """Read every GPU."""
         return read_cards(self.name, self._cards, self._now_ns)
 
     def stop(self) -> None:

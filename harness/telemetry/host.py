@@ -19,7 +19,7 @@ HOST, CORES = "host", "cores"
 
 
 class HostSource:
-    """Processors, memory, disks, network, pressure and load of this machine.
+    """CPUs, memory, disks, network, pressure and load of this machine.
 
     Args:
         root: where proc and sys are, for tests.

@@ -44,18 +44,18 @@ _Row = tuple[str, str, Kind, str, str, str]
 G, R, C = Kind.GAUGE, Kind.RATE, Kind.COUNTER
 
 _HOST: tuple[_Row, ...] = (
-    ("cpu_util_pct", "CPU busy", R, "%", "host", "Time not idle and not in iowait, all processors together"),
+    ("cpu_util_pct", "CPU busy", R, "%", "host", "Time not idle and not in iowait, all CPUs together"),
     ("cpu_user_pct", "CPU user", R, "%", "host", "Time in user code, nice included, guests left out"),
     ("cpu_system_pct", "CPU system", R, "%", "host", "Time in the kernel, interrupts included"),
     ("cpu_iowait_pct", "CPU I/O wait", R, "%", "host", "Time idle while a disk request was outstanding"),
     ("cpu_steal_pct", "CPU steal", R, "%", "host", "Time that the hypervisor gave to other guests"),
-    ("core{n}_util_pct", "Core {n} busy", R, "%", "host", "As cpu_util_pct, of one logical processor"),
-    ("context_switches_per_s", "Context switches", R, "1/s", "host", "All processors together"),
+    ("core{n}_util_pct", "Core {n} busy", R, "%", "host", "As cpu_util_pct, of one logical CPU"),
+    ("context_switches_per_s", "Context switches", R, "1/s", "host", "All CPUs together"),
     ("procs_running", "Runnable threads", G, "", "host", "Threads running or ready to run, ours included"),
     ("load1", "Load average", G, "", "host", "The kernel's one-minute load average"),
     ("mem_used_bytes", "Memory used", G, "B", "host cgroup nvml",
      "host: MemTotal less MemAvailable; cgroup: all that is charged to it, page cache included; "
-     "nvml: allocated on the card, by anyone"),
+     "nvml: allocated on the GPU, by anyone"),
     ("mem_available_bytes", "Memory available", G, "B", "host", "The kernel's MemAvailable"),
     ("mem_cached_bytes", "Page cache", G, "B", "host", "File pages in memory"),
     ("swap_used_bytes", "Swap used", G, "B", "host", "SwapTotal less SwapFree"),
@@ -65,9 +65,9 @@ _HOST: tuple[_Row, ...] = (
     ("net_sent_bytes_per_s", "Network out", R, "B/s", "host", "Physical interfaces together"),
     ("net_recv_bytes", "Network received", C, "B", "network", "One physical interface, or loopback"),
     ("net_sent_bytes", "Network sent", C, "B", "network", "One physical interface, or loopback"),
-    ("cpu_freq_mhz", "CPU clock", G, "MHz", "cpufreq", "Mean over the logical processors"),
-    ("cpu_freq_min_mhz", "Slowest core clock", G, "MHz", "cpufreq", "Slowest logical processor"),
-    ("cpu_freq_max_mhz", "Fastest core clock", G, "MHz", "cpufreq", "Fastest logical processor"),
+    ("cpu_freq_mhz", "CPU clock", G, "MHz", "cpufreq", "Mean over the logical CPUs"),
+    ("cpu_freq_min_mhz", "Slowest core clock", G, "MHz", "cpufreq", "Slowest logical CPU"),
+    ("cpu_freq_max_mhz", "Fastest core clock", G, "MHz", "cpufreq", "Fastest logical CPU"),
     ("cpu_throttle_events", "CPU thermal throttling", C, "", "cpufreq", "Cores' thermal throttle events"),
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ _PRESSURE: tuple[_Row, ...] = tuple(
         f"Time in which {who} waited for {what} (pressure stall information)",
     )
     for resource, label, what in (
-        ("cpu", "CPU", "a processor"),
+        ("cpu", "CPU", "a CPU"),
         ("mem", "Memory", "memory"),
         ("io", "I/O", "I/O"),
     )
@@ -89,9 +89,9 @@ _PRESSURE: tuple[_Row, ...] = tuple(
 )
 
 _CONTAINER: tuple[_Row, ...] = (
-    ("cpu_usage_s", "CPU time", C, "s", "cgroup process", "Processor time, user and system"),
-    ("cpu_user_s", "CPU time, user", C, "s", "cgroup process", "Processor time in user code"),
-    ("cpu_system_s", "CPU time, system", C, "s", "cgroup process", "Processor time in the kernel"),
+    ("cpu_usage_s", "CPU time", C, "s", "cgroup process", "CPU time, user and system"),
+    ("cpu_user_s", "CPU time, user", C, "s", "cgroup process", "CPU time in user code"),
+    ("cpu_system_s", "CPU time, system", C, "s", "cgroup process", "CPU time in the kernel"),
     ("cpu_periods", "Quota periods", C, "", "cgroup", "Enforcement periods in which there was work"),
     ("cpu_throttled_periods", "Throttled periods", C, "", "cgroup", "Periods in which the quota ran out"),
     ("cpu_throttled_s", "Throttled time", C, "s", "cgroup", "Time that runnable threads were kept waiting"),
@@ -119,7 +119,7 @@ _GPU: tuple[_Row, ...] = (
     ("power_average_w", "GPU power, average", G, "W", "nvml_slow",
      "NVML_FI_DEV_POWER_AVERAGE: the driver's average over about a second"),
     ("power_usage_w", "GPU power", G, "W", "nvml nvml_power",
-     "nvmlDeviceGetPowerUsage and the driver's own samples: instant on some cards, an average on others"),
+     "nvmlDeviceGetPowerUsage and the driver's own samples: instant on some GPUs, an average on others"),
     ("power_limit_w", "GPU power limit", G, "W", "nvml_slow", "The limit that is enforced now"),
     ("energy_j", "Energy", C, "J", "nvml_slow rapl", "The device's own energy counter"),
     ("temperature_c", "GPU temperature", G, "degC", "nvml", "The GPU's own sensor"),
@@ -134,15 +134,15 @@ _GPU: tuple[_Row, ...] = (
     ("throttle_app_clocks", "Clocks: set by user", G, "0/1", "nvml", "Limited by applications clocks"),
     ("throttle_sw_power_cap", "Clocks: power cap", G, "0/1", "nvml", "Lowered to keep to the power limit"),
     ("throttle_hw_slowdown", "Clocks: hardware slowdown", G, "0/1", "nvml", "Halved or worse, by hardware"),
-    ("throttle_sync_boost", "Clocks: sync boost", G, "0/1", "nvml", "Held to the slowest card of a group"),
+    ("throttle_sync_boost", "Clocks: sync boost", G, "0/1", "nvml", "Held to the slowest GPU of a group"),
     ("throttle_sw_thermal", "Clocks: thermal (software)", G, "0/1", "nvml", "Lowered to keep cool"),
     ("throttle_hw_thermal", "Clocks: thermal (hardware)", G, "0/1", "nvml", "Too hot: hardware slowdown"),
     ("throttle_hw_power_brake", "Clocks: power brake", G, "0/1", "nvml", "The power supply asked for less"),
     ("throttle_display_clock", "Clocks: display", G, "0/1", "nvml", "Limited by a display clock setting"),
     ("pcie_send_bytes", "PCIe sent", C, "B", "nvml_slow", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES"),
     ("pcie_receive_bytes", "PCIe received", C, "B", "nvml_slow", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES"),
-    ("pcie_send_bytes_per_s", "PCIe out", R, "B/s", "nvml_slow gpm", "From the card; nvml_slow: over 20 ms"),
-    ("pcie_receive_bytes_per_s", "PCIe in", R, "B/s", "nvml_slow gpm", "To the card; nvml_slow: over 20 ms"),
+    ("pcie_send_bytes_per_s", "PCIe out", R, "B/s", "nvml_slow gpm", "From the GPU; nvml_slow: over 20 ms"),
+    ("pcie_receive_bytes_per_s", "PCIe in", R, "B/s", "nvml_slow gpm", "To the GPU; nvml_slow: over 20 ms"),
     ("pcie_replays", "PCIe replays", C, "", "nvml_slow", "Packets sent again: a poor link"),
     ("pcie_link_gen", "PCIe generation", G, "", "nvml_slow", "Of the link as it is now"),
     ("pcie_link_width", "PCIe width", G, "lanes", "nvml_slow", "Of the link as it is now"),
@@ -154,7 +154,7 @@ _GPU: tuple[_Row, ...] = (
     ("ecc_uncorrected", "ECC uncorrected", C, "", "nvml_slow", "Since the driver was loaded"),
     ("xid_errors", "XID errors", C, "", "nvml_slow", "Critical driver errors since sampling began"),
     ("xid_last", "Last XID", G, "", "nvml_slow", "Code of the last one; absent without one"),
-    ("foreign_processes", "Processes not ours", G, "", "nvml_slow", "Others with a context on the card"),
+    ("foreign_processes", "Processes not ours", G, "", "nvml_slow", "Others with a context on the GPU"),
     ("foreign_mem_bytes", "GPU memory not ours", G, "B", "nvml_slow", "Held by such processes"),
     ("graphics_util_pct", "Compute engine active", R, "%", "gpm", "A kernel was resident; older runs"),
     ("sm_util_pct", "SM activity", R, "%", "gpm", "Share of the SMs that were busy, over time"),

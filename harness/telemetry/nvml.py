@@ -1,4 +1,4 @@
-"""The source "nvml": what a card says at every tick. What takes longer is in nvml_slow.py.
+"""The source "nvml": what a GPU says at every tick. What takes longer is in nvml_slow.py.
 
 Utilisation and memory utilisation come from the driver's own sampling period (a sixth of a second to a
 second), which smooths short pauses away; gpm.py and nvml_buffers.py resolve them.
@@ -47,14 +47,14 @@ class NvmlSource:
         self._cards: tuple[Card, ...] = ()
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the target's cards; what they do not support is a gap each."""
+        """Open the target's GPUs; what they do not support is a gap each."""
         if not target.gpus:
             return {}
         self._cards = open_cards(self.name, target, gap, self._session, lambda uuid: fast_readings())
         return {card.device: card.metrics() for card in self._cards}
 
     def read(self) -> Iterable[Sample]:
-        """Read every card."""
+        """Read every GPU."""
         return read_cards(self.name, self._cards, self._now_ns)
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class NvmlSource:
 
 
 class PowerUsage:
-    """nvmlDeviceGetPowerUsage, for cards whose fields do not tell instant and average power apart.
+    """nvmlDeviceGetPowerUsage, for GPUs whose fields do not tell instant and average power apart.
 
     Args:
         fields: is read before.

@@ -49,7 +49,7 @@ UTILISATION = Buffer(
 
 
 class Drain:
-    """What is new in a buffer of one card since the last call.
+    """What is new in a buffer of one GPU since the last call.
 
     Args:
         buffer: which.
@@ -86,7 +86,7 @@ class Drain:
 
 
 class BufferSource:
-    """One of the driver's buffers, for every card of the target.
+    """One of the driver's buffers, for every GPU of the target.
 
     Args:
         buffer: POWER or UTILISATION.

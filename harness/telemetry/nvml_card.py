@@ -1,4 +1,4 @@
-"""One card as a source follows it: its handle, its readings, and what happens when they fail."""
+"""One GPU as a source follows it: its handle, its readings, and what happens when they fail."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Call:
 
 
 class Card:
-    """A card under one name, and the readings that it turns out to support.
+    """A GPU under one name, and the readings that it turns out to support.
 
     Args:
         source: name of the source, for its gaps and samples.
-        device: the trial's name for the card ("gpu0").
-        uuid: the card's, or a MIG instance's.
+        device: the trial's name for the GPU ("gpu0").
+        uuid: the GPU's, or a MIG instance's.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Card:
         return tuple(metric for metric in found if metric not in self._dropped)
 
     def read(self) -> Mapping[str, float]:
-        """Read all that the card supports; nothing, and a gap, while it is lost."""
+        """Read all that the GPU supports; nothing, and a gap, while it is lost."""
         values: dict[str, float] = {}
         generation = self._session.generation
         try:
@@ -126,7 +126,7 @@ class Card:
         return values
 
     def _one(self, reading: Reading) -> Mapping[str, float]:
-        """Read one; errors that concern the card as a whole are raised."""
+        """Read one; errors that concern the GPU as a whole are raised."""
 
         def failed(metric: str, code: int) -> None:
             kind = meaning(code)
@@ -160,7 +160,7 @@ def open_cards(
     session: Session,
     readings: Callable[[str], Sequence[Reading]],
 ) -> tuple[Card, ...]:
-    """Make a Card for each of the target's GPUs, with `readings(uuid)`, and read it once.
+    """Make a GPU for each of the target's GPUs, with `readings(uuid)`, and read it once.
 
     That first reading finds what is not supported, and bears the cost of NVML's first calls.
     """
@@ -175,7 +175,7 @@ def open_cards(
 
 
 def read_cards(source: str, cards: Sequence[Card], now_ns: Callable[[], int]) -> tuple[Sample, ...]:
-    """Read each card, stamped at its own instant; cards that give nothing are left out."""
+    """Read each GPU, stamped at its own instant; GPUs that give nothing are left out."""
     samples = []
     for card in cards:
         t_ns = now_ns()

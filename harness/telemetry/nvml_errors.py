@@ -27,7 +27,7 @@ class UnreadableError(Exception):
 
 
 class Meaning(Enum):
-    """What a failed call says: about the metric for good, about the whole card, or about this moment."""
+    """What a failed call says: about the metric for good, about the whole GPU, or about this moment."""
 
     METRIC = "metric"
     DEVICE = "device"
@@ -68,9 +68,9 @@ def meaning(code: int) -> Meaning:
 def explain(code: int, uuid: str = "") -> str:
     """Say in a sentence what `code` means, on a MIG instance when `uuid` is one's."""
     if uuid.startswith("MIG-") and meaning(code) is Meaning.METRIC:
-        return "Not available on a MIG instance: NVML gives it for the whole card, if at all."
+        return "Not available on a MIG instance: NVML gives it for the whole GPU, if at all."
     if code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
-        return "This card does not support it."
+        return "This GPU does not support it."
     if meaning(code) is Meaning.METRIC and code not in _HINTS:
         return "The installed driver does not offer it."
     return _HINTS.get(code) or f"NVML reports an error: {pynvml.NVMLError(code)}."

@@ -43,7 +43,7 @@ FAST = (
     Field(id=pynvml.NVML_FI_DEV_POWER_INSTANT, metric="power_instant_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_POWER, metric="power_capped_s", scale=1e-9),
 )
-# The energy counter keeps a processor busy for over 3 ms and thermal capping for 1 ms; the average and the
+# The energy counter keeps a CPU busy for over 3 ms and thermal capping for 1 ms; the average and the
 # temperature change too slowly to be worth asking for at every tick.
 SLOW = (
     Field(id=pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, metric="energy_j", scale=1e-3),
@@ -55,7 +55,7 @@ SLOW = (
     Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
     Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
 )
-# What crossed the card's links. Each PCIe counter takes half a millisecond, each of NVLink's 3: GPM's rates
+# What crossed the GPU's links. Each PCIe counter takes half a millisecond, each of NVLink's 3: GPM's rates
 # tell the same for a tenth of that.
 TRAFFIC = (
     Field(id=pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, metric="pcie_send_bytes", wide=True),
@@ -76,7 +76,7 @@ TRAFFIC = (
 
 
 class Fields:
-    """Some fields of a card, by one call.
+    """Some fields of a GPU, by one call.
 
     Args:
         fields: what to ask for; those that fail for good are dropped.

@@ -75,7 +75,7 @@ class Session:
     def renew(self, generation: int) -> bool:
         """Shut NVML down and initialise it anew; return whether that was done.
 
-        Each blinds the readings of every other card, so that they come at growing distances (1 s, 2 s,
+        Each blinds the readings of every other GPU, so that they come at growing distances (1 s, 2 s,
         4 s and so on), and only once for all who saw `generation` fail.
         """
         with self._state:

@@ -1,4 +1,4 @@
-"""The source "nvml_slow": counters that are dear to read, what seldom changes, and calls that sleep.
+"""The source "nvml_slow": counters that are expensive to read, what seldom changes, and calls that sleep.
 
 The sampler reads a source when it starts and once more when it stops, so that the differences of these
 counters cover the whole trial however far apart the readings between are.
@@ -22,7 +22,7 @@ from harness.telemetry.tenants import Tenants
 
 
 class UnlessGpm:
-    """A reading for cards without GPM, which tells the same for less, and misses nothing in between."""
+    """A reading for GPUs without GPM, which tells the same for less, and misses nothing in between."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -86,7 +86,7 @@ class Xid:
 
 
 class NvmlSlowSource:
-    """Energy, heat, traffic, errors, link state, power limit and other users of each card.
+    """Energy, heat, traffic, errors, link state, power limit and other users of each GPU.
 
     Args:
         session: NVML, shared with the other sources.
@@ -103,7 +103,7 @@ class NvmlSlowSource:
         self._xids: list[Xid] = []
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the target's cards; what they do not support is a gap each."""
+        """Open the target's GPUs; what they do not support is a gap each."""
         if not target.gpus:
             return {}
         self._xids = []
@@ -116,7 +116,7 @@ class NvmlSlowSource:
         return {card.device: card.metrics() for card in self._cards}
 
     def read(self) -> Iterable[Sample]:
-        """Read every card."""
+        """Read every GPU."""
         return read_cards(self.name, self._cards, self._now_ns)
 
     def stop(self) -> None:

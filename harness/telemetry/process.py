@@ -82,7 +82,7 @@ class _Process:
 
 
 class ProcessSource:
-    """Processor time, memory, I/O and threads, summed over a process and its descendants.
+    """CPU time, memory, I/O and threads, summed over a process and its descendants.
 
     Nothing when the process has a cgroup of its own: that one is exact, and also has processes that
     came and went between two reads.

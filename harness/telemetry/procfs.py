@@ -1,4 +1,4 @@
-"""The host's processors, memory, disks, network and pressure: one class for each file of /proc."""
+"""The host's CPUs, memory, disks, network and pressure: one class for each file of /proc."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Part(Protocol):
 
 
 class Processors:
-    """/proc/stat: shares of time of all processors together, and context switches.
+    """/proc/stat: shares of time of all CPUs together, and context switches.
 
-    The kernel counts in hundredths of a second: at 10 Hz one processor moves in steps of 10 %.
+    The kernel counts in hundredths of a second: at 10 Hz one CPU moves in steps of 10 %.
     """
 
     _SHARES = ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct")
@@ -55,8 +55,8 @@ class Processors:
         return tuple(name for _, _, name in self._cores.values())
 
     def read(self, now_ns: int) -> Values:
-        """Read all processors; `cores` then has the busy share of each."""
-        # Between the processors and the rest stands one number for every interrupt there is.
+        """Read all CPUs; `cores` then has the busy share of each."""
+        # Between the CPUs and the rest stands one number for every interrupt there is.
         processors, _, rest = self._file.read().partition(b"intr ")
         first, *lines = processors.splitlines()
         fields = tuple(map(int, first.split()[1:9]))
@@ -98,7 +98,7 @@ def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
     total = sum(after) - sum(before)
     if not before or total <= 0:
         return {}
-    # A counter may run backwards by a tick (iowait, and idle on a processor that was offline).
+    # A counter may run backwards by a tick (iowait, and idle on a CPU that was offline).
     user, nice, system, idle, iowait, irq, softirq, steal = (
         100.0 * max(0, b - a) / total for a, b in zip(before, after, strict=True)
     )

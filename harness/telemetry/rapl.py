@@ -1,4 +1,4 @@
-"""The source "rapl": energy of processor packages, as the kernel's powercap framework shows it."""
+"""The source "rapl": energy of CPU packages, as the kernel's powercap framework shows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Zone:
 
     def read(self) -> float:
         now_uj = int(self.file.read())
-        # The counter wraps, on some processors within minutes under load.
+        # The counter wraps, on some CPUs within minutes under load.
         self.total_uj += (now_uj - self.last_uj) % (self.range_uj + 1)
         self.last_uj = now_uj
         return self.total_uj / 1e6
@@ -48,7 +48,7 @@ class RaplSource:
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Open the counters that this user may read."""
         self._gap = gap
-        # AMD's processors appear under the same name.
+        # AMD's CPUs appear under the same name.
         folders = sorted((self._root / "sys/class/powercap").glob("intel-rapl:*"))
         if not folders:
             gap(self.name, "*", "*", "This machine has no RAPL counters; virtual machines hide them.")

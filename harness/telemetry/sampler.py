@@ -25,7 +25,7 @@ class Sampling:
     Attributes:
         gaps: telemetry that is missing.
         cost: interval_s; wall_s; ticks, missed_ticks and longest_tick_s of the quick sources' thread;
-            cpu_s and cpu_pct (of one processor) of all threads; and SOURCE.cpu_s, SOURCE.reads,
+            cpu_s and cpu_pct (of one CPU) of all threads; and SOURCE.cpu_s, SOURCE.reads,
             SOURCE.longest_s for each source.
     """
 

@@ -1,4 +1,4 @@
-"""Who else uses a card: a benchmark beside another job measures both."""
+"""Who else uses a GPU: a benchmark beside another job measures both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOST_NAMESPACE = "pid:[4026531836]"
 
 
 class Tenants:
-    """Processes with a context on the card that do not descend from the trial's first process.
+    """Processes with a context on the GPU that do not descend from the trial's first process.
 
     Args:
         pid: the trial's first process on this host.

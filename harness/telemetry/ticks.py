@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
     def cpu_s(self) -> float:
-        """Return the processor time that this thread has used."""
+        """Return the CPU time that this thread has used."""
         ...
 
     def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
@@ -63,7 +63,7 @@ class Sink(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Cost:
-    """What one source cost: processor seconds, reads, and the longest read in seconds of the wall clock."""
+    """What one source cost: CPU seconds, reads, and the longest read in seconds of the wall clock."""
 
     cpu_s: float = 0.0
     reads: int = 0

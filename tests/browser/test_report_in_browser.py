@@ -57,7 +57,7 @@ def test_bars_are_as_long_as_the_speeds_are(open_report):
         "#figure-speed .live g.mark-rect path", "paths => paths.map(path => path.getBBox().width)"
     )
     speeds = [
-        each.throughput.median for each in analysis("gpu").summaries if each.leg in ("as-written", "tuned")
+        each.throughput.median for each in analysis("gpu").summaries if each.variant in ("baseline", "tuned")
     ]
     assert len(widths) == len(speeds)
     for width, speed in zip(widths, speeds, strict=True):

@@ -31,7 +31,7 @@ class Nodes:
 
 @contextmanager
 def cluster(names: Mapping[str, Mapping[str, str]], cpus: int = 2) -> Iterator[Nodes]:
-    """Start a head that offers no processors and a node for each name, with additions to its environment."""
+    """Start a head that offers no CPUs and a node for each name, with additions to its environment."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - takes a second, which only these tests need
 
     # Nothing of a test goes over the network, and a proxy must not try to.

@@ -18,7 +18,7 @@ from harness.model.run import Run, Status
 from harness.store import read_run
 from harness.telemetry.csvfile import read_series
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
-from workloads.protocol import LEGS
+from workloads.protocol import VARIANTS
 
 pytestmark = pytest.mark.docker
 
@@ -41,7 +41,7 @@ def containers(bench: Tfbench, *, all_of_them: bool = True, trial: str = "") -> 
 
 def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
     """Return the options that run a small workload file with its published code path alone."""
-    return ("--workload-file", workload_file(folder / "files", "good"), "--legs", "as-written", *arguments)
+    return ("--workload-file", workload_file(folder / "files", "good"), "--variants", "baseline", *arguments)
 
 
 def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
     assert "Engine: docker" in err
     run = bench.read()
     (trial,) = run.trials
-    assert [leg.leg for leg in trial.legs][: len(LEGS)] == list(LEGS)
-    assert {window.leg for window in trial.windows} >= set(LEGS)
+    assert [variant.variant for variant in trial.variants][: len(VARIANTS)] == list(VARIANTS)
+    assert {window.variant for window in trial.windows} >= set(VARIANTS)
     assert trial.facts["tensorflow"] == "2.21.0"
     assert run.manifest.engine.isolated
     assert run.manifest.images[0].lock_sha256
@@ -74,7 +74,7 @@ def _check_telemetry(run: Run) -> None:
     assert used.max() > 100e6, "TensorFlow alone takes more"
     ticks = series["host", "host"].t_ns
     assert trial.started_ns <= ticks[0] <= ticks[-1] <= trial.ended_ns
-    steady = [window for window in trial.windows if window.leg == LEGS[0]]
+    steady = [window for window in trial.windows if window.variant == VARIANTS[0]]
     assert all(trial.started_ns < window.start_ns < window.end_ns < trial.ended_ns for window in steady)
 
 
@@ -88,7 +88,7 @@ def test_workloads_that_fail_each_in_its_own_way(tmp_path: Path) -> None:
         "hog": "hoard = [b'x' * (64 << 20) for _ in range(100)]",
         "hangs": "time.sleep(3600)",
     }
-    arguments: list[str | Path] = ["--legs", "as-written", "--memory", "1.0", "--stall", "25"]
+    arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "25"]
     for name, body in bodies.items():
         arguments += ["--workload-file", workload_file(files, name, body)]
     with Tfbench(folder=tmp_path, engine="docker", arguments=tuple(arguments)) as bench:

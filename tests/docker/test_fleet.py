@@ -47,7 +47,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 class Fleet:
-    """One `tfbench fleet` of the smoke profile on the processor."""
+    """One `tfbench fleet` of the smoke profile on the CPU."""
 
     def __init__(self, nodes: Nodes, folder: Path, *arguments: str | Path) -> None:
         command = [
@@ -105,7 +105,7 @@ def running(path: Path) -> list[str]:
 def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     own = workload_file(tmp_path / "files", "good")
     first = Fleet(
-        nodes, tmp_path, "--workload-file", own, "--legs", "as-written", "--trials", "2", "--nodes", "all"
+        nodes, tmp_path, "--workload-file", own, "--variants", "baseline", "--trials", "2", "--nodes", "all"
     )
     first.wait_for("a/trials/good.cpu.0/trial.json")
     kept = (first.path / "a/trials/good.cpu.0/trial.json").read_bytes()
@@ -144,7 +144,7 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
 def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> None:
     own = workload_file(tmp_path / "files", "good")
     fleet = Fleet(
-        nodes, tmp_path, "--workload-file", own, "--legs", "as-written,tuned", "--trials", "1",
+        nodes, tmp_path, "--workload-file", own, "--variants", "baseline,tuned", "--trials", "1",
         "--nodes", "b,c", "--workers", "1,2",
     )  # fmt: skip
     code, out, err = fleet.finish()
@@ -156,15 +156,15 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
         assert {one.name: one.value for one in trial.metrics}["workers"] == workers
         # Every step takes a batch of each worker.
         assert all(one.samples == one.steps * 32 * workers for one in trial.windows)
-        losses = {one.leg: one.value for one in trial.metrics if one.name == "final_loss"}
-        assert losses.keys() == {"as-written", "tuned"}
+        losses = {one.variant: one.value for one in trial.metrics if one.name == "final_loss"}
+        assert losses.keys() == {"baseline", "tuned"}
         assert min(losses.values()) > 0
     (folder,) = (fleet.path / "workers-2/trials/good.cpu.0/workers").iterdir()
     assert folder.name.startswith("1-"), "what the second worker recorded is kept"
     events = (folder / "out/events.jsonl").read_text()
     assert '"kind":"end"' in events
     points = json.loads((fleet.path / "scaling.json").read_text())
-    two = next(one for one in points if one["workers"] == 2 and one["leg"] == "as-written")
+    two = next(one for one in points if one["workers"] == 2 and one["variant"] == "baseline")
     assert two["exchange_s"] > 0
     assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
     assert two["sent_bytes_per_s"] > 0

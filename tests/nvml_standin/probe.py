@@ -65,7 +65,7 @@ def read(request: dict) -> dict:
 
 
 def trial(request: dict) -> dict:
-    """Sample with every source there is until the card has been lost and read again."""
+    """Sample with every source there is until the GPU has been lost and read again."""
     folder, target = Path(request["folder"]), Target(pid=os.getpid(), gpus=request["gpus"])
     give_up = time.monotonic() + 30
 

@@ -34,9 +34,9 @@ class Outcome:
             if event["kind"] == kind and all(event[name] == value for name, value in fields.items())
         ]
 
-    def metric(self, leg: str, name: str) -> float:
+    def metric(self, variant: str, name: str) -> float:
         """Return the one metric of that name."""
-        (event,) = self.of("metric", leg=leg, name=name)
+        (event,) = self.of("metric", variant=variant, name=name)
         return event["value"]
 
 

@@ -22,13 +22,13 @@ from workloads.protocol import EventWriter, Spec, read_events
 file = Path(tempfile.mkdtemp()) / "mine.py"
 file.write_text('''
 import tensorflow as tf
-from workloads.protocol import Data, Rung, Workload
+from workloads.protocol import Data, Optimization, Workload
 workload = Workload(
     name="two", title="T", data=Data(name="own", shape=(8, 8, 3), classes=4, train=512, test=64),
     batch_size=16, epochs=1, tuned={"feed": "resident", "steps_per_execution": 4},
-    ladder=(
-        Rung(name="xla", params={"feed": "resident", "jit_compile": True}, why="w"),
-        Rung(name="spe", params={"steps_per_execution": 4}, why="w"),
+    optimizations=(
+        Optimization(name="xla", params={"feed": "resident", "jit_compile": True}, why="w"),
+        Optimization(name="spe", params={"steps_per_execution": 4}, why="w"),
     ),
 )
 def model(params):
@@ -44,39 +44,39 @@ patterns = random.random((4, 8, 8, 3))
 def split(count):
     labels = random.integers(0, 4, count)
     return (patterns[labels] + random.normal(0, 0.3, (count, 8, 8, 3))).astype(np.float32), labels
-legs = ("as-written", "tuned", "rung:xla", "rung:spe", "model-only", "input-only")
-spec = Spec(file=str(file), legs=legs, device="cpu", gpus=2, steps=40, windows=2, warmup_s=0.05)
+variants = ("baseline", "tuned", "opt:xla", "opt:spe", "model-only", "input-only")
+spec = Spec(file=str(file), variants=variants, device="cpu", gpus=2, steps=40, windows=2, warmup_s=0.05)
 names = ["CPU:0", "CPU:1"]
 path = file.parent / "events"
 with EventWriter(path) as events:
     job = Job(author=author.load("", str(file)), spec=spec, events=events, devices=names,
               strategy=devices.strategy_for(names), train=split(512), test=split(64))
-    trial.run_legs(job)
+    trial.run_variants(job)
 print(json.dumps(list(read_events(path.open()))))
 """
 
 
-def test_two_devices_train_together_in_every_leg(script):
+def test_two_devices_train_together_in_every_variant(script):
     events = script(MIRRORED)
     (warning,) = [event["message"] for event in events if event["kind"] == "warning"]
-    assert warning.startswith("rung:spe was left out")
+    assert warning.startswith("opt:spe was left out")
     windows = [event for event in events if event["kind"] == "window"]
     assert len(windows) == 10
     assert all(window["samples"] == 2 * 16 * window["steps"] for window in windows)
-    accuracy = {e["leg"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "accuracy"}
-    assert set(accuracy) == {"as-written", "tuned"}
+    accuracy = {e["variant"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "accuracy"}
+    assert set(accuracy) == {"baseline", "tuned"}
     assert min(accuracy.values()) > 0.7
-    loss = {e["leg"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "final_loss"}
-    assert loss["rung:xla"] < 1.0
+    loss = {e["variant"]: e["value"] for e in events if e["kind"] == "metric" and e["name"] == "final_loss"}
+    assert loss["opt:xla"] < 1.0
     batches = {
-        event["leg"]: {one["what"]: (one["before"], one["after"]) for one in event["changes"]}.get(
+        event["variant"]: {one["what"]: (one["before"], one["after"]) for one in event["changes"]}.get(
             "global batch"
         )
         for event in events
-        if event["kind"] == "leg"
+        if event["kind"] == "variant"
     }
-    # What as-written trains with on two devices, and no change where a leg trains with the same.
-    assert batches.pop("as-written") == ("16", "32")
+    # What baseline trains with on two devices, and no change where a variant trains with the same.
+    assert batches.pop("baseline") == ("16", "32")
     assert set(batches.values()) == {None}
 
 

@@ -1,4 +1,4 @@
-"""The driver runs every leg of the real workloads and says truthfully what it did."""
+"""The driver runs every variant of the real workloads and says truthfully what it did."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, LEGS, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS
 
 pytestmark = pytest.mark.tensorflow
 
@@ -23,7 +23,7 @@ def outcome(request, drive, data_dir):
     shape, classes, train, steps = SHAPES[request.param]
     done = drive(
         workload=request.param,
-        legs=LEGS,
+        variants=VARIANTS,
         data_dir=data_dir(shape, classes, train),
         windows=WINDOWS,
         steps=steps,
@@ -54,20 +54,20 @@ def test_facts_name_what_was_used(outcome):
 
 def test_cold_start_is_apart_from_steady_state(outcome):
     _, _, done = outcome
-    for leg in LEGS:
-        names = [event["name"] for event in done.of("phase", leg=leg)]
-        data = ["data"] if leg == TUNED else []
-        evaluate = ["evaluate"] if leg in (AS_WRITTEN, TUNED) else []
+    for variant in VARIANTS:
+        names = [event["name"] for event in done.of("phase", variant=variant)]
+        data = ["data"] if variant == TUNED else []
+        evaluate = ["evaluate"] if variant in (BASELINE, TUNED) else []
         assert names == ["build", *data, "first-step", "warm-up", *["steady"] * WINDOWS, *evaluate]
-        phases = done.of("phase", leg=leg)
+        phases = done.of("phase", variant=variant)
         assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
 
 
 def test_windows_are_interleaved_and_each_round_starts_elsewhere(outcome):
     _, _, done = outcome
-    legs = [event["leg"] for event in done.of("window")]
-    rounds = [legs[i : i + len(LEGS)] for i in range(0, len(legs), len(LEGS))]
-    assert rounds == [list(LEGS), [*LEGS[1:], LEGS[0]]]
+    variants = [event["variant"] for event in done.of("window")]
+    rounds = [variants[i : i + len(VARIANTS)] for i in range(0, len(variants), len(VARIANTS))]
+    assert rounds == [list(VARIANTS), [*VARIANTS[1:], VARIANTS[0]]]
 
 
 def test_windows_never_overlap_and_hold_what_was_asked_for(outcome):
@@ -79,24 +79,24 @@ def test_windows_never_overlap_and_hold_what_was_asked_for(outcome):
         assert window["steps"] >= steps
         # Keras' last batch of an epoch is short.
         assert 0.8 * 32 * window["steps"] <= window["samples"] <= 32 * window["steps"]
-        (single,) = done.of("steps", leg=window["leg"], window=window["index"])
+        (single,) = done.of("steps", variant=window["variant"], window=window["index"])
         assert len(single["step_ns"]) == len(single["wait_ns"])
         assert all(value > 0 for value in single["step_ns"])
 
 
 def test_waiting_is_shown_where_it_can_be_seen(outcome):
     _, _, done = outcome
-    assert all(event["wait_ns"] == -1 for event in done.of("window", leg=AS_WRITTEN))
-    assert all(event["wait_ns"] == 0 for event in done.of("window", leg=MODEL_ONLY))
-    for event in done.of("window", leg=INPUT_ONLY):
+    assert all(event["wait_ns"] == -1 for event in done.of("window", variant=BASELINE))
+    assert all(event["wait_ns"] == 0 for event in done.of("window", variant=MODEL_ONLY))
+    for event in done.of("window", variant=INPUT_ONLY):
         # Windows of a few milliseconds: on a busy machine much of one is no wait of the pipeline.
         assert 0.3 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
 
 
-def test_tuned_declares_its_changes_and_as_written_has_none(outcome):
+def test_tuned_declares_its_changes_and_baseline_has_none(outcome):
     _, _, done = outcome
-    (written,) = done.of("leg", leg=AS_WRITTEN)
-    (tuned,) = done.of("leg", leg=TUNED)
+    (written,) = done.of("variant", variant=BASELINE)
+    (tuned,) = done.of("variant", variant=TUNED)
     assert written["changes"] == []
     assert written["params"]["batch_size"] == tuned["params"]["batch_size"] == 32
     assert {"feed", "steps_per_execution"} <= {change["what"] for change in tuned["changes"]}
@@ -106,72 +106,77 @@ def test_tuned_declares_its_changes_and_as_written_has_none(outcome):
 def test_training_has_learnt_far_above_chance(outcome):
     name, _, done = outcome
     chance = 1 / SHAPES[name][1]
-    assert done.metric(AS_WRITTEN, "accuracy") > 5 * chance
+    assert done.metric(BASELINE, "accuracy") > 5 * chance
     assert done.metric(TUNED, "accuracy") > 5 * chance
     assert done.metric(TUNED, "final_loss") < 5
 
 
 def test_a_whole_training_goes_through_every_epoch(drive, data_dir):
     done = drive(
-        workload="fashion_mnist_mlp", legs=[AS_WRITTEN, TUNED, MODEL_ONLY], full=True, window_s=0.2,
+        workload="fashion_mnist_mlp", variants=[BASELINE, TUNED, MODEL_ONLY], full=True, window_s=0.2,
         data_dir=data_dir((28, 28), 10, 1000), params={"epochs": 3},
     )  # fmt: skip
     assert done.code == 0, done.log
-    assert done.metric(AS_WRITTEN, "steps_trained") == 3 * 32
+    assert done.metric(BASELINE, "steps_trained") == 3 * 32
     # Calls of twenty steps: the last one goes beyond the end, never short of it.
     assert 3000 / 32 <= done.metric(TUNED, "steps_trained") < 3000 / 32 + 20
-    for leg in (AS_WRITTEN, TUNED):
-        assert done.metric(leg, "training_s") > 0
-        assert done.metric(leg, "accuracy") > 0.5
-    assert len(done.of("window", leg=MODEL_ONLY)) == 2
+    for variant in (BASELINE, TUNED):
+        assert done.metric(variant, "training_s") > 0
+        assert done.metric(variant, "accuracy") > 0.5
+    assert len(done.of("window", variant=MODEL_ONLY)) == 2
 
 
-def test_the_example_file_runs_and_its_tuned_leg_is_the_drivers_own(drive, data_dir):
+def test_the_example_file_runs_and_its_tuned_variant_is_the_drivers_own(drive, data_dir):
     done = drive(
-        file="examples/my_workload.py", legs=LEGS, data_dir=data_dir((32, 32, 3), 10),
+        file="examples/my_workload.py", variants=VARIANTS, data_dir=data_dir((32, 32, 3), 10),
         params={"filters": 4, "batch_size": 50}, steps=20,
     )  # fmt: skip
     assert done.code == 0, done.log
-    assert done.of("leg", leg=TUNED)[0]["params"]["feed"] == "resident"
+    assert done.of("variant", variant=TUNED)[0]["params"]["feed"] == "resident"
     assert all(event["samples"] == 50 * event["steps"] for event in done.of("window"))
-    assert done.metric(AS_WRITTEN, "accuracy") > 0.3
+    assert done.metric(BASELINE, "accuracy") > 0.3
 
 
-def test_rungs_and_a_pipelines_stages_are_legs(drive, tmp_path):
+def test_optimizations_and_a_pipelines_stages_are_variants(drive, tmp_path):
     path = tmp_path / "piped.py"
     path.write_text(PIPED)
-    legs = [AS_WRITTEN, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "rung:bigger", "rung:gpu-only"]
-    done = drive(file=str(path), legs=legs)
+    variants = [BASELINE, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "opt:bigger", "opt:gpu-only"]
+    done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
     (warning,) = done.of("warning")
-    assert "rung:gpu-only" in warning["message"]
-    samples = {leg: done.of("window", leg=leg)[0]["samples"] for leg in legs[:-1]}
-    steps = {leg: done.of("window", leg=leg)[0]["steps"] for leg in legs[:-1]}
-    per_step = {leg: samples[leg] / steps[leg] for leg in steps}
+    assert "opt:gpu-only" in warning["message"]
+    samples = {variant: done.of("window", variant=variant)[0]["samples"] for variant in variants[:-1]}
+    steps = {variant: done.of("window", variant=variant)[0]["steps"] for variant in variants[:-1]}
+    per_step = {variant: samples[variant] / steps[variant] for variant in steps}
     # Before the batch so many single samples are drained at once.
     assert per_step == {
-        AS_WRITTEN: 4, INPUT_ONLY: 4, "stage:make": 16, "stage:batch": 4, TUNED: 4, "rung:bigger": 8,
+        BASELINE: 4, INPUT_ONLY: 4, "stage:make": 16, "stage:batch": 4, TUNED: 4, "opt:bigger": 8,
     }  # fmt: skip
 
 
-def test_legs_for_the_verdict_of_a_pipeline(drive, tmp_path):
+def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
     path = tmp_path / "piped.py"
     path.write_text(PIPED)
-    legs = [
-        AS_WRITTEN, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
+    variants = [
+        BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
         "stage:batch", "tuned-input", "threads:1", "epoch:first", "epoch:cached",
     ]  # fmt: skip
-    done = drive(file=str(path), legs=legs)
+    done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
     assert not done.of("warning")
     per_step = {
-        event["leg"]: event["samples"] / event["steps"] for event in done.of("window") if event["index"] == 0
+        event["variant"]: event["samples"] / event["steps"]
+        for event in done.of("window")
+        if event["index"] == 0
     }
-    assert per_step == {leg: 4 for leg in legs if leg != "host-fed"} | {"batch:2": 8, "batch:4": 16}
-    for event in done.of("window", leg="custom-loop"):
+    assert per_step == {variant: 4 for variant in variants if variant != "host-fed"} | {
+        "batch:2": 8,
+        "batch:4": 16,
+    }
+    for event in done.of("window", variant="custom-loop"):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
     assert done.metric("custom-loop", "next_floor_us") > 0
-    (tuned,) = done.of("leg", leg="tuned-input")
+    (tuned,) = done.of("variant", variant="tuned-input")
     assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
 
 
@@ -179,11 +184,11 @@ def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):
     """600 samples are a batch of 512 and one of 88."""
     path = tmp_path / "piped.py"
     path.write_text(PIPED.replace("range(400)", "range(600)").replace(", drop_remainder=True", ""))
-    legs = [INPUT_ONLY, "stage:batch"]
-    done = drive(file=str(path), legs=legs, params={"batch_size": 512}, windows=1, steps=400)
+    variants = [INPUT_ONLY, "stage:batch"]
+    done = drive(file=str(path), variants=variants, params={"batch_size": 512}, windows=1, steps=400)
     assert done.code == 0, done.log
-    for leg in legs:
-        (window,) = done.of("window", leg=leg)
+    for variant in variants:
+        (window,) = done.of("window", variant=variant)
         # A window may begin and end within an epoch.
         assert window["samples"] == pytest.approx(300 * window["steps"], abs=512)
 
@@ -203,7 +208,9 @@ def test_fit_counts_the_samples_that_were_there(drive, tmp_path, end):
     path = tmp_path / "piped.py"
     text = PIPED.replace("range(400)", "range(600)")
     path.write_text(text.replace('.batch(params["batch_size"], drop_remainder=True)', how))
-    done = drive(file=str(path), legs=[AS_WRITTEN], params={"batch_size": 512, **params}, windows=1, steps=60)
+    done = drive(
+        file=str(path), variants=[BASELINE], params={"batch_size": 512, **params}, windows=1, steps=60
+    )
     assert done.code == 0, done.log
     (window,) = done.of("window")
     # A window may begin and end within an epoch.
@@ -216,17 +223,17 @@ def test_a_whole_training_takes_no_empty_step_for_one(drive, tmp_path, data_dir)
     text = PIPED.replace("range(400)", "range(600).filter(lambda i: True)").replace("train=0", "train=600")
     path.write_text(text)
     done = drive(
-        file=str(path), legs=[AS_WRITTEN], params={"batch_size": 200, "epochs": 3}, full=True,
+        file=str(path), variants=[BASELINE], params={"batch_size": 200, "epochs": 3}, full=True,
         data_dir=data_dir((3,), 2, 600),
     )  # fmt: skip
     assert done.code == 0, done.log
-    assert done.metric(AS_WRITTEN, "steps_trained") == 9
+    assert done.metric(BASELINE, "steps_trained") == 9
 
 
 def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
     path = tmp_path / "piped.py"
     path.write_text(PIPED.replace("range(400)", "range(400).repeat()").replace("train=0", "train=400"))
-    fields = {"file": str(path), "legs": [AS_WRITTEN], "full": True, "data_dir": data_dir((3,), 2, 400)}
+    fields = {"file": str(path), "variants": [BASELINE], "full": True, "data_dir": data_dir((3,), 2, 400)}
     done = drive(**fields)
     assert done.code == 1
     (error,) = done.of("error")
@@ -235,16 +242,16 @@ def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
     path.write_text(path.read_text().replace("epochs=1,", "epochs=1, samples_per_epoch=400,"))
     done = drive(**fields)
     assert done.code == 0, done.log
-    assert done.metric(AS_WRITTEN, "steps_trained") == 100
+    assert done.metric(BASELINE, "steps_trained") == 100
 
 
 def test_the_example_of_a_pipeline_has_epochs(drive, data_dir):
     done = drive(
-        file="examples/my_pipeline.py", legs=[AS_WRITTEN, INPUT_ONLY], full=True,
+        file="examples/my_pipeline.py", variants=[BASELINE, INPUT_ONLY], full=True,
         data_dir=data_dir((32, 32, 3), 10, 128), params={"side": 16, "epochs": 3},
     )  # fmt: skip
     assert done.code == 0, done.log
-    assert done.metric(AS_WRITTEN, "steps_trained") == 3 * 2
+    assert done.metric(BASELINE, "steps_trained") == 3 * 2
 
 
 def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
@@ -253,9 +260,9 @@ def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, 
     for name, more in (("slow", ""), ("ahead", ".prefetch(2)")):
         path = tmp_path / f"{name}.py"
         path.write_text(SLOW.replace("# more", more))
-        done = drive(file=str(path), legs=[AS_WRITTEN, "custom-loop"], steps=20)
+        done = drive(file=str(path), variants=[BASELINE, "custom-loop"], steps=20)
         assert done.code == 0, done.log
-        windows = done.of("window", leg="custom-loop")
+        windows = done.of("window", variant="custom-loop")
         waits[name] = sum(one["wait_ns"] for one in windows) / sum(one["steps"] for one in windows) / 1e6
     assert waits["slow"] > 7
     assert waits["ahead"] < 0.7 * waits["slow"]
@@ -301,13 +308,13 @@ def dataset(params, data_dir):
 
 PIPED = """
 import tensorflow as tf
-from workloads.protocol import Data, Rung, Workload
+from workloads.protocol import Data, Optimization, Workload
 workload = Workload(
     name="piped", title="P", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
     batch_size=4, epochs=1, stages=("make", "spread", "cache", "batch"),
-    ladder=(
-        Rung(name="bigger", params={"batch_size": 8}, why="w"),
-        Rung(name="gpu-only", params={}, why="w", device="gpu"),
+    optimizations=(
+        Optimization(name="bigger", params={"batch_size": 8}, why="w"),
+        Optimization(name="gpu-only", params={}, why="w", device="gpu"),
     ),
 )
 def model(params):

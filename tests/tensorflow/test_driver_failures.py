@@ -1,4 +1,4 @@
-"""What goes wrong in a trial is said, ends with the documented code, and costs the other legs nothing."""
+"""What goes wrong in a trial is said, ends with the documented code, and costs the other variants nothing."""
 
 from __future__ import annotations
 
@@ -54,42 +54,42 @@ def test_a_workload_that_raises_says_where(drive, mine):
     assert "no labels here" in done.log
 
 
-def test_a_leg_that_fails_leaves_the_others_their_windows(drive, mine):
-    more = "def tuned_model(params):\n    raise RuntimeError('not for this card')\n"
-    done = drive(**mine(more), legs=["as-written", "tuned", "model-only"])
+def test_a_variant_that_fails_leaves_the_others_their_windows(drive, mine):
+    more = "def tuned_model(params):\n    raise RuntimeError('not for this GPU')\n"
+    done = drive(**mine(more), variants=["baseline", "tuned", "model-only"])
     assert done.code == 1
-    assert done.of("error")[0]["message"] == "not for this card"
-    assert len(done.of("window", leg="as-written")) == len(done.of("window", leg="model-only")) == 2
-    assert done.metric("as-written", "accuracy") >= 0
+    assert done.of("error")[0]["message"] == "not for this GPU"
+    assert len(done.of("window", variant="baseline")) == len(done.of("window", variant="model-only")) == 2
+    assert done.metric("baseline", "accuracy") >= 0
 
 
-@pytest.mark.parametrize("leg", ["as-written", "tuned"])
-def test_a_loss_that_is_not_a_number_is_an_error(drive, mine, leg):
-    done = drive(**mine(), legs=[leg], params={"rate": 1e38})
+@pytest.mark.parametrize("variant", ["baseline", "tuned"])
+def test_a_loss_that_is_not_a_number_is_an_error(drive, mine, variant):
+    done = drive(**mine(), variants=[variant], params={"rate": 1e38})
     assert done.code == 1
     (error,) = done.of("error")
     assert error["type"] == "LossError"
     assert "try a smaller learning rate" in error["message"]
 
 
-def test_a_rung_too_large_for_the_device_is_left_out_with_a_warning(drive, mine):
+def test_a_optimization_too_large_for_the_device_is_left_out_with_a_warning(drive, mine):
     more = """
-from workloads.protocol import Rung
+from workloads.protocol import Optimization
 import dataclasses
-workload = dataclasses.replace(workload, ladder=(Rung(name="huge", params={"huge": 1}, why="w"),))
+workload = dataclasses.replace(workload, optimizations=(Optimization(name="huge", params={"huge": 1}, why="w"),))
 def tuned_model(params):
     raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 """
-    done = drive(**mine(more), legs=["as-written", "rung:huge"])
+    done = drive(**mine(more), variants=["baseline", "opt:huge"])
     assert done.code == 0, done.log
     assert "memory does not suffice" in done.of("warning")[0]["message"]
 
 
-def test_what_only_describes_costs_no_trial_and_is_asked_of_legs_that_ran(drive, mine):
+def test_what_only_describes_costs_no_trial_and_is_asked_of_variants_that_ran(drive, mine):
     more = """
-from workloads.protocol import Rung
+from workloads.protocol import Optimization
 import dataclasses
-workload = dataclasses.replace(workload, ladder=(Rung(name="huge", params={"huge": 1}, why="w"),))
+workload = dataclasses.replace(workload, optimizations=(Optimization(name="huge", params={"huge": 1}, why="w"),))
 def tuned_model(params):
     if params.get("huge"):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
@@ -101,9 +101,9 @@ def facts(params):
 def metrics(params):
     raise KeyError("no such figure")
 """
-    done = drive(**mine(more), legs=["as-written", "tuned", "rung:huge"])
+    done = drive(**mine(more), variants=["baseline", "tuned", "opt:huge"])
     assert done.code == 0, done.log
-    assert [event["leg"] for event in done.of("fact")] == ["as-written"]
+    assert [event["variant"] for event in done.of("fact")] == ["baseline"]
     left_out, *said = [event["message"] for event in done.of("warning")]
     assert "memory does not suffice" in left_out
     assert said == [

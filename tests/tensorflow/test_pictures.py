@@ -9,7 +9,7 @@ from harness.catalog import built_in, select
 from harness.data.jpegs import JpegRecipe
 from harness.data.procedural import Recipe
 from harness.progress import Silent
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, LEGS, TUNED, Data
+from workloads.protocol import BASELINE, INPUT_ONLY, TUNED, VARIANTS, Data
 
 pytestmark = pytest.mark.tensorflow
 
@@ -29,29 +29,31 @@ def tree(tmp_path_factory):
     return str(folder)
 
 
-def test_every_leg_stage_and_kind_of_loader(drive, tree):
-    rungs = ["rung:workers-4", "rung:ram", "rung:tfdata", "rung:device-augment"]
+def test_every_variant_stage_and_kind_of_loader(drive, tree):
+    optimizations = ["opt:workers-4", "opt:ram", "opt:tfdata", "opt:device-augment"]
     stages = [f"stage:{name}" for name in PETS.stages]
-    done = drive(workload="cats_dogs", legs=[*LEGS, *stages, *rungs], data_dir=tree, steps=2, windows=1)
+    done = drive(
+        workload="cats_dogs", variants=[*VARIANTS, *stages, *optimizations], data_dir=tree, steps=2, windows=1
+    )
     assert done.code == 0, done.log
-    for leg in (*LEGS, *stages, *rungs):
-        (window,) = done.of("window", leg=leg)
-        assert window["samples"] == 32 * window["steps"], leg
-    (drained,) = done.of("window", leg=INPUT_ONLY)
+    for variant in (*VARIANTS, *stages, *optimizations):
+        (window,) = done.of("window", variant=variant)
+        assert window["samples"] == 32 * window["steps"], variant
+    (drained,) = done.of("window", variant=INPUT_ONLY)
     assert drained["wait_ns"] > 0.8 * (drained["end_ns"] - drained["start_ns"])
-    (copied,) = done.of("phase", leg="rung:ram", name="data")
+    (copied,) = done.of("phase", variant="opt:ram", name="data")
     assert copied["end_ns"] > copied["start_ns"]
-    for leg in (AS_WRITTEN, TUNED):
-        assert 0 <= done.metric(leg, "accuracy") <= 1
-    what = {change["what"] for change in done.of("leg", leg=TUNED)[0]["changes"]}
+    for variant in (BASELINE, TUNED):
+        assert 0 <= done.metric(variant, "accuracy") <= 1
+    what = {change["what"] for change in done.of("variant", variant=TUNED)[0]["changes"]}
     assert {"feed", "preprocess", "loader", "steps_per_execution"} <= what
 
 
 def test_a_loader_of_processes_and_a_wrong_parameter(drive, tree):
     params = {"multiprocessing": True, "workers": 2, "augment": False}
-    done = drive(workload="cats_dogs", legs=[AS_WRITTEN], data_dir=tree, params=params, steps=2, windows=1)
+    done = drive(workload="cats_dogs", variants=[BASELINE], data_dir=tree, params=params, steps=2, windows=1)
     assert done.code == 0, done.log
-    done = drive(workload="cats_dogs", legs=[AS_WRITTEN], data_dir=tree, params={"loader": "magic"})
+    done = drive(workload="cats_dogs", variants=[BASELINE], data_dir=tree, params={"loader": "magic"})
     assert done.code == 1
     assert "loader='magic' is not one of keras, tfdata" in done.log
 
@@ -146,11 +148,11 @@ from workloads.protocol import Spec
 found = {}
 for name in NAMES:
     one = author.load(name, "")
-    for leg in ("as-written", "tuned"):
-        params = tuning.leg_params(one.workload, Spec(), leg, pipeline=True)
+    for variant in ("baseline", "tuned"):
+        params = tuning.variant_params(one.workload, Spec(), variant, pipeline=True)
         model = building.build(one.model, params, strategy=None, seed=1)
         kernels = [layer for layer in model.layers if type(layer).__name__ in ("Conv2D", "Dense")]
-        found[name + "/" + leg] = {
+        found[name + "/" + variant] = {
             "input": list(model.input_shape[1:]),
             "units": [getattr(layer, "filters", None) or layer.units for layer in kernels],
             "dropout": [layer.rate for layer in model.layers if type(layer).__name__ == "Dropout"],
@@ -167,17 +169,17 @@ UNITS = {
 }
 
 
-def test_every_variant_is_the_published_network_in_every_leg(script):
+def test_every_variant_is_the_published_network_in_every_variant(script):
     found = script(INSPECT.replace("NAMES", repr(tuple(UNITS))))
     for name, units in UNITS.items():
         side = 128 if name in ("cats_dogs_128", "cats_dogs_deep") else 64
-        for leg in (AS_WRITTEN, TUNED):
-            one = found[f"{name}/{leg}"]
+        for variant in (BASELINE, TUNED):
+            one = found[f"{name}/{variant}"]
             assert one["units"] == units
             assert one["input"] == [side, side, 3]
             assert one["dropout"] == ([0.5] if name in ("cats_dogs_dropout", "cats_dogs_128") else [])
             assert (one["optimizer"], one["loss"]) == ("Adam", "binary_crossentropy")
-        assert found[f"{name}/{AS_WRITTEN}"]["jit"] is False
+        assert found[f"{name}/{BASELINE}"]["jit"] is False
     assert np.sum(np.array(UNITS["cats_dogs_deep"]) > 1) == 32
 
 
@@ -218,26 +220,26 @@ print(json.dumps(stop.seen))
 """
 
 
-def test_a_loaders_workers_stand_still_while_another_leg_is_measured(script):
+def test_a_loaders_workers_stand_still_while_another_variant_is_measured(script):
     seen = script(GATE)
     assert seen["closed"] == seen["still"] < seen["after"]
 
 
 def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
-    rungs = ["rung:batch-128", "rung:no-augment", "rung:device-augment", "rung:resident"]
+    optimizations = ["opt:batch-128", "opt:no-augment", "opt:device-augment", "opt:resident"]
     folder = str(tmp_path)
     with Silent().task("", None) as bar:  # smooth pictures: a crop of white noise is another picture
         Recipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(tmp_path, bar)
-    done = drive(workload="cifar10_cnn", legs=[*LEGS, *rungs], data_dir=folder, steps=2, windows=1,
+    done = drive(workload="cifar10_cnn", variants=[*VARIANTS, *optimizations], data_dir=folder, steps=2, windows=1,
                  params={"threads": 2})  # fmt: skip
     assert done.code == 0, done.log
-    sizes = {leg: done.of("window", leg=leg)[0]["samples"] / done.of("window", leg=leg)[0]["steps"] for leg in
-             (*LEGS, *rungs)}  # fmt: skip
-    assert sizes == {**dict.fromkeys((*LEGS, *rungs), 512), "rung:batch-128": 128}
-    done = drive(workload="cifar10_cnn", legs=[AS_WRITTEN, TUNED], data_dir=folder, steps=90, windows=1,
+    first = {variant: done.of("window", variant=variant)[0] for variant in (*VARIANTS, *optimizations)}
+    sizes = {variant: window["samples"] / window["steps"] for variant, window in first.items()}
+    assert sizes == {**dict.fromkeys((*VARIANTS, *optimizations), 512), "opt:batch-128": 128}
+    done = drive(workload="cifar10_cnn", variants=[BASELINE, TUNED], data_dir=folder, steps=90, windows=1,
                  params={"threads": 2, "batch_size": 64, "steps_per_execution": 1})  # fmt: skip
     assert done.code == 0, done.log
-    assert done.metric(AS_WRITTEN, "accuracy") > 0.3
+    assert done.metric(BASELINE, "accuracy") > 0.3
     assert done.metric(TUNED, "accuracy") > 0.3
 
 

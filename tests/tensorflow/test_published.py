@@ -15,10 +15,10 @@ from workloads.protocol import Spec
 found = {}
 for name in ("cifar100_mlp", "cifar10_mlp", "fashion_mnist_mlp"):
     one = author.load(name, "")
-    for leg in ("as-written", "tuned"):
-        params = tuning.leg_params(one.workload, Spec(), leg, pipeline=False)
+    for variant in ("baseline", "tuned"):
+        params = tuning.variant_params(one.workload, Spec(), variant, pipeline=False)
         model = building.build(one.model, params, strategy=None, seed=1)
-        found[name + "/" + leg] = {
+        found[name + "/" + variant] = {
             "layers": [
                 [type(layer).__name__, getattr(layer, "units", None),
                  getattr(getattr(layer, "activation", None), "__name__", None)] for layer in model.layers
@@ -49,10 +49,10 @@ def models(script):
     return script(INSPECT)
 
 
-@pytest.mark.parametrize("leg", ["as-written", "tuned"])
+@pytest.mark.parametrize("variant", ["baseline", "tuned"])
 @pytest.mark.parametrize("name", sorted(LAYERS))
-def test_every_leg_trains_the_published_model(models, name, leg):
-    found = models[f"{name}/{leg}"]
+def test_every_variant_trains_the_published_model(models, name, variant):
+    found = models[f"{name}/{variant}"]
     dense = [["Dense", units, activation] for units, activation in LAYERS[name]]
     assert found["layers"] == [["Flatten", None, None], *dense]
     assert (found["optimizer"], found["loss"], found["input"]) == REST[name]
@@ -62,8 +62,8 @@ def test_every_leg_trains_the_published_model(models, name, leg):
 
 
 @pytest.mark.parametrize("name", sorted(LAYERS))
-def test_as_written_leaves_xla_off_as_it_was_when_it_was_published(models, name):
-    assert models[f"{name}/as-written"]["jit"] is False
+def test_baseline_leaves_xla_off_as_it_was_when_it_was_published(models, name):
+    assert models[f"{name}/baseline"]["jit"] is False
 
 
 RESNET = """

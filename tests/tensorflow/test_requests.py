@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from workloads.protocol import AS_WRITTEN, MODEL_ONLY, SERVER, SINGLE_STREAM, TUNED
+from workloads.protocol import BASELINE, MODEL_ONLY, SERVER, SINGLE_STREAM, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,24 +31,24 @@ def dataset(params, data_dir):
 def outcome(drive, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "small.py"
     path.write_text(SMALL)
-    done = drive(file=str(path), legs=[AS_WRITTEN, MODEL_ONLY, TUNED], windows=1, window_s=0.2)
+    done = drive(file=str(path), variants=[BASELINE, MODEL_ONLY, TUNED], windows=1, window_s=0.2)
     assert done.code == 0, done.log
     return done
 
 
-def test_each_batch_size_is_asked_for_and_other_legs_at_their_own(outcome):
-    for leg in (AS_WRITTEN, TUNED):
-        found = outcome.of("requests", leg=leg, scenario=SINGLE_STREAM)
+def test_each_batch_size_is_asked_for_and_other_variants_at_their_own(outcome):
+    for variant in (BASELINE, TUNED):
+        found = outcome.of("requests", variant=variant, scenario=SINGLE_STREAM)
         assert [event["batch_size"] for event in found] == [1, 2, 4]
         assert all(len(event["latency_ns"]) == event["planned"] >= 10 for event in found)
         assert all(sum(e["latency_ns"]) <= e["end_ns"] - e["start_ns"] for e in found)
-    (alone,) = outcome.of("requests", leg=MODEL_ONLY)
+    (alone,) = outcome.of("requests", variant=MODEL_ONLY)
     assert (alone["scenario"], alone["batch_size"]) == (SINGLE_STREAM, 2)
 
 
 def test_the_server_halves_its_way_to_the_largest_rate(outcome):
-    for leg in (AS_WRITTEN, TUNED):
-        series = outcome.of("requests", leg=leg, scenario=SERVER)
+    for variant in (BASELINE, TUNED):
+        series = outcome.of("requests", variant=variant, scenario=SERVER)
         assert len(series) == 5
         steps = [abs(b["rate_per_s"] - a["rate_per_s"]) for a, b in itertools.pairwise(series)]
         assert all(b == pytest.approx(a / 2) for a, b in itertools.pairwise(steps))
@@ -165,7 +165,7 @@ from workloads import tuning
 found = {}
 for name in ("resnet50_infer", "resnet50_serve"):
     one = author.load(name, "")
-    params = tuning.leg_params(one.workload, Spec(), "as-written", pipeline=True)
+    params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
     found[name] = [one.model(params).count_params(), one.workload.requests.server, params["batch_size"]]
 print(json.dumps(found))
 """

@@ -24,14 +24,14 @@ random = np.random.default_rng(0)
 for part in ("train", "test"):
     np.save(folder / f"x_{part}.npy", random.integers(0, 256, (64, *shape), dtype=np.uint8))
     np.save(folder / f"y_{part}.npy", random.integers(0, classes, 64).astype(np.uint8))
-spec = Spec(workload=name, legs=("as-written", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
+spec = Spec(workload=name, variants=("baseline", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
             warmup_s=0.05, data_dir=str(folder), params=params)
 loaded, names = author.load(name, ""), ["CPU:0", "CPU:1"]
 train, test = trial.load_arrays(loaded, spec)
 with EventWriter(folder / "events") as events:
     job = Job(author=loaded, spec=spec, events=events, devices=names,
               strategy=devices.strategy_for(names), train=train, test=test)
-    trial.run_legs(job)
+    trial.run_variants(job)
 print(json.dumps(list(read_events((folder / "events").open()))))
 """
 CASES = {
@@ -41,19 +41,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_as_written_and_tuned_feed_every_device(script, name):
+def test_baseline_and_tuned_feed_every_device(script, name):
     shape, classes, params = CASES[name]
     events = script(TOGETHER.replace("WHAT", repr((name, shape, classes, params))))
     assert not [event for event in events if event["kind"] == "error"]
-    windows = {event["leg"]: event for event in events if event["kind"] == "window"}
-    assert set(windows) == {"as-written", "tuned"}
+    windows = {event["variant"]: event for event in events if event["kind"] == "window"}
+    assert set(windows) == {"baseline", "tuned"}
     for window in windows.values():
         assert window["samples"] == 2 * params["batch_size"] * window["steps"]
     losses = [
         event["value"] for event in events if event["kind"] == "metric" and event["name"] == "final_loss"
     ]
     assert len(losses) == 2
-    # Labels that nothing can be learnt from: neither leg gets far below the logarithm of the classes.
+    # Labels that nothing can be learnt from: neither variant gets far below the logarithm of the classes.
     assert min(losses) > 0.5 * math.log(classes)
 
 
@@ -69,7 +69,7 @@ for more in ({"gpus": 2}, {"workers": 2}):
     job = Job(author=author.load("resnet50_infer", ""), spec=spec, events=EventWriter(Path("none")),
               devices=["CPU:0"], strategy=None, train=None, test=None)
     try:
-        trial.run_legs(job)
+        trial.run_variants(job)
     except NoGpuError as error:
         said.append(str(error))
 print(json.dumps(said))
@@ -97,7 +97,7 @@ pull = pipeline.drain(tf.data.Dataset.range(7).batch(5), names)
 print(json.dumps([seen, copied, pull(4)]))
 """
 
-# Under a device scope of the caller's, as TensorFlow's own choice of a card would be.
+# Under a device scope of the caller's, as TensorFlow's own choice of a GPU would be.
 ON_THE_HOST = """
 import json
 import tensorflow as tf

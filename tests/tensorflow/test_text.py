@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads.protocol import AS_WRITTEN, TUNED
+from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -17,7 +17,7 @@ found = {}
 cudnn = lambda model: [one.forward_layer.use_cudnn for one in model.layers if hasattr(one, "forward_layer")]
 for name in ("imdb_pooled", "imdb_lstm"):
     one = author.load(name, "")
-    params = tuning.leg_params(one.workload, Spec(), "as-written", pipeline=True)
+    params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
     model = one.model(params)
     found[name] = {
         "layers": [type(layer).__name__ for layer in model.layers], "parameters": model.count_params(),
@@ -79,10 +79,10 @@ def test_the_pipeline_and_the_arrays_are_the_same_preprocessing(script, reviews)
 
 def test_a_pipeline_with_arrays_trains_by_both_and_says_which_kernel_ran(drive, reviews):
     done = drive(
-        workload="imdb_lstm", legs=[AS_WRITTEN, TUNED, "stage:pad"], data_dir=str(reviews),
+        workload="imdb_lstm", variants=[BASELINE, TUNED, "stage:pad"], data_dir=str(reviews),
         params={"length": 8, "words": 90, "batch_size": 8}, steps=2,
     )  # fmt: skip
     assert done.code == 0, done.log
-    assert {event["leg"] for event in done.of("metric", name="accuracy")} == {AS_WRITTEN, TUNED}
-    facts = {event["leg"]: event["text"] for event in done.of("fact", name="recurrent kernel")}
-    assert facts == dict.fromkeys((AS_WRITTEN, TUNED), "the generic while loop (LoopCond on CPU:0)")
+    assert {event["variant"] for event in done.of("metric", name="accuracy")} == {BASELINE, TUNED}
+    facts = {event["variant"]: event["text"] for event in done.of("fact", name="recurrent kernel")}
+    assert facts == dict.fromkeys((BASELINE, TUNED), "the generic while loop (LoopCond on CPU:0)")

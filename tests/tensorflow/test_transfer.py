@@ -15,7 +15,7 @@ from workloads.protocol import Spec
 found = {}
 def built(name, seed=1, **more):
     one = author.load(name, "")
-    params = tuning.leg_params(one.workload, Spec(**more), "as-written", pipeline=False)
+    params = tuning.variant_params(one.workload, Spec(**more), "baseline", pipeline=False)
     model = building.build(one.model, params, strategy=None, seed=seed)
     return model, one.facts(params)["weights of the backbone"]
 transfer, seeded = built("transfer_learning")

@@ -9,12 +9,12 @@ import pytest
 
 from harness.data.tables import TableRecipe
 from harness.progress import Silent
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, Data
+from workloads.protocol import BASELINE, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, Data
 
 pytestmark = pytest.mark.tensorflow
 
 ROWS, HELD_OUT = 20_000, 5_000
-LEGS = (AS_WRITTEN, INPUT_ONLY, TUNED, "rung:quantile")
+VARIANTS = (BASELINE, INPUT_ONLY, TUNED, "opt:quantile")
 
 
 @pytest.fixture(scope="module")
@@ -28,39 +28,39 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcome(drive_trees, table):
-    done = drive_trees(workload="higgs_trees", legs=LEGS, data_dir=str(table), image=TREES, steps=10)
+    done = drive_trees(workload="higgs_trees", variants=VARIANTS, data_dir=str(table), image=TREES, steps=10)
     assert done.code == 0, done.log
     return done
 
 
 def test_a_step_is_a_round_over_all_rows(outcome):
-    for leg in LEGS:
-        windows = outcome.of("window", leg=leg)
+    for variant in VARIANTS:
+        windows = outcome.of("window", variant=variant)
         assert len(windows) == 2
         assert all(one["samples"] == one["steps"] * ROWS for one in windows)
         assert all(one["steps"] == 10 for one in windows)
 
 
 def test_trees_learn(outcome):
-    for leg in (AS_WRITTEN, TUNED):
-        assert outcome.metric(leg, "accuracy") > 0.65
-        assert outcome.metric(leg, "test_auc") > outcome.metric(leg, "accuracy")
-        assert 0 < outcome.metric(leg, "steps_trained") <= 100
+    for variant in (BASELINE, TUNED):
+        assert outcome.metric(variant, "accuracy") > 0.65
+        assert outcome.metric(variant, "test_auc") > outcome.metric(variant, "accuracy")
+        assert 0 < outcome.metric(variant, "steps_trained") <= 100
 
 
 def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
     (facts,) = outcome.of("facts")
     assert facts["facts"]["xgboost"]
     assert "tensorflow" not in facts["facts"]
-    (leg,) = outcome.of("leg", leg=TUNED)
-    assert {change["what"] for change in leg["changes"]} == {"matrix", "evaluate", "max_bin"}
-    assert "feed" not in leg["params"]
+    (variant,) = outcome.of("variant", variant=TUNED)
+    assert {change["what"] for change in variant["changes"]} == {"matrix", "evaluate", "max_bin"}
+    assert "feed" not in variant["params"]
 
 
 def test_fewer_rows_are_a_smaller_round(drive_trees, table):
     done = drive_trees(
         workload="higgs_trees",
-        legs=[AS_WRITTEN],
+        variants=[BASELINE],
         data_dir=str(table),
         image=TREES,
         params={"batch_size": 1000},
@@ -71,7 +71,7 @@ def test_fewer_rows_are_a_smaller_round(drive_trees, table):
 
 def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(drive_trees, table):
     done = drive_trees(
-        workload="higgs_trees", legs=[AS_WRITTEN], data_dir=str(table), image=TREES, device="gpu", gpus=1
+        workload="higgs_trees", variants=[BASELINE], data_dir=str(table), image=TREES, device="gpu", gpus=1
     )
     assert done.code == NO_GPU_EXIT
     assert done.of("window") == []
@@ -86,7 +86,7 @@ def test_a_file_without_a_booster_is_told_what_it_lacks(drive_trees, table, tmp_
         "workload = Workload(name='mine', title='', batch_size=1, epochs=1, image='trees',\n"
         "    data=Data(name='t', shape=(28,), classes=2, train=1, test=1))\n"
     )
-    done = drive_trees(file=str(path), legs=[AS_WRITTEN], data_dir=str(table), image=TREES)
+    done = drive_trees(file=str(path), variants=[BASELINE], data_dir=str(table), image=TREES)
     assert done.code == 1
     (error,) = done.of("error")
     assert "booster(params)" in error["message"]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.truth.cpu_cases import BATCH, DEVICE_S, METERED, RECORD_BYTES
 from benchmarks.truth.running import WORKLOADS
-from workloads.protocol import AS_WRITTEN, INPUT_ONLY, MODEL_ONLY
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY
 
 pytestmark = pytest.mark.tensorflow
 
@@ -19,7 +19,7 @@ def test_a_metered_store_and_a_simulated_accelerator(drive):
     (case,) = (case for case in METERED if case.name == "read-slow")
     done = drive(
         file=str(WORKLOADS / f"{case.workload}.py"),
-        legs=(AS_WRITTEN, INPUT_ONLY, MODEL_ONLY),
+        variants=(BASELINE, INPUT_ONLY, MODEL_ONLY),
         params=dict(case.params),
         windows=1,
         steps=STEPS,
@@ -28,8 +28,8 @@ def test_a_metered_store_and_a_simulated_accelerator(drive):
     period_s = BATCH * RECORD_BYTES / case.params["store_bytes_per_s"]
     assert period_s == pytest.approx(3 * DEVICE_S)
     least_s = {MODEL_ONLY: STEPS * DEVICE_S, INPUT_ONLY: (STEPS - READY) * period_s}
-    least_s[AS_WRITTEN] = least_s[INPUT_ONLY]
-    for leg, seconds in least_s.items():
-        (window,) = done.of("window", leg=leg)
+    least_s[BASELINE] = least_s[INPUT_ONLY]
+    for variant, seconds in least_s.items():
+        (window,) = done.of("window", variant=variant)
         assert window["steps"] >= STEPS
         assert (window["end_ns"] - window["start_ns"]) / 1e9 >= seconds * 0.99

@@ -1,4 +1,4 @@
-"""Training on images in memory that are augmented on the processor, `rounds` times over."""
+"""Training on images in memory that are augmented on the CPU, `rounds` times over."""
 
 from __future__ import annotations
 

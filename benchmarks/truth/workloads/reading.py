@@ -78,7 +78,7 @@ def dataset(params: dict, data_dir: str) -> tuple:
 
 
 def sleep(x: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Wait as a copy of known length does, without the processor."""
+    """Wait as a copy of known length does, without the CPU."""
     time.sleep(float(seconds))
     return x
 

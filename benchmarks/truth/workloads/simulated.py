@@ -1,4 +1,4 @@
-"""A simulated accelerator: a Keras model whose training step takes a known time and no processor time."""
+"""A simulated accelerator: a Keras model whose training step takes a known time and no CPU time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stand_in(shape: tuple, params: dict) -> tf.keras.Model:
 
 
 def network(shape: tuple, params: dict) -> tf.keras.Model:
-    """Return a network for a real card, `width` channels or units wide, uncompiled."""
+    """Return a network for a real GPU, `width` channels or units wide, uncompiled."""
     width = params["width"]
     if len(shape) == 1:
         layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(4)]

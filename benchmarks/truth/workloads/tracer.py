@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from workloads import author, building, devices, pipeline, tuning
 from workloads.driver import read_spec
-from workloads.protocol import AS_WRITTEN, Spec
+from workloads.protocol import BASELINE, Spec
 
 WARM_UP_S = 2.0
 LEAST_STEPS, MOST_STEPS, TRACE_S = 5, 40, 1.5
@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> int:
 
 
 def training(spec: Spec, device: str) -> tuple:
-    """Return the batches of the as-written pipeline, without end, and the compiled training step."""
+    """Return the batches of the baseline pipeline, without end, and the compiled training step."""
     loaded = author.load(spec.workload, spec.file)
     assert loaded.dataset is not None, "only workloads with a pipeline of their own are traced"
-    params = tuning.leg_params(loaded.workload, spec, AS_WRITTEN, pipeline=True)
+    params = tuning.variant_params(loaded.workload, spec, BASELINE, pipeline=True)
     model = building.build(loaded.model, params, strategy=None, seed=spec.seed)
     batches = iter(pipeline.assemble(loaded.dataset(params, spec.data_dir)).repeat())
     with tf.device(device):

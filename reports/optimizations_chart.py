@@ -1,41 +1,41 @@
-"""Bars of the way from as-written to tuned."""
+"""Bars of the way from baseline to tuned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from harness.model.analysis import Analysis, Summary
-from harness.model.legs import leg_name
+from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Table, chart
 from reports.names import device_name, is_gpu
 from reports.titles import titles_of
-from workloads.protocol import AS_WRITTEN, RUNG_PREFIX, TUNED
+from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, TUNED
 
 
-def ladder_figure(analysis: Analysis) -> Figure | None:
-    """Draw the speed of each step between as-written and tuned; None where no workload has such steps."""
+def optimizations_figure(analysis: Analysis) -> Figure | None:
+    """Draw the speed of each step between baseline and tuned; None where no workload has such steps."""
     return _figure(
         analysis,
-        _groups(analysis, RUNG_PREFIX, {AS_WRITTEN: 0, TUNED: 2}),
-        id_="figure-ladder",
-        title="From as written to tuned, samples per second",
+        _groups(analysis, OPTIMIZATION_PREFIX, {BASELINE: 0, TUNED: 2}),
+        id_="figure-optimizations",
+        title="From baseline to tuned, samples per second",
         description="Bars of throughput for each step from the published code to the tuned one.",
         rank=20,
     )
 
 
 def _groups(analysis: Analysis, prefix: str, beside: Mapping[str, int]) -> list[list[Summary]]:
-    """Collect the legs with `prefix`, and those beside them below 0.5 come before, above after."""
+    """Collect the variants with `prefix`, and those beside them below 0.5 come before, above after."""
     found: dict[tuple[str, str], list[Summary]] = {}
     for summary in analysis.summaries:
-        if summary.leg in beside or summary.leg.startswith(prefix):
+        if summary.variant in beside or summary.variant.startswith(prefix):
             found.setdefault((summary.workload, summary.device), []).append(summary)
     return [
-        sorted(group, key=lambda summary: beside.get(summary.leg, 0.5))
+        sorted(group, key=lambda summary: beside.get(summary.variant, 0.5))
         for group in found.values()
-        if any(summary.leg.startswith(prefix) for summary in group)
+        if any(summary.variant.startswith(prefix) for summary in group)
     ]
 
 
@@ -55,7 +55,7 @@ def _figure(
     shown = [summary for group in groups for summary in group]
     rows = tuple(
         (
-            titles[summary.workload], device_name(summary.device), leg_name(summary.leg),
+            titles[summary.workload], device_name(summary.device), variant_name(summary.variant),
             numbers.estimate(summary.throughput), numbers.interval(summary.throughput),
             ", ".join(summary.trial_ids),
         )
@@ -75,4 +75,6 @@ def _figure(
 
 def _bar(summary: Summary) -> Bar:
     fill = f"var(--{'gpu' if is_gpu(summary.device) else 'cpu'})"
-    return estimate_bar(leg_name(summary.leg), summary.throughput, fill=fill, trial_ids=summary.trial_ids)
+    return estimate_bar(
+        variant_name(summary.variant), summary.throughput, fill=fill, trial_ids=summary.trial_ids
+    )

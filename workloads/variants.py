@@ -1,4 +1,4 @@
-"""The legs of a training workload. Each runs until its meter says stop, and knows nothing of the others."""
+"""The variants of a training workload. Each runs until its meter says stop, and knows nothing of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from workloads import author, building, loaders, pipeline, resident, together
 from workloads.job import Job
-from workloads.protocol import AS_WRITTEN, BUILD, EVALUATE, TUNED
+from workloads.protocol import BASELINE, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
 
 # Fit is stopped by a callback; this many epochs are never reached.
@@ -81,10 +81,10 @@ class Boundaries(tf.keras.callbacks.Callback):
         return min(self._stride, left)
 
 
-def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run as-written, tuned or a rung: build, train until told to stop, evaluate."""
+def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Run baseline, tuned or a opt: build, train until told to stop, evaluate."""
     began = meter.now()
-    factory = job.author.model if leg == AS_WRITTEN else job.author.tuned_model
+    factory = job.author.model if variant == BASELINE else job.author.tuned_model
     model = building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
@@ -92,16 +92,16 @@ def train(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
     elif job.spec.workers:
         together.fit(job, params, meter, model)
     else:
-        _fit(job, leg, params, meter, model)
+        _fit(job, variant, params, meter, model)
     if meter.full:
-        job.events.metric(leg, "training_s", meter.finish(), "s")
-    job.events.metric(leg, "steps_trained", meter.steps, "steps")
+        job.events.metric(variant, "training_s", meter.finish(), "s")
+    job.events.metric(variant, "steps_trained", meter.steps, "steps")
     if meter.last_loss is not None:
-        job.events.metric(leg, "final_loss", meter.last_loss, "loss")
-    _evaluate(job, leg, params, meter, model)
+        job.events.metric(variant, "final_loss", meter.last_loss, "loss")
+    _evaluate(job, variant, params, meter, model)
 
 
-def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+def _fit(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     batch = params["batch_size"] * job.replicas
     epochs = params["epochs"] if meter.full else ENDLESS
     meter.loss = lambda: building.running_loss(model)
@@ -114,7 +114,7 @@ def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any
         meter.begin()
         model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
         return
-    source = pipeline.as_written(job, params)
+    source = pipeline.baseline(job, params)
     an_epoch = job.author.workload.samples_per_epoch // batch or None
     if meter.full and not an_epoch and pipeline.endless(source):
         raise author.AuthorError(
@@ -124,7 +124,7 @@ def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any
     once = pipeline.one_pass(job, params, source)
     if not once.sure:
         text = (
-            f"{leg}: how many samples the pipeline's batches hold is not known, and all are counted as "
+            f"{variant}: how many samples the pipeline's batches hold is not known, and all are counted as "
             f"{batch}: call the stage that makes them batch, or use drop_remainder=True."
         )
         job.events.write("warning", message=text)
@@ -140,7 +140,7 @@ def _fit(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any
     )
 
 
-def model_only(job: Job, leg: str, params: Mapping[str, Any], meter: Meter) -> None:
+def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Train several devices on one resident batch again and again: the model's own ceiling."""
     began = meter.now()
     model = building.build(job.author.model, params, strategy=job.strategy, seed=job.spec.seed)
@@ -159,9 +159,9 @@ def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) ->
     )
 
 
-def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     # Keras' evaluate fails as its fit does with several workers; see together.py.
-    if leg not in (AS_WRITTEN, TUNED) or job.spec.workers:
+    if variant not in (BASELINE, TUNED) or job.spec.workers:
         return
     began = meter.now()
     held_out = job.held_out(params)
@@ -176,10 +176,10 @@ def _evaluate(job: Job, leg: str, params: Mapping[str, Any], meter: Meter, model
     for name, value in found.items():
         accuracy = "acc" in name
         job.events.metric(
-            leg, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss"
+            variant, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss"
         )
     if count < len(x):
-        job.events.metric(leg, "evaluated", count, "samples")
+        job.events.metric(variant, "evaluated", count, "samples")
 
 
 def _affordable(model: Any, x: Any) -> int:

@@ -1,9 +1,9 @@
-"""What legs are called in sentences, tables and charts."""
+"""What variants are called in sentences, tables and charts."""
 
 from __future__ import annotations
 
 from workloads.protocol import (
-    AS_WRITTEN,
+    BASELINE,
     BATCH_PREFIX,
     CACHED_EPOCH,
     CALLS_PREFIX,
@@ -12,15 +12,15 @@ from workloads.protocol import (
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
-    RUNG_PREFIX,
+    OPTIMIZATION_PREFIX,
     STAGE_PREFIX,
     THREADS_PREFIX,
     TUNED,
     TUNED_INPUT,
 )
 
-LEG_NAMES = {
-    AS_WRITTEN: "as written",
+VARIANT_NAMES = {
+    BASELINE: "baseline",
     TUNED: "tuned",
     INPUT_ONLY: "input alone",
     MODEL_ONLY: "model alone",
@@ -38,11 +38,11 @@ PROBE_NAMES = {
 }
 
 
-def leg_name(leg: str) -> str:
-    """Say a leg's name in words: a step of a ladder by its own, a stage as what is drained up to it."""
-    if leg.startswith(STAGE_PREFIX):
-        return f"input up to {leg.removeprefix(STAGE_PREFIX)}"
+def variant_name(variant: str) -> str:
+    """Return a variant's name in words."""
+    if variant.startswith(STAGE_PREFIX):
+        return f"input up to {variant.removeprefix(STAGE_PREFIX)}"
     for prefix, words in PROBE_NAMES.items():
-        if leg.startswith(prefix):
-            return words.format(leg.removeprefix(prefix))
-    return LEG_NAMES.get(leg, leg.removeprefix(RUNG_PREFIX))
+        if variant.startswith(prefix):
+            return words.format(variant.removeprefix(prefix))
+    return VARIANT_NAMES.get(variant, variant.removeprefix(OPTIMIZATION_PREFIX))
