@@ -185,7 +185,7 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
     Raises:
         UsageError: one does not exist, or is called like another.
     """
-    own = tuple(external(path) for path in options.files)
+    own = tuple(entry for path in options.files for entry in external(path))
     known = built_in()
     taken = {entry.workload.name for entry in known}
     for entry in own:

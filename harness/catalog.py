@@ -1,8 +1,8 @@
 """Which workloads there are: read from their files' declarations, which are parsed and never executed.
 
 A workload file imports TensorFlow, which the host does not have; and a user's file is not to be run on
-the host at all. So `workload = Workload(...)` holds literals only (or names of such) and is evaluated from
-its syntax tree.
+the host at all. So `workload = Workload(...)`, or `workloads = (...)` in a file with several, holds literals
+only (or names of such) and is evaluated from its syntax tree.
 """
 
 from __future__ import annotations
@@ -34,25 +34,18 @@ class Entry:
     path: Path
     external: bool
 
-    @property
-    def module(self) -> str:
-        """The file's module name inside the package `workloads`."""
-        return self.path.stem
-
 
 def built_in() -> tuple[Entry, ...]:
     """Return the workloads of this tree in alphabetical order of their names."""
     folder = Path(workloads.__file__).parent
-    entries = []
+    entries: list[Entry] = []
     for path in sorted(folder.glob("*.py")):
-        tree = parsed(path)
-        if (node := _declaration(tree)) is not None:
-            entries.append(Entry(workload=_evaluate(tree, node, path), path=path, external=False))
+        entries += _entries(parsed(path), path, is_external=False)
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
-def external(path: Path) -> Entry:
-    """Return the workload that a user's file declares.
+def external(path: Path) -> tuple[Entry, ...]:
+    """Return the workloads that a user's file declares.
 
     Raises:
         UsageError: no such file, not Python, or no `workload = Workload(...)` of literals in it.
@@ -63,10 +56,10 @@ def external(path: Path) -> Entry:
         raise UsageError(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from error
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{path} is not Python: {error}.", hint="Run it with python3 to see why.") from error
-    node = _declaration(tree)
-    if node is None:
+    entries = _entries(tree, path.resolve(), is_external=True)
+    if not entries:
         raise UsageError(f"{path} declares no workload.", hint=_HINT)
-    return Entry(workload=_evaluate(tree, node, path), path=path.resolve(), external=True)
+    return entries
 
 
 def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, ...]:
@@ -95,23 +88,33 @@ def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     shared = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         content = path.read_bytes()
-        if _declaration(parsed(path)) is None:
+        if not _declarations(parsed(path)):
             shared.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
     own = {entry.workload.name: hashlib.sha256(entry.path.read_bytes()).hexdigest() for entry in entries}
     return {"workloads": shared.hexdigest(), **own}
 
 
-def _declaration(tree: ast.Module) -> ast.Call | None:
+def _declarations(tree: ast.Module) -> Sequence[ast.expr]:
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as call):
-                return call
-            case ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as call):
-                return call
-    return None
+            case (
+                ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as one)
+                | ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as one)
+            ):
+                return (one,)
+            case ast.Assign(targets=[ast.Name(id="workloads")], value=ast.Tuple(elts=several)):
+                return several
+    return ()
 
 
-def _evaluate(tree: ast.Module, node: ast.Call, path: Path) -> Workload:
+def _entries(tree: ast.Module, path: Path, *, is_external: bool) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(workload=_evaluate(tree, node, path), path=path, external=is_external)
+        for node in _declarations(tree)
+    )
+
+
+def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
     try:
         value = Evaluator(tree, Path(workloads.__file__).parent, _DECLARATIONS).value(node)
         if not isinstance(value, Workload):
@@ -119,7 +122,7 @@ def _evaluate(tree: ast.Module, node: ast.Call, path: Path) -> Workload:
         if problem := _problem(value):
             raise ValueError(problem)
     except (TypeError, ValueError) as error:
-        text = f"{path}: the declaration of `workload` is not valid: {error}."
+        text = f"{path}: the declaration of a workload is not valid: {error}."
         raise UsageError(text, hint=_HINT) from error
     return value
 

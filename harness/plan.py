@@ -281,7 +281,6 @@ def spec_for(
     trial: PlannedTrial,
     profile: Profile,
     *,
-    module: str,
     file: str,
     data_dir: str,
     seed: int,
@@ -291,11 +290,11 @@ def spec_for(
     """Return what the container of `trial` is asked to do.
 
     Args:
-        file: path of the workload's file in the container, "" for a workload of this tree.
+        file: of the workload: its name in the tree, or its path in the container.
         weights: path of a file of weights there, "" for none.
     """
     return Spec(
-        workload="" if file else module,
+        workload=trial.workload,
         file=file,
         variants=trial.variants,
         device="gpu" if trial.gpus else "cpu",

@@ -133,7 +133,7 @@ def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
     """
     options = _options(run, out=Path(), engine="", devices=(), files=files)
     wanted = {planned.workload for planned in run.planned}
-    own = tuple(external(path) for path in options.files if path.is_file())
+    own = tuple(entry for path in options.files if path.is_file() for entry in external(path))
     entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)
     found, _ = discover()
     gpus = select_gpus(found, options.gpus) if found and run.manifest.gpus else ()

@@ -285,8 +285,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
     spec = spec_for(
         trial,
         resolved.profile,
-        module=entry.module,
-        file=f"{FILE_DIR}/{entry.path.name}" if entry.external else "",
+        file=f"{FILE_DIR}/{entry.path.name}" if entry.external else entry.path.name,
         data_dir=DATA_DIR,
         weights=f"{WEIGHTS_DIR}/{weights.name}" if weights else "",
         seed=options.seed,

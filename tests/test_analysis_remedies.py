@@ -215,7 +215,7 @@ def shown(code: str) -> dict[str, Any]:
 def test_the_code_of_every_remedy_sets_what_the_declared_variant_does(
     entry: Entry, device: str, answers: str
 ) -> None:
-    workload, spec = entry.workload, Spec(workload=entry.module, device=device, gpus=int(device == "gpu"))
+    workload, spec = entry.workload, Spec(device=device, gpus=int(device == "gpu"))
     pipeline = bool(workload.stages) or workload.data.kind == "jpeg"
     for variant in declared_variants(entry):
         if not applies(workload, spec, variant, pipeline=pipeline):
@@ -343,7 +343,7 @@ HELD_BACK = {
 
 def declared_run(entry: Entry, device: str, steps: dict[str, float]) -> Run:
     """Play a workload whose tuned variant changes what its declaration says, twice as fast as it was."""
-    spec = Spec(workload=entry.module, device="cpu" if device == "cpu" else "gpu", gpus=int(device != "cpu"))
+    spec = Spec(device="cpu" if device == "cpu" else "gpu", gpus=int(device != "cpu"))
     pipeline = bool(entry.workload.stages) or entry.workload.data.kind == "jpeg"
     load = None if device == "cpu" else GpuLoad(util=98 if steps.get("batch:4") == 0.040 else 5, power_w=200)
     variants = {**steps, TUNED: steps[BASELINE] / 2}

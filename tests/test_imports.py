@@ -51,7 +51,7 @@ RULES: Mapping[str, Rule] = {
         ),
         others=("numpy", "xgboost"),
     ),
-    "workloads.higgs_trees": Rule(ours=("workloads.protocol",)),
+    "workloads.trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
     "harness.errors": Rule(),
     "harness.cpuset": Rule(),

@@ -129,7 +129,7 @@ class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
         assert named(entry.workload.name, read(ROOT / "README.md"))
-        assert named(entry.workload.name, all_tests()) or named(entry.module, all_tests())
+        assert named(entry.workload.name, all_tests())
         assert entry.workload.source, "where it was published"
 
     def test_every_folder_of_the_program_is_packaged(self) -> None:

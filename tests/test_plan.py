@@ -192,15 +192,15 @@ def test_a_workload_without_the_wanted_optimization_is_left_out() -> None:
 def test_spec() -> None:
     full = PROFILES["full"]
     planned = plan_trials([workload("a")], ("gpu0+gpu1",), full, {"a": ("tuned",)}, {"epochs": 2})
-    first = spec_for(planned[0], full, module="a_module", file="", data_dir="/data", seed=7)
-    assert (first.workload, first.file) == ("a_module", "")
+    first = spec_for(planned[0], full, file="mlp.py", data_dir="/data", seed=7)
+    assert (first.workload, first.file) == ("a", "mlp.py")
     assert (first.device, first.gpus) == ("gpu", 2)
     assert (first.variants, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
     assert (first.windows, first.window_s) == (full.windows, full.window_s)
     assert first.full
-    second = spec_for(planned[1], full, module="a_module", file="/f/mine.py", data_dir="/data", seed=7)
+    second = spec_for(planned[1], full, file="/f/mine.py", data_dir="/data", seed=7)
     assert not second.full, "the published epochs are trained once"
-    assert (second.workload, second.file) == ("", "/f/mine.py")
+    assert (second.workload, second.file) == ("a", "/f/mine.py")
 
 
 def test_a_family_of_images_has_a_target_for_each_kind_of_device() -> None:

@@ -90,7 +90,7 @@ class Bench:
         return self.sources[-1:]
 
     def _job(self, planned: PlannedTrial) -> Job:
-        spec = spec_for(planned, self.profile, module="mlp", file="", data_dir="/data", seed=1)
+        spec = spec_for(planned, self.profile, file="mlp.py", data_dir="/data", seed=1)
         container = ContainerSpec(
             image=IMAGE, command=("python3",), environment={}, out=Path("/nowhere"), mounts=(),
             trial_id=planned.id, run_id="run", memory_bytes=2 << 30,

@@ -68,7 +68,8 @@ class TestCases:
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
     def test_each_names_a_workload_and_parameters_that_there_are(self, case: Case) -> None:
-        workload = external(WORKLOADS / f"{case.workload}.py").workload
+        (entry,) = external(WORKLOADS / f"{case.workload}.py")
+        workload = entry.workload
         texts = {name: str(value) for name, value in case.params.items()}
         assert check_params(texts, [workload]) == case.params
         assert not case.stage or case.stage in (*workload.stages, "copy")

@@ -77,7 +77,7 @@ def test_no_workload_imports_the_harness(path):
 def test_the_example_is_short_and_the_host_can_read_it():
     path = FOLDER.parent / "examples" / "my_workload.py"
     assert len(path.read_text().splitlines()) <= 30
-    assert catalog.external(path).workload.name == "my-cnn"
+    assert [entry.workload.name for entry in catalog.external(path)] == ["my-cnn"]
 
 
 def test_default_preprocessing_scales_integers_to_one_as_float32():
@@ -94,14 +94,28 @@ def test_default_preprocessing_scales_integers_to_one_as_float32():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("x = 1\n", "no `workload"), ("workload = 3\n", "no `workload"), (None, "not a Python")],
+    [("x = 1\n", "no workload"), ("workload = 3\n", "no workload"), (None, "not a Python")],
 )
 def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
     with pytest.raises(author.AuthorError, match=message):
-        author.load("", str(path))
+        author.load(str(path))
+
+
+def test_a_workload_of_several_is_imported_by_its_name(tmp_path):
+    path = tmp_path / "family.py"
+    path.write_text(
+        "from workloads.protocol import Data, Workload\n"
+        "common = dict(title='', batch_size=1, epochs=1, data=Data(name='x', shape=(1,), classes=2, train=1, test=1))\n"
+        "workloads = (Workload(name='a', **common), Workload(name='b', builder='second', **common))\n"
+        "def model(params): return 1\n"
+        "def second(params): return 2\n"
+    )
+    assert [author.load(str(path), name).model({}) for name in ("a", "b", "")] == [1, 2, 1]
+    with pytest.raises(author.AuthorError, match="no workload 'c'"):
+        author.load(str(path), "c")
 
 
 @pytest.mark.parametrize("gives", [("read",), ("batch", "read"), ("read", "batch", "more")])
@@ -121,4 +135,4 @@ def test_stages_without_a_pipeline_are_refused(tmp_path):
         "def model(params): ...\n"
     )
     with pytest.raises(author.AuthorError, match="no function `dataset"):
-        author.load("", str(path))
+        author.load(str(path))

@@ -52,16 +52,17 @@ class Author:
     facts: Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 
 
-def load(name: str, file: str) -> Author:
-    """Import a workload of this package by name, or a file from anywhere by path.
+def load(file: str, name: str = "") -> Author:
+    """Import a workload: see `import_workload`.
 
     Raises:
-        AuthorError: it has no `workload` or no `model`, or stages without a `dataset`.
+        AuthorError: the file has no such workload or no function that builds its model, or stages without a
+            `dataset`.
     """
-    module, workload = import_workload(name, file)
-    model = getattr(module, "model", None)
+    module, workload = import_workload(file, name)
+    model = getattr(module, workload.builder, None)
     if not callable(model):
-        raise AuthorError(f"{module.__file__} has no function `model(params)`.")
+        raise AuthorError(f"{module.__file__} has no function `{workload.builder}(params)`.")
     if workload.stages and not hasattr(module, "dataset"):
         raise AuthorError(
             f"{module.__file__} declares stages, but has no function `dataset(params, data_dir)`."
@@ -78,17 +79,23 @@ def load(name: str, file: str) -> Author:
     )
 
 
-def import_workload(name: str, file: str) -> tuple[ModuleType, Workload]:
+def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
     """Import a workload's module, whatever image it is for, and return its declaration beside it.
 
+    Args:
+        file: of this package by its name, of any other folder by its absolute path.
+        name: of the workload; "" for the only one of the file.
+
     Raises:
-        AuthorError: it has no `workload`.
+        AuthorError: the file does not declare it.
     """
-    module = _import_file(Path(file)) if file else importlib.import_module(f"workloads.{name}")
-    workload = getattr(module, "workload", None)
-    if not isinstance(workload, Workload):
-        raise AuthorError(f"{module.__file__} has no `workload = Workload(...)`.")
-    return module, workload
+    path = Path(file)
+    module = _import_file(path) if path.is_absolute() else importlib.import_module(f"workloads.{path.stem}")
+    declared = getattr(module, "workloads", None) or (getattr(module, "workload", None),)
+    for workload in declared:
+        if isinstance(workload, Workload) and name in ("", workload.name):
+            return module, workload
+    raise AuthorError(f"{module.__file__} has no workload {name!r}: declare `workload = Workload(...)`.")
 
 
 def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:

@@ -76,7 +76,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     Raises:
         NoGpuError: a GPU was asked for and XGBoost does not train on it.
     """
-    module, workload = author.import_workload(spec.workload, spec.file)
+    module, workload = author.import_workload(spec.file, spec.workload)
     booster = getattr(module, "booster", None)
     if not callable(booster):
         raise author.AuthorError(f"{module.__file__} has no function `booster(params)`.")

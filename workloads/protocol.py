@@ -228,6 +228,8 @@ class Remark:
 class Workload:
     """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
 
+    A file with several has `workloads = (...)`, a tuple of them or of their names.
+
     The harness reads this without running the file (it never imports TensorFlow), so that arguments must
     be literals, or calls of Data, Published, Change and Optimization made of literals.
 
@@ -267,6 +269,7 @@ class Workload:
             has not worked; 0 for workloads that learn nothing.
         image: which family of images it runs in, one of IMAGES: "tensorflow", or "trees" (XGBoost), whose
             files have a function `booster(params)` instead of `model`.
+        builder: the name of the file's function params -> compiled model.
     """
 
     name: str
@@ -292,6 +295,7 @@ class Workload:
     min_accuracy: float = 0.0
     samples_per_epoch: int = 0
     image: str = TENSORFLOW
+    builder: str = "model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,8 +303,8 @@ class Spec:
     """What the harness asks of one container: the file `spec.json` beside the event file.
 
     Attributes:
-        workload: the file's module name in this package, or "" when `file` is given.
-        file: path inside the container of a workload file from outside the tree, else "".
+        workload: its name, "" for the only one that `file` declares.
+        file: the workload's file: its name in this package, or its absolute path inside the container.
         variants: which variants to run: of VARIANTS, "opt:NAME" and "stage:NAME".
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".

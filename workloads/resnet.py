@@ -12,40 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import Change, Data, Optimization
-
 IMAGE = (224, 224, 3)
 CLASSES = 1000
 # (filters, blocks, stride of the first block) of the four groups; He et al. 2015, table 1.
 GROUPS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
-
-# What the declarations on this network share.
-DATA = Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32")
-WEIGHTS = "ResNet-50 v1.5, 25.6 million weights"
-SOURCE = "He et al. 2015; NVIDIA's ResNet-50 v1.5"
-RESIDENT = {"feed": "resident"}
-FP16 = {"feed": "resident", "precision": "fp16"}
-FP16_XLA = {"feed": "resident", "precision": "fp16", "jit_compile": True}
-FP16_OPTIMIZATION = Optimization(
-    name="fp16",
-    params=FP16,
-    after="opt:resident",
-    device="gpu",
-    why="half-width numbers use the tensor cores",
-)
-XLA_OPTIMIZATION = Optimization(
-    name="xla",
-    params=FP16_XLA,
-    after="opt:fp16",
-    device="gpu",
-    why="XLA fuses normalisation, activation and additions, so that activations are read once",
-)
-FOLDED = Change(
-    what="fold_batch_norm",
-    before="a layer of its own",
-    after="in the convolutions",
-    why="for prediction it is a factor and a bias of each convolution, so that activations are read less",
-)
 
 MOMENTUM = 0.9
 EPSILON = 1e-5

@@ -51,7 +51,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     # Collectives can be set up only before anything has run.
     strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
     devices.prove(names)
-    loaded = author.load(spec.workload, spec.file)
+    loaded = author.load(spec.file, spec.workload)
     began = events.phase(IMPORT, began_ns)
     events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
     train, test = load_arrays(loaded, spec)
@@ -236,5 +236,7 @@ def _extra_metrics(job: Job) -> None:
         return
     params = tuning.variant_params(job.author.workload, job.spec, job.spec.variants[0], pipeline=True)
     with _forgiven(job, "metrics"):
-        for name, (value, unit) in job.author.metrics({**params, "device": job.devices[0]}).items():
+        for name, (value, unit) in job.author.metrics(
+            {**params, "device": job.devices[0], "task": job.author.workload.task}
+        ).items():
             job.events.metric("", name, value, unit)

@@ -49,7 +49,7 @@ spec = Spec(file=str(file), variants=variants, device="cpu", gpus=2, steps=40, w
 names = ["CPU:0", "CPU:1"]
 path = file.parent / "events"
 with EventWriter(path) as events:
-    job = Job(author=author.load("", str(file)), spec=spec, events=events, devices=names,
+    job = Job(author=author.load(str(file)), spec=spec, events=events, devices=names,
               strategy=devices.strategy_for(names), train=split(512), test=split(64))
     trial.run_variants(job)
 print(json.dumps(list(read_events(path.open()))))

@@ -11,9 +11,9 @@ from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS
 pytestmark = pytest.mark.tensorflow
 
 SHAPES = {
-    "cifar100_mlp": ((32, 32, 3), 100, 6000, 150),
-    "cifar10_mlp": ((32, 32, 3), 10, 1000, 30),
-    "fashion_mnist_mlp": ((28, 28), 10, 2000, 40),
+    "cifar100-mlp": ((32, 32, 3), 100, 6000, 150),
+    "cifar10-mlp": ((32, 32, 3), 10, 1000, 30),
+    "fashion-mnist-mlp": ((28, 28), 10, 2000, 40),
 }
 WINDOWS = 2
 
@@ -22,6 +22,7 @@ WINDOWS = 2
 def outcome(request, drive, data_dir):
     shape, classes, train, steps = SHAPES[request.param]
     done = drive(
+        file="mlp.py",
         workload=request.param,
         variants=VARIANTS,
         data_dir=data_dir(shape, classes, train),
@@ -44,7 +45,7 @@ def test_facts_name_what_was_used(outcome):
     name, _, done = outcome
     (event,) = done.of("facts")
     facts = event["facts"]
-    assert facts["workload"] == name.replace("_", "-")
+    assert facts["workload"] == name
     assert facts["devices"] == "CPU:0"
     assert facts["gpus_registered"] == 0
     assert facts["tensorflow"].startswith("2.")
@@ -113,7 +114,7 @@ def test_training_has_learnt_far_above_chance(outcome):
 
 def test_a_whole_training_goes_through_every_epoch(drive, data_dir):
     done = drive(
-        workload="fashion_mnist_mlp", variants=[BASELINE, TUNED, MODEL_ONLY], full=True, window_s=0.2,
+        file="mlp.py", workload="fashion-mnist-mlp", variants=[BASELINE, TUNED, MODEL_ONLY], full=True, window_s=0.2,
         data_dir=data_dir((28, 28), 10, 1000), params={"epochs": 3},
     )  # fmt: skip
     assert done.code == 0, done.log

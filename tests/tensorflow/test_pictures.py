@@ -33,7 +33,12 @@ def test_every_variant_stage_and_kind_of_loader(drive, tree):
     optimizations = ["opt:workers-4", "opt:ram", "opt:tfdata", "opt:device-augment"]
     stages = [f"stage:{name}" for name in PETS.stages]
     done = drive(
-        workload="cats_dogs", variants=[*VARIANTS, *stages, *optimizations], data_dir=tree, steps=2, windows=1
+        file="cats_dogs.py",
+        workload="cats-dogs",
+        variants=[*VARIANTS, *stages, *optimizations],
+        data_dir=tree,
+        steps=2,
+        windows=1,
     )
     assert done.code == 0, done.log
     for variant in (*VARIANTS, *stages, *optimizations):
@@ -51,9 +56,23 @@ def test_every_variant_stage_and_kind_of_loader(drive, tree):
 
 def test_a_loader_of_processes_and_a_wrong_parameter(drive, tree):
     params = {"multiprocessing": True, "workers": 2, "augment": False}
-    done = drive(workload="cats_dogs", variants=[BASELINE], data_dir=tree, params=params, steps=2, windows=1)
+    done = drive(
+        file="cats_dogs.py",
+        workload="cats-dogs",
+        variants=[BASELINE],
+        data_dir=tree,
+        params=params,
+        steps=2,
+        windows=1,
+    )
     assert done.code == 0, done.log
-    done = drive(workload="cats_dogs", variants=[BASELINE], data_dir=tree, params={"loader": "magic"})
+    done = drive(
+        file="cats_dogs.py",
+        workload="cats-dogs",
+        variants=[BASELINE],
+        data_dir=tree,
+        params={"loader": "magic"},
+    )
     assert done.code == 1
     assert "loader='magic' is not one of keras, tfdata" in done.log
 
@@ -63,12 +82,12 @@ import json
 import numpy as np
 import tensorflow as tf
 from pathlib import Path
-from workloads import cats_dogs, pipeline, trees
-from workloads.pets import PARAMS
+from workloads import cats_dogs, pipeline
+from workloads.cats_dogs import PARAMS
 tree = {tree!r}
 tf.keras.utils.set_random_seed(1)
 params = {{**PARAMS, "loader": "tfdata", "cache": True, "batch_size": 32}}
-model = cats_dogs.model(params)
+model = cats_dogs.small_model(params)
 batches = pipeline.assemble(cats_dogs.dataset(params, tree))
 model.fit(batches, steps_per_epoch=300, epochs=1, verbose=0)
 pictures, labels = [], []
@@ -86,7 +105,7 @@ def sure(batch):
     said = model.predict(batch, verbose=0)[:, 0]
     return float(np.mean((said < 1e-6) | (said > 1 - 1e-6)))
 device = {{**params, "preprocess": "device"}}
-whole = cats_dogs.model(device)
+whole = cats_dogs.small_model(device)
 whole.set_weights(model.get_weights())
 print(json.dumps({{
     "scaled": right(pictures / 255),
@@ -147,7 +166,7 @@ from workloads import author, building, tuning
 from workloads.protocol import Spec
 found = {}
 for name in NAMES:
-    one = author.load(name, "")
+    one = author.load("cats_dogs.py", name)
     for variant in ("baseline", "tuned"):
         params = tuning.variant_params(one.workload, Spec(), variant, pipeline=True)
         model = building.build(one.model, params, strategy=None, seed=1)
@@ -161,26 +180,26 @@ for name in NAMES:
 print(json.dumps(found))
 """
 UNITS = {
-    "cats_dogs": [32, 32, 128, 1],
-    "cats_dogs_3conv": [32, 32, 64, 128, 1],
-    "cats_dogs_dropout": [32, 32, 64, 128, 1],
-    "cats_dogs_128": [64, 64, 64, 128, 1],
-    "cats_dogs_deep": [*[32] * 6, *[64] * 6, *[128] * 7, *[256] * 13, 1],
+    "cats-dogs": [32, 32, 128, 1],
+    "cats-dogs-3conv": [32, 32, 64, 128, 1],
+    "cats-dogs-dropout": [32, 32, 64, 128, 1],
+    "cats-dogs-128": [64, 64, 64, 128, 1],
+    "cats-dogs-deep": [*[32] * 6, *[64] * 6, *[128] * 7, *[256] * 13, 1],
 }
 
 
 def test_every_variant_is_the_published_network_in_every_variant(script):
     found = script(INSPECT.replace("NAMES", repr(tuple(UNITS))))
     for name, units in UNITS.items():
-        side = 128 if name in ("cats_dogs_128", "cats_dogs_deep") else 64
+        side = 128 if name in ("cats-dogs-128", "cats-dogs-deep") else 64
         for variant in (BASELINE, TUNED):
             one = found[f"{name}/{variant}"]
             assert one["units"] == units
             assert one["input"] == [side, side, 3]
-            assert one["dropout"] == ([0.5] if name in ("cats_dogs_dropout", "cats_dogs_128") else [])
+            assert one["dropout"] == ([0.5] if name in ("cats-dogs-dropout", "cats-dogs-128") else [])
             assert (one["optimizer"], one["loss"]) == ("Adam", "binary_crossentropy")
         assert found[f"{name}/{BASELINE}"]["jit"] is False
-    assert np.sum(np.array(UNITS["cats_dogs_deep"]) > 1) == 32
+    assert np.sum(np.array(UNITS["cats-dogs-deep"]) > 1) == 32
 
 
 GATE = """
@@ -230,13 +249,15 @@ def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
     folder = str(tmp_path)
     with Silent().task("", None) as bar:  # smooth pictures: a crop of white noise is another picture
         Recipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(tmp_path, bar)
-    done = drive(workload="cifar10_cnn", variants=[*VARIANTS, *optimizations], data_dir=folder, steps=2, windows=1,
+    done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[*VARIANTS, *optimizations],
+                 data_dir=folder, steps=2, windows=1,
                  params={"threads": 2})  # fmt: skip
     assert done.code == 0, done.log
     first = {variant: done.of("window", variant=variant)[0] for variant in (*VARIANTS, *optimizations)}
     sizes = {variant: window["samples"] / window["steps"] for variant, window in first.items()}
     assert sizes == {**dict.fromkeys((*VARIANTS, *optimizations), 512), "opt:batch-128": 128}
-    done = drive(workload="cifar10_cnn", variants=[BASELINE, TUNED], data_dir=folder, steps=90, windows=1,
+    done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[BASELINE, TUNED],
+                 data_dir=folder, steps=90, windows=1,
                  params={"threads": 2, "batch_size": 64, "steps_per_execution": 1})  # fmt: skip
     assert done.code == 0, done.log
     assert done.metric(BASELINE, "accuracy") > 0.3

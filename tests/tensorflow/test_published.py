@@ -13,8 +13,8 @@ import json
 from workloads import author, building, tuning
 from workloads.protocol import Spec
 found = {}
-for name in ("cifar100_mlp", "cifar10_mlp", "fashion_mnist_mlp"):
-    one = author.load(name, "")
+for name in ("cifar100-mlp", "cifar10-mlp", "fashion-mnist-mlp"):
+    one = author.load("mlp.py", name)
     for variant in ("baseline", "tuned"):
         params = tuning.variant_params(one.workload, Spec(), variant, pipeline=False)
         model = building.build(one.model, params, strategy=None, seed=1)
@@ -33,14 +33,14 @@ for name in ("cifar100_mlp", "cifar10_mlp", "fashion_mnist_mlp"):
 print(json.dumps(found))
 """
 LAYERS = {
-    "cifar100_mlp": [(512, "relu"), (256, "relu"), (100, "softmax")],
-    "cifar10_mlp": [(3000, "relu"), (1000, "relu"), (10, "sigmoid")],
-    "fashion_mnist_mlp": [(500, "relu")] * 5 + [(10, "sigmoid")],
+    "cifar100-mlp": [(512, "relu"), (256, "relu"), (100, "softmax")],
+    "cifar10-mlp": [(3000, "relu"), (1000, "relu"), (10, "sigmoid")],
+    "fashion-mnist-mlp": [(500, "relu")] * 5 + [(10, "sigmoid")],
 }
 REST = {
-    "cifar100_mlp": ("Adam", "categorical_crossentropy", [32, 32, 3]),
-    "cifar10_mlp": ("SGD", "sparse_categorical_crossentropy", [32, 32, 3]),
-    "fashion_mnist_mlp": ("Adam", "sparse_categorical_crossentropy", [28, 28]),
+    "cifar100-mlp": ("Adam", "categorical_crossentropy", [32, 32, 3]),
+    "cifar10-mlp": ("SGD", "sparse_categorical_crossentropy", [32, 32, 3]),
+    "fashion-mnist-mlp": ("Adam", "sparse_categorical_crossentropy", [28, 28]),
 }
 
 

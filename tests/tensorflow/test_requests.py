@@ -163,8 +163,8 @@ from workloads import author, resnet
 from workloads.protocol import Spec
 from workloads import tuning
 found = {}
-for name in ("resnet50_infer", "resnet50_serve"):
-    one = author.load(name, "")
+for name in ("resnet50-infer", "resnet50-serve"):
+    one = author.load("resnet50.py", name)
     params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
     found[name] = [one.model(params).count_params(), one.workload.requests.server, params["batch_size"]]
 print(json.dumps(found))
@@ -173,6 +173,6 @@ print(json.dumps(found))
 
 def test_both_inference_workloads_are_resnet50(script):
     assert script(DECLARED) == {
-        "resnet50_infer": [25_557_032 + 53_120, False, 8],
-        "resnet50_serve": [25_557_032 + 53_120, True, 1],
+        "resnet50-infer": [25_557_032 + 53_120, False, 8],
+        "resnet50-serve": [25_557_032 + 53_120, True, 1],
     }

@@ -18,15 +18,15 @@ tf.config.set_logical_device_configuration(
 from workloads import author, devices, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
-name, shape, classes, params = WHAT
+file, name, shape, classes, params = WHAT
 folder = Path(tempfile.mkdtemp())
 random = np.random.default_rng(0)
 for part in ("train", "test"):
     np.save(folder / f"x_{part}.npy", random.integers(0, 256, (64, *shape), dtype=np.uint8))
     np.save(folder / f"y_{part}.npy", random.integers(0, classes, 64).astype(np.uint8))
-spec = Spec(workload=name, variants=("baseline", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
+spec = Spec(variants=("baseline", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
             warmup_s=0.05, data_dir=str(folder), params=params)
-loaded, names = author.load(name, ""), ["CPU:0", "CPU:1"]
+loaded, names = author.load(file, name), ["CPU:0", "CPU:1"]
 train, test = trial.load_arrays(loaded, spec)
 with EventWriter(folder / "events") as events:
     job = Job(author=loaded, spec=spec, events=events, devices=names,
@@ -35,15 +35,15 @@ with EventWriter(folder / "events") as events:
 print(json.dumps(list(read_events((folder / "events").open()))))
 """
 CASES = {
-    "cifar100_mlp": ((32, 32, 3), 100, {"batch_size": 8, "steps_per_execution": 2}),
-    "cifar10_cnn": ((32, 32, 3), 10, {"batch_size": 8, "steps_per_execution": 2}),
+    "cifar100-mlp": ("mlp.py", (32, 32, 3), 100, {"batch_size": 8, "steps_per_execution": 2}),
+    "cifar10-cnn": ("cifar10_cnn.py", (32, 32, 3), 10, {"batch_size": 8, "steps_per_execution": 2}),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_baseline_and_tuned_feed_every_device(script, name):
-    shape, classes, params = CASES[name]
-    events = script(TOGETHER.replace("WHAT", repr((name, shape, classes, params))))
+    file, shape, classes, params = CASES[name]
+    events = script(TOGETHER.replace("WHAT", repr((file, name, shape, classes, params))))
     assert not [event for event in events if event["kind"] == "error"]
     windows = {event["variant"]: event for event in events if event["kind"] == "window"}
     assert set(windows) == {"baseline", "tuned"}
@@ -65,8 +65,8 @@ from workloads.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 said = []
 for more in ({"gpus": 2}, {"workers": 2}):
-    spec = Spec(workload="resnet50_infer", device="gpu", **more)
-    job = Job(author=author.load("resnet50_infer", ""), spec=spec, events=EventWriter(Path("none")),
+    spec = Spec(file="resnet50.py", workload="resnet50-infer", device="gpu", **more)
+    job = Job(author=author.load("resnet50.py", "resnet50-infer"), spec=spec, events=EventWriter(Path("none")),
               devices=["CPU:0"], strategy=None, train=None, test=None)
     try:
         trial.run_variants(job)

@@ -15,8 +15,8 @@ from workloads import author, tuning
 from workloads.protocol import Spec
 found = {}
 cudnn = lambda model: [one.forward_layer.use_cudnn for one in model.layers if hasattr(one, "forward_layer")]
-for name in ("imdb_pooled", "imdb_lstm"):
-    one = author.load(name, "")
+for name in ("imdb-pooled", "imdb-lstm"):
+    one = author.load("imdb.py", name)
     params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
     model = one.model(params)
     found[name] = {
@@ -24,14 +24,14 @@ for name in ("imdb_pooled", "imdb_lstm"):
         "optimizer": type(model.optimizer).__name__, "loss": model.loss, "input": list(model.input_shape[1:]),
         "cudnn": cudnn(model),
     }
-found["generic"] = cudnn(author.load("imdb_lstm", "").model({**params, "use_cudnn": False}))
+found["generic"] = cudnn(author.load("imdb.py", "imdb-lstm").model({**params, "use_cudnn": False}))
 print(json.dumps(found))
 """
 
 
 def test_the_models_are_those_of_the_tutorials(script):
     found = script(LAYERS)
-    pooled, lstm = found["imdb_pooled"], found["imdb_lstm"]
+    pooled, lstm = found["imdb-pooled"], found["imdb-lstm"]
     assert pooled["layers"] == ["Embedding", "Dropout", "GlobalAveragePooling1D", "Dropout", "Dense"]
     assert pooled["parameters"] == 10_000 * 16 + 16 + 1
     assert lstm["layers"] == ["Embedding", "Bidirectional", "Bidirectional", "Dense"]
@@ -45,14 +45,14 @@ def test_the_models_are_those_of_the_tutorials(script):
 
 SAME = """
 import json, sys
-from workloads import pipeline, text
+from workloads import imdb, pipeline
 folder = FOLDER
 params = {"words": 50, "length": 6, "batch_size": 4}
-x, y = text.in_memory(params, folder, "train")
-names = [name for name, _ in text.stages(params, folder)]
-rows = [(a.numpy().tolist(), float(b[0])) for a, b in pipeline.assemble(text.stages(params, folder), "cache")]
+x, y = imdb.in_memory(params, folder, "train")
+names = [name for name, _ in imdb.dataset(params, folder)]
+rows = [(a.numpy().tolist(), float(b[0])) for a, b in pipeline.assemble(imdb.dataset(params, folder), "cache")]
 print(json.dumps({"same": rows == [(a, float(b[0])) for a, b in zip(x.tolist(), y)], "first": x[:2].tolist(),
-    "names": names, "declared": list(text.STAGES)}))
+    "names": names, "declared": list(imdb.STAGES)}))
 """
 
 
@@ -79,7 +79,7 @@ def test_the_pipeline_and_the_arrays_are_the_same_preprocessing(script, reviews)
 
 def test_a_pipeline_with_arrays_trains_by_both_and_says_which_kernel_ran(drive, reviews):
     done = drive(
-        workload="imdb_lstm", variants=[BASELINE, TUNED, "stage:pad"], data_dir=str(reviews),
+        file="imdb.py", workload="imdb-lstm", variants=[BASELINE, TUNED, "stage:pad"], data_dir=str(reviews),
         params={"length": 8, "words": 90, "batch_size": 8}, steps=2,
     )  # fmt: skip
     assert done.code == 0, done.log

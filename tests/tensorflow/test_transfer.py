@@ -14,15 +14,15 @@ from workloads import author, building, tuning
 from workloads.protocol import Spec
 found = {}
 def built(name, seed=1, **more):
-    one = author.load(name, "")
+    one = author.load("transfer.py", name)
     params = tuning.variant_params(one.workload, Spec(**more), "baseline", pipeline=False)
     model = building.build(one.model, params, strategy=None, seed=seed)
     return model, one.facts(params)["weights of the backbone"]
-transfer, seeded = built("transfer_learning")
-scratch, _ = built("from_scratch")
+transfer, seeded = built("transfer-learning")
+scratch, _ = built("from-scratch")
 path = tempfile.mkdtemp() + "/trained.weights.h5"
 scratch.layers[3].save_weights(path)
-loaded, said = built("transfer_learning", seed=2, weights=path)
+loaded, said = built("transfer-learning", seed=2, weights=path)
 equal = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a, b))
 same = lambda a, b: equal(a.layers[3].get_weights(), b.layers[3].get_weights())
 x = np.random.default_rng(0).random((8, 32, 32, 3), dtype=np.float32)

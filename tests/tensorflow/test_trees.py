@@ -28,7 +28,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcome(drive_trees, table):
-    done = drive_trees(workload="higgs_trees", variants=VARIANTS, data_dir=str(table), image=TREES, steps=10)
+    done = drive_trees(
+        file="trees.py", workload="higgs-trees", variants=VARIANTS, data_dir=str(table), image=TREES, steps=10
+    )
     assert done.code == 0, done.log
     return done
 
@@ -59,7 +61,8 @@ def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
 
 def test_fewer_rows_are_a_smaller_round(drive_trees, table):
     done = drive_trees(
-        workload="higgs_trees",
+        file="trees.py",
+        workload="higgs-trees",
         variants=[BASELINE],
         data_dir=str(table),
         image=TREES,
@@ -71,7 +74,13 @@ def test_fewer_rows_are_a_smaller_round(drive_trees, table):
 
 def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(drive_trees, table):
     done = drive_trees(
-        workload="higgs_trees", variants=[BASELINE], data_dir=str(table), image=TREES, device="gpu", gpus=1
+        file="trees.py",
+        workload="higgs-trees",
+        variants=[BASELINE],
+        data_dir=str(table),
+        image=TREES,
+        device="gpu",
+        gpus=1,
     )
     assert done.code == NO_GPU_EXIT
     assert done.of("window") == []

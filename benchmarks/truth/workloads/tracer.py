@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 def training(spec: Spec, device: str) -> tuple:
     """Return the batches of the baseline pipeline, without end, and the compiled training step."""
-    loaded = author.load(spec.workload, spec.file)
+    loaded = author.load(spec.file, spec.workload)
     assert loaded.dataset is not None, "only workloads with a pipeline of their own are traced"
     params = tuning.variant_params(loaded.workload, spec, BASELINE, pipeline=True)
     model = building.build(loaded.model, params, strategy=None, seed=spec.seed)

@@ -1,0 +1,163 @@
+"""Multilayer perceptrons on small images, as they were published in 2021 and 2023."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.author import Arrays, Split, scaled
+from workloads.protocol import Data, Optimization, Published, Workload
+
+# Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+PARAMS = {"jit_compile": False}
+TUNED = {
+    "feed": "resident",
+    "jit_compile": True,
+    "cpu:steps_per_execution": 50,
+    "gpu:steps_per_execution": 200,
+}
+OPTIMIZATIONS = (
+    Optimization(
+        name="xla",
+        params={"jit_compile": True},
+        why="XLA fuses the optimiser's and the layers' many small operations into few kernels",
+    ),
+    Optimization(
+        name="steps-per-execution",
+        params={"jit_compile": True, "steps_per_execution": 50},
+        after="opt:xla",
+        why="one call from Python now runs 50 steps: launching a step costs more than computing it",
+    ),
+)
+BLOG = "Data-science blog, 2021 (times only in pictures)"
+AZURE = "Azure blog, 2023"
+
+cifar100 = Workload(
+    name="cifar100-mlp",
+    title="CIFAR-100, multilayer perceptron",
+    model="Flatten, Dense 512 relu, Dense 256 relu, Dense 100 softmax",
+    data=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
+    batch_size=32,
+    epochs=100,
+    optimizer="Adam",
+    loss="categorical cross-entropy",
+    params={**PARAMS, "one_hot": True},
+    tuned=TUNED,
+    optimizations=OPTIMIZATIONS,
+    published=(
+        Published(
+            source=AZURE,
+            system="Standard NC4as T4 v3, its 4 virtual CPUs",
+            device="cpu",
+            value=1075.0,
+            unit="s",
+            note="17 min 55 s for 100 epochs",
+        ),
+        Published(
+            source=AZURE,
+            system="Standard NC4as T4 v3, NVIDIA T4",
+            device="gpu",
+            value=343.0,
+            unit="s",
+            note="5 min 43 s for 100 epochs",
+        ),
+        Published(
+            source=AZURE,
+            system="Standard NC4as T4 v3, T4 over CPU",
+            device="gpu",
+            value=3.1,
+            unit="ratio",
+        ),
+    ),
+    source=AZURE,
+    min_accuracy=0.1,
+    builder="cifar100_model",
+)
+
+cifar10 = Workload(
+    name="cifar10-mlp",
+    title="CIFAR-10, wide multilayer perceptron",
+    model="Flatten, Dense 3000 relu, Dense 1000 relu, Dense 10 sigmoid",
+    data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
+    batch_size=32,
+    epochs=10,
+    optimizer="SGD",
+    loss="sparse categorical cross-entropy",
+    params=PARAMS,
+    # On a CPU these 12 million weights are all matrix product, which XLA does no better.
+    tuned={
+        "feed": "resident",
+        "gpu:jit_compile": True,
+        "cpu:steps_per_execution": 10,
+        "gpu:steps_per_execution": 200,
+    },
+    optimizations=OPTIMIZATIONS,
+    source=BLOG,
+    min_accuracy=0.3,
+    builder="cifar10_model",
+)
+
+fashion_mnist = Workload(
+    name="fashion-mnist-mlp",
+    title="Fashion-MNIST, deep multilayer perceptron",
+    model="Flatten, 5 x Dense 500 relu, Dense 10 sigmoid",
+    data=Data(name="fashion-mnist", shape=(28, 28), classes=10, train=60_000, test=10_000),
+    batch_size=32,
+    epochs=5,
+    optimizer="Adam",
+    loss="sparse categorical cross-entropy",
+    params=PARAMS,
+    tuned=TUNED,
+    optimizations=OPTIMIZATIONS,
+    source=BLOG,
+    min_accuracy=0.3,
+    builder="fashion_mnist_model",
+)
+
+workloads = (cifar100, cifar10, fashion_mnist)
+
+
+def cifar100_model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the compiled model of the Azure blog."""
+    del params
+    return _model((32, 32, 3), (512, 256), (100, "softmax"), "adam", "categorical_crossentropy")
+
+
+def cifar10_model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the compiled model; the sigmoid before a categorical loss is the article's own."""
+    del params
+    return _model((32, 32, 3), (3000, 1000), (10, "sigmoid"), "sgd", "sparse_categorical_crossentropy")
+
+
+def fashion_mnist_model(params: Mapping[str, Any]) -> tf.keras.Model:
+    """Return the compiled model; the sigmoid before a categorical loss is the article's own."""
+    del params
+    return _model((28, 28), (500,) * 5, (10, "sigmoid"), "adam", "sparse_categorical_crossentropy")
+
+
+def data(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
+    """Scale to [0, 1]; make the labels one-hot, float32[n, 100], where the article does."""
+    (x_train, y_train), (x_test, y_test) = scaled(arrays, params)
+    if params.get("one_hot"):
+        one_hot = tf.keras.utils.to_categorical
+        y_train, y_test = one_hot(y_train, 100), one_hot(y_test, 100)
+    return (x_train, y_train), (x_test, y_test)
+
+
+def _model(
+    shape: Sequence[int], hidden: Sequence[int], output: tuple[int, str], optimizer: str, loss: str
+) -> tf.keras.Model:
+    layers = tf.keras.layers
+    units, activation = output
+    built = tf.keras.Sequential(
+        [
+            layers.Input(shape),
+            layers.Flatten(),
+            *(layers.Dense(count, activation="relu") for count in hidden),
+            layers.Dense(units, activation=activation, dtype="float32"),
+        ]
+    )
+    built.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"])
+    return built
