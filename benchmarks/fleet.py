@@ -19,7 +19,6 @@ from typing import Any
 
 from harness.cli.comparing import compare_pages
 from harness.cli.gather import Named
-from harness.extracts import Cache
 from harness.fleet.crew import RayCrew
 from harness.fleet.driver import Driver, seeded, tasks_for
 from harness.fleet.model import Beat, Begun, Done, Facts, FleetPlan, Hello, Message, Node, Order, TrialDone
@@ -112,7 +111,7 @@ def main(arguments: list[str]) -> None:
         began, cpu = time.monotonic(), time.process_time()
         pages = compare_pages(
             [Named(path=path / BRIEF, label=path.name) for path in runs], folder.path,
-            cache=Cache(Path(scratch) / "cache"), progress=Silent(),
+            progress=Silent(),
         )  # fmt: skip
         page_s, page_cpu_s = time.monotonic() - began, time.process_time() - cpu
         page_bytes = pages["html"].stat().st_size

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -238,44 +237,3 @@ def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
     if "variants" in settings:
         settings["variants"] = tuple(settings["variants"])
     return replace(profile, **settings)
-
-
-def command_line(options: Options) -> str:
-    """Return the command that runs exactly this again: every option that is not the default, spelt out."""
-    words = ["tfbench", "sweep", *options.workloads] if options.axes else ["tfbench", "bench"]
-    words += ["--profile", options.profile, "--engine", options.engine, "--device", options.device]
-    for flag, values in (
-        ("--workload", () if options.axes else options.workloads),
-        ("--axis", tuple(f"{name}={','.join(texts)}" for name, texts in options.axes.items())),
-        ("--workload-file", tuple(str(path) for path in options.files)),
-        ("--image", tuple(f"{target}={reference}" for target, reference in options.images.items())),
-        ("--param", tuple(f"{name}={value}" for name, value in options.params.items())),
-    ):
-        for value in values:
-            words += [flag, value]
-    default = Options()
-    for flag, name in (
-        ("--gpus", "gpus"),
-        ("--base", "base"),
-        ("--variants", "variants"),
-        ("--trials", "trials"),
-        ("--data", "data"),
-        ("--weights", "weights"),
-        ("--cpus", "cpus"),
-        ("--cpu-quota", "cpu_quota"),
-        ("--stall", "stall_s"),
-        ("--seed", "seed"),
-        ("--price", "price"),
-    ):
-        value = getattr(options, name)
-        if value != getattr(default, name):
-            words += [flag, str(value)]
-    if options.memory_bytes is not None:
-        words += ["--memory", f"{options.memory_bytes / 2**30!r}"]
-    if not options.analysis:
-        words.append("--no-analysis")
-    if not options.cloud_metadata:
-        words.append("--no-cloud-metadata")
-    if options.interval_s != default.interval_s:
-        words += ["--rate", f"{1 / options.interval_s if options.interval_s else 0:g}"]
-    return shlex.join(words)

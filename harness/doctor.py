@@ -58,8 +58,8 @@ def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> t
     engine_check, info = _engine(engine)
     found, reason = discover()
     images_check, built = _images(engine, info, places)
-    folder = engine.daemon.images_here if info is not None else None
-    images = disk_of(folder) if folder else None
+    folder = engine.daemon.image_folder if info is not None else ""
+    images = disk_of(Path(folder)) if folder else None
     checks = [_python(), _processors(), _memory()]
     checks += disk_checks(disk_of(places.cache), images, built, engine=info is not None)
     checks += [engine_check, images_check]
@@ -147,10 +147,10 @@ def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
     except TfbenchError as error:
         fact = f"none answers, so nothing would be isolated: {error.message}"
         return Check(name="Engine", state=State.NOTE, fact=fact, remedy=error.hint), None
-    where = "another machine" if info.remote else f"cgroup v{info.cgroup_version}"
-    fact = f"{info.name} {info.version}, {where}" + (", rootless" if info.rootless else "")
-    remedy = "Telemetry of another machine's CPUs cannot be read from here." if info.remote else ""
-    return Check(name="Engine", state=State.NOTE if info.remote else State.OK, fact=fact, remedy=remedy), info
+    fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}" + (
+        ", rootless" if info.rootless else ""
+    )
+    return Check(name="Engine", state=State.OK, fact=fact), info
 
 
 def _images(engine: DockerEngine, info: EngineInfo | None, places: Places) -> tuple[Check, tuple[str, ...]]:

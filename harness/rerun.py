@@ -15,9 +15,8 @@ from harness.errors import StoreError, UsageError
 from harness.gpus import discover
 from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
-from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Prices, Run, Status, target_for
+from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.places import Places
-from harness.prices import spelt_out
 from harness.session import Prepared
 from workloads.protocol import TENSORFLOW
 
@@ -49,7 +48,7 @@ def again(
         UsageError, GpuError: what it needs is not here.
     """
     options = _options(run, out=out, engine=engine, devices=devices, files=files)
-    options = replace(options, price=price or kept_price(run))
+    options = replace(options, price=price or options.price)
     check_files(run, files)
     resolved = resolve(options)
     known = {entry.workload.name for entry in resolved.entries}
@@ -66,14 +65,6 @@ def again(
         profile = replace(profile, trials=most, max_trials=most)
     entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
     return replace(resolved, profile=profile, planned=planned, entries=entries)
-
-
-def kept_price(run: Run) -> str:
-    """Return a run's prices as --price takes them; "" where it has none.
-
-    They are the manifest's: a price file of then may say nothing of the machine here.
-    """
-    return spelt_out(run.manifest.prices) if run.manifest.prices else ""
 
 
 def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
@@ -115,7 +106,6 @@ def _options(
         device=",".join(devices or had),
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
-        price="",
     )
 
 
@@ -183,14 +173,7 @@ def prepared_run(prepared: Prepared) -> Run:
 
 
 def named_after(prepared: Prepared, run: Run) -> Prepared:
-    """Have the new run's manifest name the one that it repeats, and say whence prices kept from it came."""
+    """Have the new run's manifest name the one that it repeats."""
     manifest = prepared.manifest
     parameters = {**manifest.parameters, "rerun_of": run.manifest.run_id}
-    prices = _with_their_source(manifest.prices, run.manifest.prices)
-    return replace(prepared, manifest=replace(manifest, parameters=parameters, prices=prices))
-
-
-def _with_their_source(now: Prices | None, then: Prices | None) -> Prices | None:
-    if now is None or then is None:
-        return now
-    return then if replace(now, source=then.source) == then else now
+    return replace(prepared, manifest=replace(manifest, parameters=parameters))

@@ -14,7 +14,6 @@ from harness import __version__
 from harness.bench import (
     Options,
     Resolved,
-    command_line,
     commit_of,
     new_run_id,
     options_document,
@@ -39,11 +38,11 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
-from harness.engines.connect import connect, settled
+from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.exclusive import default_path, measuring
-from harness.host.inventory import host_facts, system_description, system_name
+from harness.host.inventory import host_facts, system_description
 from harness.images.environment import library_variables
 from harness.model.run import (
     DataInfo,
@@ -51,13 +50,11 @@ from harness.model.run import (
     ImageInfo,
     Manifest,
     PlannedTrial,
-    Prices,
-    Scalar,
     WeightsInfo,
 )
 from harness.places import Places
 from harness.plan import spec_for
-from harness.prices import machine_name, prices_for, spelt_out
+from harness.prices import read_prices
 from harness.progress import Progress
 from harness.provision import provide_images
 from harness.runner import Job, Runner
@@ -86,25 +83,18 @@ def prepare(
     places: Places,
     progress: Progress,
     *,
-    ask_cloud: Callable[[], Mapping[str, Scalar]] = cloud_facts,
+    command: str = "",
 ) -> Prepared:
     """Reach the engine and make sure of images and data.
 
     Args:
-        ask_cloud: gives what the cloud tells of this machine; not asked where the options forbid it.
+        command: the command line, for the record.
 
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
-    cloud = ask_cloud() if resolved.options.cloud_metadata else {}
-    prices = None
-    if resolved.options.price:
-        # Before anything is built: a machine that the price file does not know ends the command.
-        machine, cards = machine_name(system_name(), cloud), [gpu.name for gpu in resolved.gpus]
-        prices = prices_for(resolved.options.price, machine, cards)
-        resolved = replace(resolved, options=replace(resolved.options, price=spelt_out(prices)))
     stage = _set_stage(resolved, places, progress)
-    manifest = _manifest(resolved, stage, places, prices, cloud)
+    manifest = _manifest(resolved, stage, places, command)
     folder = RunFolder(resolved.options.out / manifest.run_id)
     return _prepared(resolved, stage, folder, manifest, places)
 
@@ -226,9 +216,7 @@ def _sources() -> Sequence[Source]:
     return default_sources()
 
 
-def _manifest(
-    resolved: Resolved, stage: _Stage, places: Places, prices: Prices | None, cloud: Mapping[str, Scalar]
-) -> Manifest:
+def _manifest(resolved: Resolved, stage: _Stage, places: Places, command: str) -> Manifest:
     options = resolved.options
     kinds = sorted({one.kind for one in stage.access.values()})
     engine = replace(stage.info, gpu_access=",".join(kinds))
@@ -239,13 +227,13 @@ def _manifest(
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=commit_of(places.checkout),
-        command=command_line(_pinned(resolved, stage.info)),
+        command=command,
         engine=engine,
         images=tuple(stage.images.values()),
         data=tuple(info for _, info in stage.data.values()),
         gpus=resolved.gpus,
         system=system_description(resolved.gpus, engine, software),
-        host_facts={**host_facts(folder=options.out), **cloud},
+        host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
         parameters={
             "options": options_document(options),
             "profile": resolved.profile.name,
@@ -254,17 +242,10 @@ def _manifest(
             "memory_limit_bytes": _memory_limit(options),
         },
         seed=options.seed,
-        prices=prices,
+        prices=read_prices(options.price) if options.price else None,
         weights=_weights(resolved, stage),
         sources=sources(resolved.entries),
     )
-
-
-def _pinned(resolved: Resolved, info: EngineInfo) -> Options:
-    """Return the options with what "auto" came to be here, so that they mean the same elsewhere."""
-    devices = dict.fromkeys(trial.device for trial in resolved.planned)
-    engine = settled(resolved.options.engine, info)
-    return replace(resolved.options, engine=engine, device=",".join(devices))
 
 
 def _weights(resolved: Resolved, stage: _Stage) -> tuple[WeightsInfo, ...]:
@@ -336,6 +317,5 @@ def _mounts(
         name = image.digest.rpartition(":")[2][:16]
         cache = places.cache / "cuda" / name
         cache.mkdir(parents=True, exist_ok=True)
-        volume = f"tfbench-cuda-{name}"
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, volume=volume, read_only=False))
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
     return tuple(mounts)

@@ -8,7 +8,7 @@ compile() { "${BIN:-.venv/bin}/uv" pip compile --quiet --generate-hashes --no-em
 for target in cpu cuda trees-cpu trees-cuda; do
     compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 "images/$target.in" --output-file "images/$target.lock"
 done
-compile --universal --python-version 3.11 pyproject.toml --extra ssh --group build --output-file requirements.lock
+compile --universal --python-version 3.11 pyproject.toml --group build --output-file requirements.lock
 # Ray is 80 MB: nodes of a fleet and whoever drives them install it, and the tests.
 compile --universal --python-version 3.11 pyproject.toml --extra fleet --group build --constraint requirements.lock --output-file fleet.lock
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group dev --constraint requirements.lock --output-file dev.lock

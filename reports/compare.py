@@ -46,7 +46,7 @@ def render_html(
         draw: begins to draw a figure for paper; asked early for the same reason.
     """
     page = _page(versus, gate, version)
-    figures = figures_of(versus, page.titles, page.over(), page.scored_over())
+    figures = figures_of(versus, page.titles, page.scored_over())
     environment = html_environment(mark=mark, digest=short_digests)
     whole = _page(versus, gate, version, figures, stills(figures, draw))
     return framed(

@@ -1,4 +1,4 @@
-"""Figures of a comparison: who is fastest, every workload side by side, and maps of many machines."""
+"""Figures of a comparison: who is fastest, and every workload side by side."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ from harness.model.comparison import Speed, Versus
 from reports import numbers
 from reports.bars import Bar, bar_panels, estimate_bar
 from reports.charts import Figure, Key, Table, chart
-from reports.compare_page import COLUMNS, cells
-from reports.many_charts import heat_figure, spreads_figure
+from reports.compare_page import cells
 from reports.together_charts import together_figures
 
 _BARS = 60  # runs with a bar each
 _KINDS = 8  # colours that there are
 
 
-def figures_of(
-    versus: Versus, titles: Mapping[str, str], over: str, scored_over: str
-) -> Mapping[str, Figure]:
+def figures_of(versus: Versus, titles: Mapping[str, str], scored_over: str) -> Mapping[str, Figure]:
     """Build every figure that there is something for, by id."""
-    many = len(versus.runs) > COLUMNS
     built = [
         *together_figures(versus.scaling, titles),
         _ranking(versus, scored_over),
-        *((spreads_figure(versus, over), heat_figure(versus, over)) if many else (_speeds(versus, titles),)),
+        _speeds(versus, titles),
     ]
     return {figure.id: figure for figure in built if figure is not None}
 

@@ -18,9 +18,7 @@ from reports.names import device_name
 from reports.page import SENTENCE_END, Banner
 from reports.together_charts import rate, share_interval
 
-# With more runs than this a column for each is no longer readable: values are counted instead.
-COLUMNS = 8
-_STANDS_OUT = (Outcome.SLOWER, Outcome.FASTER)
+_NOTES = 8
 _MARKS = {
     Outcome.FASTER: "▲",
     Outcome.SLOWER: "▼",
@@ -61,11 +59,6 @@ class ComparePage:
     def runs(self) -> tuple[Extract, ...]:
         """The runs, in the order in which they were given."""
         return self.versus.runs
-
-    @property
-    def many(self) -> bool:
-        """Whether there are too many runs for a column each."""
-        return len(self.runs) > COLUMNS
 
     def headline(self) -> tuple[str, str]:
         """Give the headline's first sentence, which is set large, and the rest."""
@@ -132,25 +125,11 @@ class ComparePage:
         return (*first, *((run, None) for run in range(len(self.runs)) if run not in places))
 
     def costed(self) -> tuple[tuple[Best, str], ...]:
-        """Give what has an energy reading or a price and whose it is, by workload, the thriftiest first.
-
-        With too many runs, the one in the middle of each kind stands for its kind.
-        """
+        """Give what has an energy reading or a price and whose it is, by workload, the thriftiest first."""
         found = [one for one in self.versus.bests if _has_cost(one)]
         order = {name: number for number, name in enumerate(self.titles)}
         found.sort(key=lambda one: (order.get(one.workload, 0), *_expense(one)))
-        if not self.many:
-            return tuple((one, self.label(one.run)) for one in found)
-        kinds: dict[tuple[str, str], list[Best]] = {}
-        for one in found:
-            kinds.setdefault((one.workload, self.runs[one.run].machine), []).append(one)
-        middle = [(own[len(own) // 2], len(own), machine) for (_, machine), own in kinds.items()]
-        return tuple((one, f"{machine} (middle of {count})") for one, count, machine in middle)
-
-    def outstanding(self) -> tuple[Ratio, ...]:
-        """Give what differs beyond doubt, the slowest first."""
-        found = [one for one in self.versus.ratios if one.tested and one.outcome in _STANDS_OUT]
-        return tuple(sorted(found, key=lambda one: one.ratio.median))
+        return tuple((one, self.label(one.run)) for one in found)
 
     def money(self, best: Best) -> str:
         """Write what a million samples cost."""
@@ -215,24 +194,6 @@ class ComparePage:
         found = dict.fromkeys((one.workload, one.device) for run in self.runs for one in run.speeds)
         return tuple(found)
 
-    def counted_causes(self, workload: str, device: str) -> tuple[tuple[str, int, str], ...]:
-        """Give each cause, how many runs have it, and the names of some."""
-        found: dict[str, list[str]] = {}
-        for number, run in enumerate(self.runs):
-            if self.measured(number, workload, device):
-                one = self.cause(number, workload, device)
-                found.setdefault(one.cause if one else "nothing found", []).append(run.label)
-        ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
-        return tuple((cause, len(labels), some(labels)) for cause, labels in ordered)
-
-    def counted_values(self, values: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
-        """Give each value of a field, how many runs have it, and the names of some."""
-        found: dict[str, list[str]] = {}
-        for run, value in zip(self.runs, values, strict=True):
-            found.setdefault(value or "not known", []).append(run.label)
-        ordered = sorted(found.items(), key=lambda pair: -len(pair[1]))
-        return tuple((value, len(labels), some(labels)) for value, labels in ordered)
-
 
 def _has_cost(best: Best) -> bool:
     return best.energy_j_per_sample is not None or best.cost_per_million is not None
@@ -291,9 +252,9 @@ def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
     ]
     caveats = versus.scaling.caveats if versus.scaling is not None else ()
     found += [Banner(severity="note", text=one) for one in caveats]
-    found += [Banner(severity="note", text=note) for note in versus.notes[:COLUMNS]]
-    if len(versus.notes) > COLUMNS:
-        more = len(versus.notes) - COLUMNS
+    found += [Banner(severity="note", text=note) for note in versus.notes[:_NOTES]]
+    if len(versus.notes) > _NOTES:
+        more = len(versus.notes) - _NOTES
         text = f"{counted(more, 'more run')} {'is' if more == 1 else 'are'} incomplete."
         found.append(Banner(severity="note", text=text))
     return tuple(found)

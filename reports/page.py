@@ -294,6 +294,4 @@ def _banners(analysis: Analysis) -> list[Banner]:
                 "why is said under “Every trial”.",
             )
         )
-    if run.manifest.engine.remote:
-        found.append(Banner(severity="note", text="The containers ran on another machine than the harness."))
     return found

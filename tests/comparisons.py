@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import numpy as np
 
 from harness.analysis import analyse
-from harness.analysis.comparison_document import comparison_document, history_document
+from harness.analysis.comparison_document import comparison_document
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
-from harness.analysis.history import history
 from harness.analysis.scaling import scaled
 from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Versus
-from harness.model.history import History, Skipped
 from reports.compare import render_html
-from reports.history import render_html as render_history
 from tests import builders
 from tests.builders_workers import teams
 from tests.report_pages import javascript
@@ -107,32 +103,8 @@ def _hostile() -> tuple[Extract, ...]:
 COMPARISONS = {
     "two": (again(whole(), 1, label="before"), again(whole(), 2, factor=0.93, label="after")),
     "eight": tuple(again(whole(number % 4), number, label=f"vm-{number}") for number in range(8)),
-    "fleet": fleet(200, slow=(17, 64)),
+    "fleet": fleet(24, slow=(17,)),
     "hostile": _hostile(),
     "together": tuple(again(whole(3), count, label=f"workers-{count}") for count in (1, 2, 4)),
     "nothing": (replace(whole(), speeds=(), label="a"), replace(whole(3), label="b")),
 }
-
-
-CHANGED = 17  # the day on which the history's image and speed change
-
-
-def through_time(count: int = 30) -> History:
-    """Give a history of a run a day on two kinds of machine; from CHANGED on the first is 6 % slower."""
-    runs = []
-    for day in range(count):
-        kind = 3 if day % 5 else 0
-        late = day >= CHANGED
-        run = again(whole(kind), day, factor=0.94 if late and kind == 3 else 1.0)
-        created = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
-        image = "image-two" if late else "image-one"
-        facts = {**run.facts, "images": {"cpu": image, "cuda": image}}
-        runs.append(replace(run, created=created, facts=facts))
-    return history(runs, [Skipped(path="runs/broken", why="manifest.json is not a JSON object.")])
-
-
-@cache
-def history_page(name: str = "history") -> str:
-    assert name == "history"
-    made = through_time()
-    return render_history(made, history_document(made), version="0.1.0", bundle=javascript)

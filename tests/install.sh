@@ -6,7 +6,6 @@ set -euo pipefail
 declare -A package=(
     [chromium]=chromium            # the report in a real browser
     [pdftotext]=poppler-utils      # the report on paper
-    [sshd]=openssh-server          # an engine behind ssh
     [docker-compose]=docker-compose # the images as compose builds them
     [gcc]=gcc                      # a stand-in for NVML
 )

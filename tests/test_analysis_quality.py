@@ -46,13 +46,11 @@ def test_a_quiet_machine_with_enough_trials_is_warned_of_nothing() -> None:
     assert facts(gpu_run()) == []
 
 
-def test_the_local_engine_and_a_remote_one() -> None:
+def test_the_local_engine() -> None:
     made = cpu_run()
     engine = replace(made.manifest.engine, name="local", isolated=False)
     found = about(replace(made, manifest=replace(made.manifest, engine=engine)), "isolates nothing")
     assert found.severity == "warning" and "make engine" in found.remedy
-    engine = replace(made.manifest.engine, remote=True)
-    about(replace(made, manifest=replace(made.manifest, engine=engine)), "another machine")
 
 
 def test_trials_that_did_not_go_well_are_counted_with_their_reason() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from harness.bench import (
     Options,
-    command_line,
     commit_of,
     new_run_id,
     options_document,
@@ -126,13 +124,6 @@ options_of_any_kind = st.builds(
 @given(options=options_of_any_kind)
 def test_options_survive_the_manifest(options: Options) -> None:
     assert read_options(json.loads(json.dumps(options_document(options)))) == options
-
-
-@given(options=options_of_any_kind)
-def test_the_command_to_run_again_is_one_shell_line(options: Options) -> None:
-    words = shlex.split(command_line(options))
-    assert words[:4] == ["tfbench", "bench", "--profile", options.profile]
-    assert set(options.workloads) | {str(path) for path in options.files} <= set(words)
 
 
 def test_run_ids_sort_by_time_and_do_not_collide() -> None:

@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import pty
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from harness.bench import Options, command_line
 from harness.catalog import built_in
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
@@ -225,7 +223,7 @@ class TestListing:
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
-        said = tfbench("report", folder, "--format", "html,json,md,csv,pdf")
+        said = tfbench("report", folder, "--format", "html,json,md,csv")
         assert said.code == 0
         assert f"html: {folder / 'report.html'}" in said.out
         assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -233,7 +231,6 @@ class TestReport:
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
-        assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
         assert "Steady-state speed" in said.out
         assert "baseline" in said.out
         lines = [one for one in said.out.splitlines() if one.startswith("cifar100-mlp on ") and ":" in one]
@@ -338,11 +335,6 @@ class TestReport:
             assert "Try: Name a folder" in done.err
         assert not (tmp_path / "x.html").exists()
 
-    def test_on_paper_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
-        said = tfbench("report", tmp_path, "--format", "pdf", "--paper", "a5")
-        assert said.code == 2
-        assert "letter" in said.err
-
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Run, tmp_path: Path) -> None:
         page = tmp_path / "report.html"
         page.write_text("precious")
@@ -428,32 +420,6 @@ def test_a_reader_that_goes_away_early_is_no_crash() -> None:
     command = f"{sys.executable} -m harness list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT, text=True, check=False)
     assert "Traceback" not in done.stderr
-
-
-def parsed(words: list[str]) -> dict[str, object]:
-    """Return the values with which `tfbench bench` would be called."""
-    command = typer.main.get_command(app).commands["bench"]
-    return dict(command.make_context("bench", words[2:]).params)
-
-
-def test_the_command_to_run_again_says_everything_that_was_asked_for(tmp_path: Path) -> None:
-    """Whoever adds an option adds it there too: an option that is left out would parse to its default."""
-    file = tmp_path / "my file.py"
-    options = Options(
-        profile="smoke", engine="docker", device="cpu,gpu", gpus="1,2", workloads=("a", "b"), files=(file,),
-        images={"cpu": "x:y"}, base="my base", variants="tuned", analysis=False, params={"batch_size": "8"},
-        trials=2, data="real", interval_s=0.5, cpus="0-1", cpu_quota=1.5, memory_bytes=3 << 28, stall_s=9.0,
-        seed=7, price="0.5", cloud_metadata=False, weights=file,
-    )  # fmt: skip
-
-    asked = parsed(shlex.split(command_line(options)))
-    default = parsed(["tfbench", "bench"])
-    same = {name for name, value in asked.items() if value == default[name]}
-    assert same == {"runs", "resume_run", "as_json", "quiet", "help"} & asked.keys()
-    assert asked["memory"] == 0.75
-    assert asked["rate"] == 2.0
-    assert asked["workload_file"] == [file]
-    assert asked["image"] == ["cpu=x:y"]
 
 
 @pytest.mark.parametrize(

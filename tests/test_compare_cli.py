@@ -1,4 +1,4 @@
-"""`tfbench compare` and `tfbench history` as users call them, over run folders and report files."""
+"""`tfbench compare` as users call it, over run folders and report files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.cli.gather import narrowed
 from harness.errors import UsageError
-from harness.extracts import Cache, from_json, to_json
+from harness.extracts import from_json, to_json
 from harness.model.run import Run
 from tests import builders
 from tests.builders_sweep import sweep_run
-from tests.comparisons import again, whole
+from tests.comparisons import whole
 from tests.folders import write_run
 from tests.test_cli import Said, tfbench
 
@@ -115,21 +115,6 @@ class TestCompare:
         best = json.loads(said.out)["bests"][0]
         assert best["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / best["speed"], rel=0.05)
 
-    def test_a_price_file_that_changed_gives_other_costs(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        file = tmp_path / "prices.toml"
-        costs = []
-        for amount in ("3.6", "7.2"):
-            file.write_text(f"machine = {amount}\n", encoding="utf-8")
-            said = tfbench("compare", *pair, "--price", str(file), "-f", "json", "-o", "-")
-            costs.append(json.loads(said.out)["bests"][0]["cost_per_million"])
-        assert costs[1] == pytest.approx(2 * costs[0])
-
-    def test_a_second_time_comes_from_the_cache(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        first = tfbench("compare", *pair, "-f", "json", "-o", "-").out
-        kept = list((tmp_path / "cache/extracts").rglob("*.json.gz"))
-        assert len(kept) == 2
-        assert tfbench("compare", *pair, "-f", "json", "-o", "-").out == first
-
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
@@ -209,58 +194,6 @@ class TestBaseline:
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
 
 
-class TestHistory:
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        for day in range(8):
-            written(tmp_path / f"runs/{day}", seed=day, slower=1.2 if day > 3 else 1.0, day=day, trials=3)
-        return tmp_path / "runs"
-
-    def test_writes_a_page_and_the_other_formats(self, tfbench: Call, folder: Path, tmp_path: Path) -> None:
-        said = tfbench("history", folder, "-f", "html,md,json,csv", "-o", tmp_path)
-        assert said.code == 0, said.err
-        assert "8 runs through time" in (tmp_path / "history.html").read_text(encoding="utf-8")
-        document = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
-        assert {len(trend["points"]) for trend in document["trends"]} == {8}
-        rows = list(csv.DictReader(io.StringIO((tmp_path / "history.csv").read_text(encoding="utf-8"))))
-        assert len(rows) == 16
-
-    def test_what_is_broken_is_skipped_with_its_reason(self, tfbench: Call, folder: Path) -> None:
-        (folder / "3/manifest.json").write_text("{", encoding="utf-8")
-        (folder / "page.html").write_text("<html>", encoding="utf-8")
-        (folder / "notes.txt").write_text("mine", encoding="utf-8")
-        said = tfbench("history", folder, "-f", "md", "-o", folder)
-        assert said.code == 0
-        assert "7 runs through time" in (folder / "history.md").read_text(encoding="utf-8")
-        assert f"Skipped {folder / '3'}" in said.err
-        assert "page.html: " in said.err
-        assert "notes.txt" not in said.err
-
-    def test_out_may_name_one_file(self, tfbench: Call, folder: Path, tmp_path: Path) -> None:
-        assert tfbench("history", folder, "-o", tmp_path / "speeds.json").code == 0
-        assert "trends" in json.loads((tmp_path / "speeds.json").read_text(encoding="utf-8"))
-
-    def test_a_run_that_is_being_measured_is_left_out(self, tfbench: Call, folder: Path) -> None:
-        last = sorted((folder / "7/trials").iterdir())[-1]
-        (last / "trial.json").rename(folder / "7/trial.json")
-        said = tfbench("history", folder, "-f", "json", "-o", "-")
-        assert len(json.loads(said.out)["trends"][0]["points"]) == 7
-        assert json.loads(said.out)["skipped"][0]["path"] == str(folder / "7")
-        (folder / "7/trial.json").rename(last / "trial.json")
-        said = tfbench("history", folder, "-f", "json", "-o", "-")
-        assert len(json.loads(said.out)["trends"][0]["points"]) == 8, "once it has ended it counts"
-
-    def test_of_what_no_run_has_measured(self, tfbench: Call, folder: Path) -> None:
-        said = tfbench("history", folder, "-w", "typo", "-o", "-")
-        assert (said.code, said.out) == (2, "")
-        assert "No run here has measured a workload 'typo'." in said.err
-
-    def test_of_an_empty_folder(self, tfbench: Call, tmp_path: Path) -> None:
-        said = tfbench("history", tmp_path)
-        assert said.code == 6
-        assert "no runs in" in said.err
-
-
 class TestNarrowed:
     def test_to_a_workload_and_a_device(self) -> None:
         (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
@@ -294,22 +227,3 @@ class TestExtracts:
         assert from_json(document) is None
         assert from_json({**to_json(whole()), "speeds": 3}) is None
         assert from_json({**to_json(whole()), "schema_version": 0}) is None
-
-    def test_a_run_that_changed_is_read_again(self, tmp_path: Path) -> None:
-        run = written(tmp_path / "run", trials=1)
-        cache = Cache(tmp_path / "cache")
-        kept = again(whole(), 1)
-        cache.keep(run, "", kept)
-        assert cache.find(run, "") == kept
-        assert cache.find(run, "0.5") is None, "other costs"
-        (run / "stops.json").write_text('{"stops": []}', encoding="utf-8")
-        assert cache.find(run, "") is None
-
-    def test_a_broken_cache_is_no_cache(self, tmp_path: Path) -> None:
-        run = written(tmp_path / "run", trials=1)
-        cache = Cache(tmp_path / "cache")
-        cache.keep(run, "", whole())
-        (path,) = (tmp_path / "cache").rglob("*.gz")
-        path.write_bytes(b"half a fi")
-        assert cache.find(run, "") is None
-        Cache(tmp_path / "cache" / path.name).keep(run, "", whole())

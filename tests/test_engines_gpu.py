@@ -130,14 +130,6 @@ def test_toolkit_by_runtime_or_hook(tmp_path):
     assert access(tmp_path).kind == "toolkit"
 
 
-def test_remote_engine_is_not_judged_by_this_host_s_files(tmp_path):
-    put(tmp_path, "usr/bin/nvidia-container-runtime-hook")
-    with pytest.raises(GpuError, match="on another machine and has no NVIDIA runtime"):
-        access(tmp_path, engine=replace(DOCKER, remote=True))
-    far = replace(DOCKER, remote=True, runtimes=("nvidia",))
-    assert access(tmp_path, engine=far).kind == "toolkit"
-
-
 @pytest.mark.parametrize(
     ("names", "got"),
     [

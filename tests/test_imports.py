@@ -77,11 +77,11 @@ RULES: Mapping[str, Rule] = {
     # The schema is part of what the results are; reading it is the one bit of I/O.
     "harness.analysis.results": Rule(
         ours=("harness.analysis", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
-        others=("numpy", "jsonschema", "cattrs"),
+        others=("numpy",),
     ),
     "harness.telemetry": Rule(
         ours=("harness.errors", "harness.model.run", "harness.telemetry"),
-        others=("numpy", "psutil", "pyarrow", "pynvml"),
+        others=("numpy", "psutil", "pynvml"),
     ),
     "harness.engines": Rule(
         ours=(
@@ -138,7 +138,7 @@ RULES: Mapping[str, Rule] = {
             "harness.thinning",
             "workloads.protocol",
         ),
-        others=("jinja2", "markupsafe", "numpy", "typst", "vl_convert"),
+        others=("jinja2", "markupsafe", "numpy", "vl_convert"),
     ),
 }
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
@@ -253,7 +253,7 @@ def test_the_command_line_starts_without_what_only_a_report_needs() -> None:
     """Every one of these costs a noticeable part of a second."""
     code = "import importlib; from harness import cli; [importlib.import_module('harness.cli.' + name) "
     code += "for name in cli.COMMANDS.values()]"
-    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "typst", "ray"}
+    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "ray"}
     assert loaded_by(code) & heavy == set()
 
 

@@ -17,17 +17,13 @@ from harness.catalog import sources
 from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
-from harness.model.run import Prices, Run, Status, Stop
+from harness.model.run import Run, Status, Stop
 from harness.places import Places
 from harness.plan import profile_named
-from harness.prices import prices_for
 from harness.recording import carried, unpack
-from harness.rerun import again, named_after, outlook
-from harness.session import Prepared
-from harness.store import RunFolder
+from harness.rerun import again, outlook
 from reports.render import render_html
 from tests import builders
-from tests.fakes import FakeEngine
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = Options(
@@ -86,36 +82,12 @@ def test_some_of_its_devices(tmp_path: Path) -> None:
         again(both, out=tmp_path, devices=("gpu1",))
 
 
-PAID = Prices(cpu=0.1234567, gpu=3.5, currency="EUR", source="prices.toml, NVIDIA H200")
-
-
-def with_prices(run: Run) -> Run:
-    return replace(run, manifest=replace(run.manifest, prices=PAID))
-
-
 def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) -> None:
-    run = with_prices(recorded())
-    kept = again(run, out=tmp_path).options.price
-    assert prices_for(kept, "a machine that no file knows", ()) == replace(PAID, source="--price")
+    run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
+    assert again(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
     assert again(run, out=tmp_path, price="0.40").options.price == "0.40"
-    assert again(recorded(), out=tmp_path).options.price == ""
     with pytest.raises(UsageError, match="no amount"):
         again(run, out=tmp_path, price="cheap")
-
-
-def test_kept_prices_still_say_where_they_come_from(tmp_path: Path) -> None:
-    run = with_prices(recorded())
-
-    def prices_after(price: str) -> Prices | None:
-        resolved = again(run, out=tmp_path, price=price)
-        manifest = replace(run.manifest, prices=prices_for(resolved.options.price, "", ()))
-        prepared = Prepared(
-            resolved=resolved, engine=FakeEngine(), folder=RunFolder(tmp_path), manifest=manifest, jobs=()
-        )
-        return named_after(prepared, run).manifest.prices
-
-    assert prices_after("") == PAID
-    assert prices_after("0.40") == Prices(machine=0.4, source="--price")
 
 
 def missing_file(tmp_path: Path) -> Run:
@@ -173,7 +145,7 @@ def test_check_says_what_differs_and_runs_nothing(
 ) -> None:
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
-    changed = with_prices(replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40)))
+    changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
     page = tmp_path / "report.html"
     inside = carried(analyse(changed), whole=True)
     page.write_text(render_html(inside.analysis, record=inside.text, bundle=str), encoding="utf-8")
@@ -184,7 +156,6 @@ def test_check_says_what_differs_and_runs_nothing(
     said = capsys.readouterr()
     assert ended.value.code == 0
     assert "Another" in said.err
-    assert "cpu=0.1234567,gpu=3.5,currency=EUR" in said.err
     assert "000000000000 is not in this repository" in " ".join(said.err.split())
     assert not (tmp_path / "runs").exists()
 

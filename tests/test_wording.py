@@ -8,13 +8,10 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.gate import gate
-from harness.analysis.history import history
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract
 from harness.rounding import counted, short_digests, three_digits
 from reports.compare import render_html, render_markdown
-from reports.history import render_html as history_html
-from reports.history import render_markdown as history_markdown
 from tests.comparisons import again, fleet, whole
 
 # What a count of one or none must not be followed by; ratios and shares are no counts.
@@ -47,13 +44,11 @@ def only(run: Extract, *variants: str, trials: int = 3) -> Extract:
 
 
 def said(*runs: Extract, reference: int | None = 0) -> str:
-    """Give all that a comparison and a history of runs say, without their tags."""
+    """Give all that a comparison of runs says, without their tags."""
     made = versus(runs, reference=reference)
     checked = gate(made, 0.05) if reference is not None else None
     made_page = render_html(made, {}, gate=checked, bundle=str)
-    through = history(runs)
-    pages = (made_page, render_markdown(made, gate=checked), history_html(through, {}, bundle=str))
-    text = " ".join((*pages, history_markdown(through)))
+    text = f"{made_page} {render_markdown(made, gate=checked)}"
     text = re.sub(r"<(script|style|svg|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
 

@@ -1,6 +1,6 @@
-"""A comparison or a history as plain values: comparison.json, and what the pages carry.
+"""A comparison as plain values: comparison.json, and what the pages carry.
 
-harness/schemas/comparison.schema.json describes the first; within a schema version fields are only added.
+harness/schemas/comparison.schema.json describes it; within a schema version fields are only added.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from importlib import resources
 from typing import Any
 
 from harness.model.comparison import Gate, Versus
-from harness.model.history import History
 
 COMPARISON_VERSION = 1
-HISTORY_VERSION = 1
 
 
 def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
@@ -38,24 +36,6 @@ def comparison_schema() -> dict[str, Any]:
     path = resources.files("harness") / "schemas" / "comparison.schema.json"
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
-
-
-def history_document(history: History) -> dict[str, Any]:
-    """Return a history as plain values; a point's "run" is a position in "runs"."""
-    runs = [
-        {"run_id": run.run_id, "created": run.created, "machine": run.machine, "source": run.source}
-        for run in history.runs
-    ]
-    document = {
-        "schema": "tfbench-history",
-        "schema_version": HISTORY_VERSION,
-        "headline": history.headline,
-        "runs": runs,
-        "trends": history.trends,
-        "skipped": history.skipped,
-    }
-    made: dict[str, Any] = plain(document)
-    return made
 
 
 def plain(value: Any) -> Any:

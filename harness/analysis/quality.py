@@ -149,13 +149,6 @@ def isolation(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterat
             f"limits and without a pinned system.",
             remedy="Install a container engine with `make engine` and run it again.",
         )
-    if engine.remote:
-        yield Quality(
-            severity=WARNING,
-            subject="engine",
-            fact="The containers ran on another machine: its own telemetry could not be read from here.",
-            remedy="Run tfbench on the machine that is measured.",
-        )
 
 
 def sampling(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Quality]:

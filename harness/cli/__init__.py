@@ -13,7 +13,6 @@ COMMANDS = {
     "bench": "bench",
     "compare": "compare",
     "doctor": "doctor",
-    "history": "history",
     "images": "images",
     "list": "listing",
     "fleet": "fleet",

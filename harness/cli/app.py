@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +27,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on s
 Price = Annotated[
     str,
     typer.Option(
-        help="What an hour of the machine costs: 0.526, or cpu=0.20,gpu=0.526, or a price file; "
-        "electricity=0.30 beside it for a kilowatt-hour. See docs/cost.md."
+        help="What an hour of the machine costs: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 beside it for a "
+        "kilowatt-hour. See docs/cost.md."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -35,6 +37,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 def places() -> Places:
     """Return where things lie: the checkout, and $TFBENCH_CACHE or the user's cache folder."""
     return places_here(os.environ)
+
+
+def command_line() -> str:
+    """Return the command as the user gave it."""
+    return shlex.join(["tfbench", *sys.argv[1:]])
 
 
 def charts_kept() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.bench import Options, resolve
 from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, err, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
@@ -74,7 +74,7 @@ def bench(
             price=price,
             cloud_metadata=cloud_metadata,
         )
-        return prepare(resolve(options), places(), progress)
+        return prepare(resolve(options), places(), progress, command=command_line())
 
     progress = Terminal(err(), quiet=quiet)
     with stoppable():

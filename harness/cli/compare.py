@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import options as given
-from harness.cli.app import Price, Quiet, app, err, out, places
+from harness.cli.app import Price, Quiet, app, err, out
 from harness.cli.comparing import FORMATS, NAME, texts_of
 from harness.cli.console import Terminal
 from harness.cli.destinations import PRINTED
@@ -17,7 +17,6 @@ from harness.cli.gather import Named, all_of, gather, named, narrowed
 from harness.cli.options import split
 from harness.cli.pages import deliver, show, wanted_of
 from harness.errors import SlowerError, UsageError
-from harness.extracts import Cache
 from harness.model.comparison import Gate, Versus
 
 
@@ -61,7 +60,7 @@ def compare(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
     progress = Terminal(err(), quiet=quiet)
-    found = all_of(gather(asked, cache=Cache(places().cache / "extracts"), price=price, progress=progress))
+    found = all_of(gather(asked, price=price, progress=progress))
     narrow = narrowed(found, workloads=split(workload), devices=split(device))
     made = versus(narrow, reference=reference, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None

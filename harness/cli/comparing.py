@@ -9,7 +9,6 @@ from pathlib import Path
 from harness import __version__
 from harness.cli.gather import Named, gather
 from harness.cli.pages import in_formats, write
-from harness.extracts import Cache
 from harness.model.comparison import Gate, Versus
 from harness.model.scaling import Scaling
 from harness.progress import Progress
@@ -22,7 +21,6 @@ def compare_pages(
     asked: Sequence[Named],
     folder: Path,
     *,
-    cache: Cache,
     progress: Progress,
     formats: Sequence[str] = ("html",),
     scaling: Scaling | None = None,
@@ -43,7 +41,7 @@ def compare_pages(
     """
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
-    found = gather(asked, cache=cache, price="", progress=progress)
+    found = gather(asked, price="", progress=progress)
     for one in found:
         if one.extract is None:
             progress.line(f"Left out of the comparison, {one.path}: {one.error}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,14 +15,13 @@ from rich.text import Text
 from harness.analysis.scaling import scaled
 from harness.bench import Options, read_options
 from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
 from harness.cli.measuring import raise_for_trials, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
 from harness.errors import FleetError, Interrupted, UsageError
-from harness.extracts import Cache
 from harness.fleet.choice import ALL
 from harness.fleet.crew import connected
 from harness.fleet.model import Entry
@@ -134,14 +131,15 @@ def fleet(
         price=price,
         cloud_metadata=cloud_metadata,
     )
-    command = shlex.join(["tfbench", *sys.argv[1:]])
     counts_in(workers or "1")
     if workers and (cpus or cpu_quota or memory):
         raise UsageError(
             "--workers goes with none of --cpus, --cpu-quota and --memory.",
             hint="Leave them out: workers on one machine divide its CPUs and memory among them.",
         )
-    wanted = Wanted(address=address, nodes=nodes, retry=retry, wait_s=wait, command=command, workers=workers)
+    wanted = Wanted(
+        address=address, nodes=nodes, retry=retry, wait_s=wait, command=command_line(), workers=workers
+    )
     checkout = places().checkout
     ready: Ready | None = None
     try:
@@ -231,8 +229,7 @@ def _compare(runs: Sequence[Path], folder: FleetFolder, together: Scaling | None
         Named(path=brief if (brief := path / BRIEF).exists() else path, label=path.name) for path in runs
     ]
     progress = Terminal(err(), quiet=quiet)
-    cache = Cache(places().cache / "extracts")
-    pages = compare_pages(named, folder.path, cache=cache, progress=progress, scaling=together)
+    pages = compare_pages(named, folder.path, progress=progress, scaling=together)
     for page in pages.values():
         out().print(f"Page: {page.resolve()}", soft_wrap=True)
 

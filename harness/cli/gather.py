@@ -1,4 +1,4 @@
-"""Runs in brief from wherever they are: run folders, report files, extracts; on all CPUs, cached."""
+"""Runs in brief from wherever they are: run folders, report files, extracts; on all CPUs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.extracts import SUFFIX, Cache, from_json
+from harness.extracts import SUFFIX, from_json
 from harness.model.comparison import Extract
-from harness.prices import PriceList, prices_in, read_prices
+from harness.model.run import Prices
+from harness.prices import read_prices
 from harness.progress import Progress
 from harness.recording import open_recording
 
@@ -47,55 +48,19 @@ def named(word: str) -> Named:
     return Named(path=Path(word))
 
 
-def runs_under(folder: Path) -> tuple[Path, ...]:
-    """Return the run folders, report files and extracts in a folder, or in the folders in it.
-
-    Raises:
-        StoreError: it is no folder.
-    """
-    if not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder.", hint="Name the folder that runs are in, as runs/.")
-    if (folder / "manifest.json").exists():
-        return (folder,)
-    found: list[Path] = []
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            found += [path] if (path / "manifest.json").exists() else sorted(_inside(path))
-        elif path.suffix == ".html" or path.name.endswith(SUFFIX):
-            found.append(path)
-    return tuple(found)
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    return (one.parent for one in folder.glob("*/manifest.json"))
-
-
-def gather(wanted: Sequence[Named], *, cache: Cache, price: str, progress: Progress) -> tuple[Found, ...]:
+def gather(wanted: Sequence[Named], *, price: str, progress: Progress) -> tuple[Found, ...]:
     """Return each run in brief, in order; what cannot be read comes with why.
 
     Args:
-        price: baseline with --price; a machine that it does not know has no costs.
+        price: as written with --price; "" for the runs' own.
     """
-    listed = read_prices(price) if price else None  # a mistake in it is the user's, not a run's
-    # By what it says: a price file may have changed under its name.
-    paid = json.dumps(asdict(listed), sort_keys=True) if listed else ""
-    found: dict[int, Found] = {}
-    missing: list[int] = []
-    for number, one in enumerate(wanted):
-        kept = None if _brief(one.path) else cache.find(one.path, paid)
-        if kept is None:
-            missing.append(number)
-        else:
-            found[number] = Found(path=one.path, extract=kept)
-    with progress.task("Reading runs", float(len(missing)), "") as task:
-        read = partial(_read, listed=listed)
-        paths = [wanted[number].path for number in missing]
-        for number, made in zip(missing, _all(read, paths), strict=True):
-            found[number] = made
-            if made.extract is not None and not _brief(wanted[number].path):
-                cache.keep(wanted[number].path, paid, made.extract)
+    prices = read_prices(price) if price else None  # a mistake in it is the user's, not a run's
+    made: list[Found] = []
+    with progress.task("Reading runs", float(len(wanted)), "") as task:
+        for found in _all(partial(_read, prices=prices), [one.path for one in wanted]):
+            made.append(found)
             task.advance(1)
-    return tuple(_labelled(found[number], one) for number, one in enumerate(wanted))
+    return tuple(_labelled(found, one) for found, one in zip(made, wanted, strict=True))
 
 
 def all_of(found: Sequence[Found]) -> tuple[Extract, ...]:
@@ -149,11 +114,11 @@ def _all(read: partial[Found], paths: Sequence[Path]) -> Iterator[Found]:
 
 
 def _brief(path: Path) -> bool:
-    """Tell whether a file is a run in brief already: no cache is faster than reading it."""
+    """Tell whether a file is a run in brief already."""
     return path.name.endswith(SUFFIX)
 
 
-def _read(path: Path, *, listed: PriceList | None) -> Found:
+def _read(path: Path, *, prices: Prices | None) -> Found:
     """Read and analyse one run; in a process of its own where there are many."""
     from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the start of the command
     from harness.analysis.extract import extract  # noqa: PLC0415
@@ -163,8 +128,8 @@ def _read(path: Path, *, listed: PriceList | None) -> Found:
             return Found(path=path, extract=_from_file(path))
         recording = open_recording(path)
         run, analysis = recording.run, recording.analysis
-        if listed is not None:
-            run = replace(run, manifest=replace(run.manifest, prices=prices_in(listed, run.manifest)))
+        if prices is not None:
+            run = replace(run, manifest=replace(run.manifest, prices=prices))
             analysis = priced(analysis, run) if analysis else None
         analysis = analysis or analyse(run)
         return Found(path=path, extract=extract(analysis, source=str(path)))

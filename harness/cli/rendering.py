@@ -22,14 +22,10 @@ if TYPE_CHECKING:
 # Format -> its file's name in a run folder, and its suffix beside a report file.
 FILES: Mapping[str, tuple[str, str]] = {
     "html": ("report.html", ".html"),
-    "pdf": ("report.pdf", ".pdf"),
     "md": ("report.md", ".md"),
     "json": ("results.json", ".json"),
     "csv": ("summary.csv", ".csv"),
 }
-
-
-PAPERS = ("a4", "letter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +85,13 @@ def targets(
     return found
 
 
-def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", paper: str = "a4") -> Analysis:
+def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "") -> Analysis:
     """Read a run and write it in each format.
 
     Args:
         run: a run folder or a report file.
         places: format -> file.
         price: what was written with --price.
-        paper: of a PDF, "a4" or "letter".
 
     Raises:
         UsageError: the price cannot be read.
@@ -107,27 +102,23 @@ def write_reports(run: Path, places: Mapping[str, Path], *, price: str = "", pap
     with Bundling(charts_kept()) if "html" in places else nullcontext() as bundling:
         found = read_analysis(run, price)
         for name, path in places.items():
-            write_whole(path, _content(name, found, bundling, paper))
+            write_whole(path, _content(name, found, bundling))
     return found.analysis
 
 
-def report_in(form: str, run: Path, *, price: str = "", paper: str = "a4") -> str | bytes:
+def report_in(form: str, run: Path, *, price: str = "") -> str:
     """Read a run and return it in one format; arguments and errors as for `write_reports`."""
     from reports.bundle import Bundling  # noqa: PLC0415 - as above
 
     with Bundling(charts_kept()) if form == "html" else nullcontext() as bundling:
-        return _content(form, read_analysis(run, price), bundling, paper)
+        return _content(form, read_analysis(run, price), bundling)
 
 
-def _content(form: str, found: Found, bundling: Bundling | None, paper: str) -> str | bytes:
+def _content(form: str, found: Found, bundling: Bundling | None) -> str:
     match form:
         case "html":
             assert bundling is not None
             return _html(found, bundling)
-        case "pdf":
-            from reports.pdf import render_pdf  # noqa: PLC0415
-
-            return render_pdf(found.analysis, paper=paper)
         case "md":
             from reports.render import render_markdown  # noqa: PLC0415
 

@@ -11,8 +11,7 @@ from harness.cli.app import Price, app, out
 from harness.cli.console import show_summary
 from harness.cli.destinations import PRINTED, destination
 from harness.cli.pages import wanted_of
-from harness.cli.rendering import FILES, PAPERS, newest, report_in, targets, write_reports
-from harness.errors import UsageError
+from harness.cli.rendering import FILES, newest, report_in, targets, write_reports
 
 
 @app.command()
@@ -26,7 +25,6 @@ def report(
             "--format", "-f", help=f"{', '.join(FILES)}; comma-separated.", show_default="html,json"
         ),
     ] = None,
-    paper: Annotated[str, typer.Option(help="Of a PDF: a4 or letter.")] = "a4",
     price: Price = "",
     folder: Annotated[
         Path | None,
@@ -43,16 +41,14 @@ def report(
     A report.html has its run inside and stands for the run folder: `tfbench report report.html --format json`
     gets the data back out.
     """  # fmt: skip
-    if paper not in PAPERS:
-        raise UsageError(f"There is no paper {paper!r}.", hint=f"Choose from: {', '.join(PAPERS)}.")
     path = newest(run)
     if folder is not None and str(folder) == PRINTED:
         (form,) = wanted_of(formats, PRINTED, tuple(FILES)).formats
-        typer.echo(report_in(form, path, price=price, paper=paper), nl=False)
+        typer.echo(report_in(form, path, price=price), nl=False)
         return
     wanted = destination(formats, folder, tuple(FILES), "html,json")
     places = targets(path, wanted.formats, folder, wanted.file)
-    analysis = write_reports(path, places, price=price, paper=paper)
+    analysis = write_reports(path, places, price=price)
     for name, written in places.items():
         out().print(f"{name}: {written.resolve()}", soft_wrap=True)
     show_summary(out(), analysis)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, Price, Quiet, app, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, places
 from harness.cli.console import Terminal
 from harness.cli.destinations import folder_of_runs
 from harness.cli.measuring import measure, stoppable
@@ -19,7 +19,7 @@ from harness.cli.options import absolute
 from harness.cli.rendering import newest
 from harness.model.run import Run
 from harness.recording import open_run
-from harness.rerun import again, check_files, kept_price, named_after, outlook, prepared_run
+from harness.rerun import again, check_files, named_after, outlook, prepared_run
 from harness.rounding import short_digests
 from harness.session import prepare
 
@@ -67,14 +67,12 @@ def rerun(
         _show_plan(progress, then)
         _show(progress, "Differs here", told)
         _show_commit(progress, then, told)
-        if (kept := kept_price(then)) and not price:
-            progress.line(f"Prices are kept from the run: {kept}. For others: --price")
         check_files(then, files)
         if check:
             return
         devices = tuple(part for part in device.split(",") if part)
         resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        prepared = named_after(prepare(resolved, places(), progress), then)
+        prepared = named_after(prepare(resolved, places(), progress, command=command_line()), then)
         found = differing(then, prepared_run(prepared))
         new = {key: values for key, values in found.items() if key not in told}
         if new:

@@ -9,7 +9,7 @@ import typer
 
 from harness.bench import Options, Resolved, resolve
 from harness.cli import options as given
-from harness.cli.app import Json, Quiet, app, err, places
+from harness.cli.app import Json, Quiet, app, command_line, err, places
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between
@@ -106,7 +106,9 @@ def sweep(
             axes=axes,
         )
         _check(options)
-        prepared = prepare(_resolved(options, own_options(context)), places(), progress)
+        prepared = prepare(
+            _resolved(options, own_options(context)), places(), progress, command=command_line()
+        )
         _announce(prepared, progress)
         return prepared
 

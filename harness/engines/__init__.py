@@ -23,18 +23,10 @@ TMP_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A host folder as the container sees it, or a volume of the engine's.
-
-    Attributes:
-        container: where it is seen.
-        host: the folder; None for a volume.
-        volume: the volume's name. Beside a folder: what an engine that cannot reach the folder keeps in its
-            place from trial to trial, instead of a copy for each.
-    """
+    """A folder of the host, `host`, as the container sees it, `container`."""
 
     container: str
-    host: Path | None
-    volume: str = ""
+    host: Path
     read_only: bool = True
 
 
@@ -111,11 +103,11 @@ class Container(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Process id on this host of the container's first process; None when it is on another host."""
+        """Process id on this host of the container's first process; None once it has ended."""
         ...
 
     def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs; also brings a remote engine's events up to date."""
+        """Return how it ended, or None while it runs."""
         ...
 
     def log(self) -> str:
@@ -151,7 +143,7 @@ class Engine(Protocol):
         ...
 
     def remove_stale(self) -> int:
-        """Remove containers (and volumes) that an earlier harness left behind; return how many."""
+        """Remove containers that an earlier harness left behind; return how many."""
         ...
 
     def close(self) -> None:

@@ -19,7 +19,6 @@ from harness.engines.calls import LOST, engine_call, hang_up, remove_container
 from harness.engines.memory_events import oom_file, oom_kills
 from harness.engines.owner import start_ticks
 from harness.engines.ownership import Lent
-from harness.engines.staging import StagedOut
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
@@ -36,7 +35,6 @@ class DockerContainer:
         identity: the container's id.
         lease: the attached standard input; the container ends when it closes, so it is held until removal.
         lent: folders to take back at the end.
-        staged: where events are brought from, when the engine is remote.
         removed: called once the container is gone.
     """
 
@@ -47,14 +45,12 @@ class DockerContainer:
         identity: str,
         lease: Any,
         lent: Lent,
-        staged: StagedOut | None,
         removed: Callable[[str], None],
     ) -> None:
         self._client = client
         self._identity = identity
         self._lease = lease
         self._lent = lent
-        self._staged = staged
         self._removed = removed
         self._pid: int | None = None
         self._started: int | None = None
@@ -72,7 +68,7 @@ class DockerContainer:
 
     @property
     def pid(self) -> int | None:
-        """Process id on this host of the container's first process; None when it is on another host."""
+        """Process id on this host of the container's first process; None once it has ended."""
         return self._pid
 
     def watch(self) -> None:
@@ -81,16 +77,15 @@ class DockerContainer:
         Raises:
             EngineError: the engine is gone.
         """
-        if self._staged is None:
-            with engine_call("say which process the container is"):
-                self._pid = self._state()["Pid"] or None
-            if self._pid is not None:
-                self._started = start_ticks(self._pid)
-                self._oom_file = oom_file(self._pid)
+        with engine_call("say which process the container is"):
+            self._pid = self._state()["Pid"] or None
+        if self._pid is not None:
+            self._started = start_ticks(self._pid)
+            self._oom_file = oom_file(self._pid)
         threading.Thread(target=self._wait, name=f"wait-{self._identity[:12]}", daemon=True).start()
 
     def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs; also brings a remote engine's events up to date.
+        """Return how it ended, or None while it runs.
 
         Raises:
             EngineError: the engine is gone.
@@ -100,15 +95,11 @@ class DockerContainer:
         if self._oom_file is not None:
             self._oom_kills = max(self._oom_kills, oom_kills(self._oom_file))
         if not self._ended.is_set():
-            if self._staged is not None:
-                self._staged.pull_if_due(self._client, self._identity)
             return None
         with engine_call("say how the container ended"):
             if self._lost is not None:
                 raise self._lost
             killed = self._was_out_of_memory()
-        if self._staged is not None:
-            self._staged.pull(self._client, self._identity)
         self._exit = Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
         return self._exit
 
@@ -152,11 +143,7 @@ class DockerContainer:
             EngineError: the engine is gone; the harness' folders are its own again all the same.
         """
         try:
-            if self._staged is not None and self._exit is None:
-                self._staged.pull(self._client, self._identity)
             remove_container(self._client, self._identity)
-            if self._staged is not None:
-                self._staged.remove(self._client)
             self._removed(self._identity)
         except EngineError:
             self._kill_process()

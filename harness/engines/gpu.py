@@ -107,11 +107,6 @@ def choose_access(
         return GpuAccess(kind="host", uuids=uuids, environment=visible)
     if info.name != "podman" and _has_toolkit(info, root):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=visible)
-    if info.remote:
-        raise GpuError(
-            "The engine is on another machine and has no NVIDIA runtime.",
-            hint="Install the NVIDIA Container Toolkit there: nvidia-ctk runtime configure --runtime=docker.",
-        )
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
     # A runtime of NVIDIA's that is the engine's default would add GPUs of its own accord.
     quiet = {**visible, "NVIDIA_VISIBLE_DEVICES": "void"}
@@ -136,9 +131,7 @@ def choose_access(
 
 
 def _has_toolkit(info: EngineInfo, root: Path) -> bool:
-    if "nvidia" in info.runtimes:
-        return True
-    return not info.remote and any((root / hook).exists() for hook in _HOOKS)
+    return "nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS)
 
 
 def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:

@@ -140,11 +140,8 @@ class LocalEngine:
             if not link.is_relative_to(root):
                 # The driver's libraries: here they are where they always were.
                 continue
-            target = mount.host or self._running.parent / "volumes" / mount.volume
-            if mount.host is None:
-                target.mkdir(parents=True, exist_ok=True)
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(target.absolute())
+            link.symlink_to(mount.host.absolute())
 
 
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:

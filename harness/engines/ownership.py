@@ -57,7 +57,7 @@ def check_readable(mounts: Iterable[Mount]) -> None:
         EngineError: one is not readable by others, as under a strict umask.
     """
     for mount in mounts:
-        if mount.host is None or not mount.read_only:
+        if not mount.read_only:
             continue
         folder = mount.host
         inside = sorted(folder.iterdir()) if folder.is_dir() else []

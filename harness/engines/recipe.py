@@ -41,8 +41,6 @@ class Identity:
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
     """Return who the containers of a harness run by `uid`:`gid` are: never root on the host."""
     other = f"{UNPRIVILEGED}:{UNPRIVILEGED}"
-    if daemon.remote:
-        return Identity(user=other, host_ids=None)
     if daemon.rootless and daemon.name == PODMAN:
         return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace="keep-id")
     if daemon.rootless:
@@ -117,14 +115,6 @@ def init_source() -> str:
 
 
 def _api_mount(mount: Mount) -> ApiMount:
-    if mount.host is None:
-        return ApiMount(
-            target=mount.container,
-            source=mount.volume,
-            type="volume",
-            read_only=mount.read_only,
-            no_copy=True,
-        )
     return ApiMount(
         target=mount.container, source=str(mount.host.absolute()), type="bind", read_only=mount.read_only
     )

@@ -96,6 +96,7 @@ class Order:
         only: ids of the trials to run, None for the whole plan.
         seed: archive of the run folder so far, b"" to begin a new one.
         commit: of the checkout that the harness came from.
+        command: the driver's command line.
         beat_s: least time between two reports of progress.
     """
 
@@ -105,6 +106,7 @@ class Order:
     only: tuple[str, ...] | None = None
     seed: bytes = b""
     commit: str = ""
+    command: str = ""
     beat_s: float = 1.0
 
 

@@ -16,8 +16,7 @@ from harness.fleet.model import Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
-    "cattrs", "docker", "jsonschema", "numpy", "packaging", "platformdirs", "psutil", "pyarrow", "pynvml",
-    "requests", "urllib3", "yaml",
+    "cattrs", "docker", "numpy", "packaging", "platformdirs", "psutil", "pynvml", "requests", "urllib3", "yaml",
 )  # fmt: skip
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -79,7 +78,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
         engine_problem=found.problem,
         images=found.images,
         cache_disk=disk_of(places.cache),
-        image_disk=disk_of(found.folder) if found.folder else None,
+        image_disk=disk_of(Path(found.folder)) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
     )
@@ -100,7 +99,7 @@ class _Engine:
     name: str = ""
     problem: str = ""
     images: tuple[str, ...] = ()
-    folder: Path | None = None
+    folder: str = ""
 
 
 def _engine(asked: str, checkout: Path, cache: Path, targets: Sequence[str]) -> _Engine:
@@ -119,7 +118,7 @@ def _engine(asked: str, checkout: Path, cache: Path, targets: Sequence[str]) -> 
         return _Engine(problem=error.message)
     finally:
         engine.close()
-    return _Engine(name=f"{info.name} {info.version}", images=built, folder=engine.daemon.images_here)
+    return _Engine(name=f"{info.name} {info.version}", images=built, folder=engine.daemon.image_folder)
 
 
 def _version(package: str) -> str:

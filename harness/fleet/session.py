@@ -151,6 +151,7 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         options=plan.options,
         files=plan.files,
         commit=plan.commit,
+        command=plan.command,
         beat_s=max(1.0, len(ready.tasks) / BEATS_PER_S),
     )
     driver = Driver(
@@ -179,7 +180,13 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
     """
     plan = ready.plan
     nodes = team_nodes([ready.usable[key] for key in plan.chosen if key in ready.usable], counts)
-    order = Order(fleet_id=plan.fleet_id, options=plan.options, files=plan.files, commit=plan.commit)
+    order = Order(
+        fleet_id=plan.fleet_id,
+        options=plan.options,
+        files=plan.files,
+        commit=plan.commit,
+        command=plan.command,
+    )
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
         say("Workers share a machine: this shows that training together works, and measures no network.")
@@ -189,7 +196,6 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
 
 def shipped(options: Options) -> tuple[Path, ...]:
     """Return the files of the user's own that the plan needs on every node."""
-    price = Path(options.price.partition(",")[0]) if options.price else None
     # What lies beside a workload file can be imported by it; an editor's lock or backup cannot.
     beside = {
         path
@@ -197,8 +203,7 @@ def shipped(options: Options) -> tuple[Path, ...]:
         for path in file.parent.glob("*.py")
         if path.is_file() and path.stem.isidentifier()
     }
-    files = dict.fromkeys((*options.files, *sorted(beside)))
-    return (*files, *((price,) if price is not None and price.is_file() else ()))
+    return tuple(dict.fromkeys((*options.files, *sorted(beside))))
 
 
 def _text(path: Path) -> str:

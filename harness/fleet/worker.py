@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,11 @@ from pathlib import Path
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.bench import read_options, resolve
-from harness.cloud import cloud_facts
 from harness.errors import TfbenchError
 from harness.extracts import to_json
 from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
 from harness.fleet.packing import pack, unpack
 from harness.fleet.scratch import held, kept
-from harness.model.run import Prices, Scalar
 from harness.places import Places, places_here
 from harness.progress import Progress, Task
 from harness.session import Prepared, execute, prepare, resume
@@ -86,18 +84,8 @@ def brief_of(run: Path) -> str:
     return json.dumps(to_json(extract(analyse(read_run(run)))))
 
 
-def prepared_for(
-    order: Order,
-    places: Places,
-    scratch: Path,
-    progress: Progress,
-    *,
-    ask_cloud: Callable[[], Mapping[str, Scalar]] = cloud_facts,
-) -> Prepared:
+def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress) -> Prepared:
     """Make the run of an order ready on this node, its folder below `scratch`.
-
-    Args:
-        ask_cloud: as for harness.session.prepare.
 
     Raises:
         TfbenchError: as for harness.session.prepare and resume.
@@ -110,32 +98,13 @@ def prepared_for(
         jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
         return replace(prepared, jobs=jobs)
     options = replace(read_options(order.options), out=scratch)
-    options = replace(
-        options,
-        files=tuple(files[str(path)] for path in options.files),
-        price=_own_price(options.price, files),
-    )
+    options = replace(options, files=tuple(files[str(path)] for path in options.files))
     resolved = resolve(options)
     if order.only is not None:
         rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
         resolved = replace(resolved, planned=rest)
-    prepared = prepare(resolved, places, progress, ask_cloud=ask_cloud)
-    prices = _baseline(prepared.manifest.prices, files)
-    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit, prices=prices))
-
-
-def _baseline(prices: Prices | None, files: Mapping[str, Path]) -> Prices | None:
-    """Return prices with their source as the driver calls it, who knows nothing of this node's paths."""
-    if prices is None:
-        return None
-    theirs = next((name for name, path in files.items() if prices.source.startswith(str(path))), "")
-    return replace(prices, source=prices.source.replace(str(files[theirs]), theirs, 1)) if theirs else prices
-
-
-def _own_price(price: str, files: Mapping[str, Path]) -> str:
-    """Return --price with its file, if it is one, as it is called on this node."""
-    first, comma, rest = price.partition(",")
-    return f"{files[first]}{comma}{rest}" if first in files else price
+    prepared = prepare(resolved, places, progress, command=order.command)
+    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
 
 
 def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:

@@ -250,7 +250,6 @@ class EngineInfo:
     isolated: bool
     rootless: bool | None = None
     cgroup_version: int | None = None
-    remote: bool = False
     gpu_access: str = ""  # "toolkit", "cdi", "devices", "host" (not isolated) or ""
     runtimes: tuple[str, ...] = ()  # OCI runtimes that the engine knows
     cdi_folders: tuple[str, ...] = ()  # where it reads CDI specifications, if it does

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -180,24 +181,24 @@ def _check_kept_out(folder: Path, options: tuple[str | Path, ...], holder: Tfben
 
 
 @contextmanager
-def engine_behind_a_door(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def engine_behind_a_door() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Yield a URL of the engine and the process that it goes through: when that is killed, it is gone."""
-    code = (
-        "import time; from tests.docker.tcp_proxy import tcp_proxy\n"
-        f"with tcp_proxy({SOCKET!r}) as url:\n print(url, flush=True); time.sleep(3600)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT) as door:
-        try:
-            assert door.stdout is not None
-            yield door.stdout.readline().strip(), door
-        finally:
-            door.kill()
+    # Not pytest's folder: a socket's path must fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
+        door = Path(folder) / "engine.sock"
+        code = f"from tests.docker.unix_proxy import serve; serve({str(door)!r}, {SOCKET!r})"
+        with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=ROOT) as process:
+            try:
+                wait_until(door.exists)
+                yield f"unix://{door}", process
+            finally:
+                process.kill()
 
 
 def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
     options = one_file(tmp_path, "--trials", "3")
     with (
-        engine_behind_a_door(tmp_path) as (url, door),
+        engine_behind_a_door() as (url, door),
         Tfbench(
             folder=tmp_path, engine="docker", arguments=options, environment={"DOCKER_HOST": url}
         ) as bench,

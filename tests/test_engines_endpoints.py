@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,14 +13,15 @@ from pathlib import Path
 from socketserver import UnixStreamServer
 from threading import Thread
 
+import psutil
 import pytest
 
 from harness.engines import ContainerSpec, GpuAccess
 from harness.engines.connect import settled
 from harness.engines.daemon import Daemon, image_folder
 from harness.engines.docker import DockerEngine
+from harness.engines.endpoints import Endpoint, connect_first, endpoints, podman_endpoints
 from harness.engines.owner import current_owner, owner_from
-from harness.engines.places import Place, dial, places, podman_places
 from harness.engines.recipe import environment, host_options, identity_for
 from harness.errors import EngineError
 from harness.model.run import EngineInfo, ImageInfo
@@ -37,7 +39,6 @@ DAEMON = Daemon(
     cgroup_version=2,
     runtimes=("runc",),
     cdi_folders=(),
-    remote=False,
 )
 SPEC = ContainerSpec(
     image=ImageInfo(target="cpu", reference="x", digest="", base="", lock_sha256=""),
@@ -69,7 +70,7 @@ def write_context(folder: Path, name: str, url: str) -> None:
 
 
 def test_without_settings_docker_comes_before_podman(docker_settings):
-    urls = [place.url for place in places({"XDG_RUNTIME_DIR": "/run/user/7"})]
+    urls = [one.url for one in endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})]
     assert urls == [
         "unix:///var/run/docker.sock",
         "unix:///run/user/7/docker.sock",
@@ -81,23 +82,25 @@ def test_without_settings_docker_comes_before_podman(docker_settings):
 def test_podman_by_name_is_looked_for_at_its_own_sockets_alone(docker_settings):
     write_context(docker_settings, "desk", "unix:///desk.sock")
     (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [place.url for place in podman_places({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
+    assert [one.url for one in podman_endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
         "unix:///run/user/7/podman/podman.sock",
         "unix:///run/podman/podman.sock",
     ]
     hosts = {"DOCKER_HOST": "unix:///d.sock", "CONTAINER_HOST": "unix:///c.sock"}
-    assert [place.url for place in podman_places(hosts)] == ["unix:///c.sock"]
-    assert [place.url for place in podman_places({"DOCKER_HOST": "unix:///d.sock"})] == ["unix:///d.sock"]
+    assert [one.url for one in podman_endpoints(hosts)] == ["unix:///c.sock"]
+    assert [one.url for one in podman_endpoints({"DOCKER_HOST": "unix:///d.sock"})] == ["unix:///d.sock"]
 
 
 @contextmanager
-def answering(socket: Path, component: str) -> Iterator[dict[str, str]]:
+def answering(socket: Path, component: str, **changes: object) -> Iterator[dict[str, str]]:
     """Have an engine of that name answer on a socket; give the environment that names it."""
+    memory = psutil.virtual_memory().total
+    info = {"Name": platform.node(), "KernelVersion": platform.release(), "MemTotal": memory, **changes}
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             version = {"ApiVersion": "1.41", "Version": "4.9", "Components": [{"Name": component}]}
-            body = json.dumps(version if self.path.endswith("/version") else {"Name": "elsewhere"}).encode()
+            body = json.dumps(version if self.path.endswith("/version") else info).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -164,56 +167,70 @@ def test_where_images_lie(tmp_path):
     assert image_folder({}) == ""
 
 
-def test_images_of_another_machine_lie_in_no_folder_of_this_one():
-    assert replace(DAEMON, image_folder="/data/docker", remote=False).images_here == Path("/data/docker")
-    assert replace(DAEMON, image_folder="/data/docker", remote=True).images_here is None
-    assert replace(DAEMON, image_folder="", remote=False).images_here is None
-
-
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):
-    write_context(docker_settings, "lab", "ssh://lab")
-    found = places({"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_CONTEXT": "lab"})
-    assert [(place.url, place.why) for place in found] == [("tcp://127.0.0.1:1", "DOCKER_HOST")]
+    write_context(docker_settings, "lab", "unix:///lab.sock")
+    found = endpoints({"DOCKER_HOST": "unix:///d.sock", "DOCKER_CONTEXT": "lab"})
+    assert [(one.url, one.why) for one in found] == [("unix:///d.sock", "DOCKER_HOST")]
 
 
 def test_context_of_the_environment_and_of_the_settings(docker_settings):
-    write_context(docker_settings, "lab", "ssh://lab")
+    write_context(docker_settings, "lab", "unix:///lab.sock")
     write_context(docker_settings, "desk", "unix:///desk.sock")
     (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [place.url for place in places({})] == ["unix:///desk.sock"]
-    assert [place.url for place in places({"DOCKER_CONTEXT": "lab"})] == ["ssh://lab"]
-    assert len(places({"DOCKER_CONTEXT": "default"})) == 4
+    assert [one.url for one in endpoints({})] == ["unix:///desk.sock"]
+    assert [one.url for one in endpoints({"DOCKER_CONTEXT": "lab"})] == ["unix:///lab.sock"]
+    assert len(endpoints({"DOCKER_CONTEXT": "default"})) == 4
 
 
 def test_unknown_context_is_an_error_not_another_engine(docker_settings):
     with pytest.raises(EngineError, match="no Docker context nowhere"):
-        places({"DOCKER_CONTEXT": "nowhere"})
+        endpoints({"DOCKER_CONTEXT": "nowhere"})
     (docker_settings / "config.json").write_text(json.dumps({"currentContext": "gone"}))
     with pytest.raises(EngineError, match="no Docker context"):
-        places({})
+        endpoints({})
 
 
-def test_broken_context_and_missing_certificates_are_errors(docker_settings):
-    write_context(docker_settings, "lab", "ssh://lab")
+def test_broken_context_is_an_error(docker_settings):
+    write_context(docker_settings, "lab", "unix:///lab.sock")
     next(docker_settings.glob("contexts/meta/*/meta.json")).write_text("{")
     with pytest.raises(EngineError, match="Docker"):
-        places({"DOCKER_CONTEXT": "lab"})
-    with pytest.raises(EngineError, match="cert"):
-        places({"DOCKER_HOST": "tcp://h:2376", "DOCKER_CERT_PATH": "/nowhere"})
+        endpoints({"DOCKER_CONTEXT": "lab"})
+
+
+@pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
+def test_engines_on_other_machines_are_refused_with_what_to_do(docker_settings, url):
+    write_context(docker_settings, "lab", url)
+    (docker_settings / "config.json").write_text("{}")
+    for find, setting in (
+        (endpoints, {"DOCKER_HOST": url}),
+        (endpoints, {"DOCKER_CONTEXT": "lab"}),
+        (podman_endpoints, {"CONTAINER_HOST": url}),
+        (podman_endpoints, {"DOCKER_HOST": url}),
+    ):
+        with pytest.raises(EngineError, match="another machine") as caught:
+            find(setting)
+        assert "tfbench fleet" in caught.value.hint
+
+
+def test_an_engine_of_another_kernel_is_refused(tmp_path):
+    with (
+        answering(tmp_path / "podman/podman.sock", "Podman Engine", Name="elsewhere") as environment,
+        pytest.raises(EngineError, match="runs on another machine"),
+    ):
+        DockerEngine(environment, podman=True).connect()
 
 
 def test_every_place_and_its_failure_is_told(tmp_path):
     (tmp_path / "file").touch()
     tried = (
-        Place(url=f"unix://{tmp_path}/none.sock", why="Docker"),
-        Place(url=f"unix://{tmp_path}/file", why="Podman"),
-        Place(url="tcp://127.0.0.1:1", why="elsewhere"),
+        Endpoint(url=f"unix://{tmp_path}/none.sock", why="Docker"),
+        Endpoint(url=f"unix://{tmp_path}/file", why="Podman"),
     )
     with pytest.raises(EngineError) as caught:
-        dial(tried)
+        connect_first(tried)
     assert "Docker at unix://" in caught.value.message
     assert "no such socket" in caught.value.message
-    assert caught.value.message.count("Connection refused") == 2
+    assert caught.value.message.count("Connection refused") == 1
     for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
         assert remedy in caught.value.hint
 
@@ -233,8 +250,6 @@ def test_engine_that_was_not_reached_says_so():
         ({"rootless": True}, 1000, "0:0", None, ""),
         ({"rootless": True, "name": "podman"}, 1000, "1000:100", None, "keep-id"),
         ({"user_namespaces": True}, 1000, "1000:100", None, "host"),
-        ({"remote": True}, 1000, "10001:10001", None, ""),
-        ({"remote": True}, 0, "10001:10001", None, ""),
     ],
 )
 def test_containers_are_never_root_on_the_host(changes, uid, user, host_ids, namespace):
