@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.gpus import discover
 from harness.model.run import Series
+from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.sampler import sample

@@ -1,6 +1,6 @@
 """What a fleet costs its driver: real Ray tasks on made-up nodes, with stand-in trials that take no time.
 
-`python -m benchmarks.fleet [NODES]`. Every node sends what a real one sends: a plan, beats and whole trial
+`python -m benchmarks.fleet [NODES]`. Every node sends what a real one sends: a plan, heartbeats and whole trial
 folders with telemetry. A stand-in measures nothing, so that all that is timed is the driver's own work; the
 page is made as `tfbench fleet` makes it.
 """
@@ -19,11 +19,22 @@ from typing import Any
 
 from harness.cli.comparing import compare_pages
 from harness.cli.gather import Named
-from harness.fleet.crew import RayCrew
+from harness.fleet.backend import RayBackend
 from harness.fleet.driver import Driver, seeded, tasks_for
-from harness.fleet.model import Beat, Begun, Done, Facts, FleetPlan, Hello, Message, Node, Order, TrialDone
+from harness.fleet.folder import BRIEF, FleetFolder
+from harness.fleet.messages import (
+    Begun,
+    Done,
+    Facts,
+    FleetPlan,
+    Heartbeat,
+    Message,
+    Node,
+    Order,
+    Started,
+    TrialDone,
+)
 from harness.fleet.packing import pack
-from harness.fleet.store import BRIEF, FleetFolder
 from harness.fleet.worker import brief_of
 from harness.progress import Silent
 from tests.builders import cpu_run
@@ -39,13 +50,13 @@ CPUS_EACH = 0.25
 def stand_in(order: Order) -> Iterator[Message]:
     """Yield what a node yields that runs three trials; the node's name, in the options, makes its speed."""
     run = cpu_run(seed=1 + int(order.options["number"]), trials=3)
-    yield Hello()
+    yield Started()
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_run(Path(scratch) / "run", run)
         yield Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
         for trial in run.trials:
             for number in range(BEATS // len(run.trials)):
-                yield Beat(label="Trials", note=trial.id, done=trial.index + number / 10, total=3.0)
+                yield Heartbeat(label="Trials", note=trial.id, done=trial.index + number / 10, total=3.0)
             archive = pack(folder.trial(trial.id).path)
             yield TrialDone(trial_id=trial.id, status=trial.status, message="", archive=archive)
         yield Done(stops='{"stops": []}\n', brief=brief_of(folder.path))
@@ -66,7 +77,7 @@ def nodes_of(count: int, node_id: str) -> tuple[Node, ...]:
 @contextmanager
 def one_node() -> Iterator[Any]:
     """Start Ray on this machine alone."""
-    import ray  # noqa: PLC0415 - as in harness.fleet.crew
+    import ray  # noqa: PLC0415 - as in harness.fleet.backend
 
     ray.init(
         address="local",
@@ -97,7 +108,7 @@ def main(arguments: list[str]) -> None:
         )  # fmt: skip
         board = RecordingBoard()
         driver = Driver(
-            folder=folder, crew=RayCrew({node.key: node for node in nodes}, stand_in),
+            folder=folder, backend=RayBackend({node.key: node for node in nodes}, stand_in),
             nodes={node.key: node for node in nodes}, board=board, wait_s=1e9,
             order_for=lambda task: seeded(
                 Order(fleet_id="x", options={"number": int(task.node[-4:])}), folder, task

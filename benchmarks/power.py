@@ -34,10 +34,10 @@ from harness.analysis.independent import gap, sample, trials_needed
 from harness.analysis.stats import narrow_enough
 from harness.analysis.student import incomplete_beta
 from harness.analysis.versus import TESTED, versus
-from harness.extracts import SUFFIX, from_json
 from harness.model.comparison import Extract, Outcome, Speed
-from harness.plan import PROFILES, Profile
-from harness.recording import open_run
+from harness.run.extracts import SUFFIX, from_json
+from harness.run.plan import PROFILES, Profile
+from harness.run.recording import open_run
 from tests.recordings import DATA, NAMES, recording
 
 NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)

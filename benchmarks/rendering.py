@@ -23,7 +23,7 @@ from benchmarks.settings import Settings
 from harness.analysis import analyse
 from harness.analysis.results import results_document
 from harness.model.run import Run
-from harness.store import read_run
+from harness.run.store import read_run
 from reports.render import render_html
 from tests.builders import long_run
 from tests.folders import write_run

@@ -19,7 +19,7 @@ from benchmarks.sampling_table import table
 from benchmarks.settings import Settings
 from benchmarks.trainer import Training, training
 from harness.model.run import Gpu
-from harness.store import read_outcome
+from harness.run.store import read_outcome
 
 WINDOW_S = 0.25
 SETTLE_S = 0.5

@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 import pynvml
 
-from harness.gpus import discover
+from harness.system.gpus import discover
 from harness.telemetry import Source, Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
 from harness.telemetry.nvml import fast_readings

@@ -16,11 +16,11 @@ from statistics import median
 from benchmarks.sampling import in_turn
 from benchmarks.settings import Settings
 from harness.analysis.stats import estimate
-from harness.bench import Options, resolve
-from harness.cli.app import places
-from harness.events import read_log
+from harness.cli.app import paths
 from harness.progress import Silent
-from harness.session import prepare
+from harness.run.events import read_log
+from harness.run.options import Options, resolve
+from harness.run.prepare import prepare
 from workloads.protocol import BASELINE, FIRST_STEP
 
 
@@ -90,7 +90,7 @@ def _plain(settings: Settings) -> float:
     out = (settings.work / "plain").absolute()
     shutil.rmtree(out, ignore_errors=True)
     plan = settings.work / "plan"
-    prepared = prepare(resolve(_options(settings, plan)), places(), Silent())
+    prepared = prepare(resolve(_options(settings, plan)), paths(), Silent())
     prepared.engine.close()
     job = prepared.jobs[0]
     out.mkdir(parents=True)

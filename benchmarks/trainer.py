@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from benchmarks.settings import Settings
-from harness.bench import Options, resolve
-from harness.cli.app import places
+from harness.cli.app import paths
 from harness.engines import Container
 from harness.model.run import Gpu
 from harness.progress import Silent
-from harness.session import prepare
-from harness.store import TrialFolder
+from harness.run.options import Options, resolve
+from harness.run.prepare import prepare
+from harness.run.store import TrialFolder
 from workloads.protocol import BASELINE, MODEL_ONLY
 
 # More windows than fit into any benchmark: the container is killed, not waited for.
@@ -52,7 +52,7 @@ def training(settings: Settings, window_s: float) -> Iterator[Training]:
         out=settings.work / "runs",
     )
     resolved = resolve(options)
-    prepared = prepare(resolved, places(), Silent())
+    prepared = prepare(resolved, paths(), Silent())
     container: Container | None = None
     try:
         job = prepared.jobs[0]

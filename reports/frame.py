@@ -52,7 +52,7 @@ def framed(
         figures: by id.
         document: plain values for the page to carry.
         bundle: gives the charts' code; asked late, so that it may be made meanwhile.
-        record: a run for the page to carry, as harness.recording packs it.
+        record: a run for the page to carry, as harness.run.recording packs it.
     """
     specs = {
         figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}

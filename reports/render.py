@@ -31,7 +31,7 @@ def render_html(
 
     Args:
         analysis: what to report.
-        record: the run for the page to carry, as harness.recording packs it.
+        record: the run for the page to carry, as harness.run.recording packs it.
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
         draw: begins to draw a figure for paper; asked early for the same reason.
     """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.model.run import Series, Trial
 from harness.model.variants import variant_name
-from harness.thinning import thin
+from harness.run.thinning import thin
 from reports.names import THROTTLE_REASONS, device_name, is_gpu, phase_name, throttle_names
 from reports.stretches import stretches
 from workloads.protocol import (

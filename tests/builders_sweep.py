@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.model.run import PlannedTrial, Point, Run, Scalar, Status, Trial
-from harness.plan import grid
+from harness.run.plan import grid
 from tests.builders_parts import VariantSpeed, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS
 from workloads.protocol import BASELINE

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.exclusive import LOCK_ENV
 from harness.model.run import Run, Status
-from harness.store import read_run
+from harness.run.store import read_run
+from harness.system.exclusive import LOCK_ENV
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 240.0

@@ -1,4 +1,4 @@
-"""A crew that plays scripts, a board that records, and runs to send: fakes of the fleet's own interfaces."""
+"""A backend that plays scripts, a board that records, and runs to send: fakes of the fleet's own interfaces."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.fleet.model import (
-    Beat,
+from harness.fleet.messages import (
     Begun,
     Done,
     Facts,
-    Hello,
+    Heartbeat,
     Message,
     Node,
     Order,
+    Started,
     State,
     Task,
     TrialDone,
 )
 from harness.fleet.packing import pack
 from harness.model.run import Run, Status
-from harness.room import Disk
-from harness.store import RunFolder, TrialRecord
+from harness.run.store import RunFolder, TrialRecord
+from harness.system.disk_space import Disk
 from tests.builders import cpu_run
 from workloads.protocol import Spec
 
@@ -77,11 +77,11 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
 def whole(run: Run, start: Begun, scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
     """Return what a node says that does all its trials."""
     trials = [done_trial(run, index, scratch) for index in indices]
-    return [Hello(), start, *trials, Done(stops='{"stops": []}\n')]
+    return [Started(), start, *trials, Done(stops='{"stops": []}\n')]
 
 
 @dataclass
-class FakeCrew:
+class FakeBackend:
     """Give each task's messages one a wait; a script ends with whatever its last message is.
 
     Attributes:
@@ -128,7 +128,7 @@ class RecordingBoard:
     states: list[tuple[str, State]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def show(self, task: Task, state: State, *, beat: Beat | None = None, note: str = "") -> None:
+    def show(self, task: Task, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
         self.states.append((task.folder, state))
         if note:
             self.notes.append(note)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.model.run import Run, Series, Status, Trial
-from harness.store import RunFolder, TrialRecord
+from harness.run.store import RunFolder, TrialRecord
 from tests.fakes import line, start_line
 from workloads.protocol import Spec
 

@@ -15,7 +15,7 @@ import platformdirs
 from harness.analysis import analyse
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
-from harness.recording import carried
+from harness.run.recording import carried
 from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders

@@ -23,9 +23,9 @@ from harness.analysis.remedy_code import (
 )
 from harness.analysis.remedy_names import introduced, stage_functions
 from harness.analysis.summaries import summaries
-from harness.catalog import Entry, built_in
 from harness.model.analysis import Estimate, Finding, Remedy, Verdict
 from harness.model.run import Run, VariantInfo
+from harness.run.catalogue import Entry, built_in
 from tests.builders import VariantSpeed, run
 from tests.builders_telemetry import GpuLoad
 from workloads.protocol import (

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bench import (
+from harness.errors import GpuError, UsageError
+from harness.run.options import (
     Options,
     commit_of,
     new_run_id,
@@ -21,7 +22,6 @@ from harness.bench import (
     read_options,
     resolve,
 )
-from harness.errors import GpuError, UsageError
 from workloads.protocol import VARIANTS
 
 CPU = Options(device="cpu")

@@ -22,7 +22,7 @@ from benchmarks.sampling_table import table
 from benchmarks.starting import pairs
 from harness.analysis import analyse
 from harness.model.run import Series, Status
-from harness.store import read_run
+from harness.run.store import read_run
 from tests.builders import cpu_run, gpu_run
 from tests.folders import write_run
 

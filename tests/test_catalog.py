@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import Entry, built_in, external, select, sources
 from harness.errors import UsageError
+from harness.run.catalogue import Entry, built_in, external, select, sources
 from workloads.protocol import Change, Data, Optimization, Published, Workload
 
 WHOLE = """

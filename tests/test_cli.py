@@ -17,12 +17,12 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from harness.catalog import built_in
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
 from harness.cli.console import duration, interval
 from harness.errors import TfbenchError
 from harness.model.analysis import Estimate
+from harness.run.catalogue import built_in
 from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
 from tests.folders import write_run
 from tests.report_pages import keep_charts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import Options, options_document, read_options, resolve
 from harness.cli.sweep import read_words
 from harness.errors import UsageError
+from harness.run.options import Options, options_document, read_options, resolve
 
 KNOWN = ("--trials", "--device", "--profile")
 

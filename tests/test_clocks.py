@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.clocks import TOLERANCE_NS, Clocks, clock_gap, container_clocks, disagreement, host_clocks
+from harness.run.clocks import TOLERANCE_NS, Clocks, clock_gap, container_clocks, disagreement, host_clocks
 from workloads.protocol import boot_id
 
 HOST = Clocks(boot_id="a", offset_ns=5_000)

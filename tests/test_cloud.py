@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cloud import cloud_facts, provider_of
+from harness.system.cloud import cloud_facts, provider_of
 
 DMI = {
     "aws": {"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"},

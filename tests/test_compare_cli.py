@@ -16,8 +16,8 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.cli.gather import narrowed
 from harness.errors import UsageError
-from harness.extracts import from_json, to_json
 from harness.model.run import Run
+from harness.run.extracts import from_json, to_json
 from tests import builders
 from tests.builders_sweep import sweep_run
 from tests.comparisons import whole

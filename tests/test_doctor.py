@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from harness.doctor import Check, State, disk_checks, examine
-from harness.places import Places
+from harness.paths import Paths
 from harness.progress import Silent
+from harness.system.checks import Check, State, disk_checks, examine
 from tests.conftest import ROOT
 from tests.fleets import disk
 
@@ -61,6 +61,6 @@ def test_without_an_engine_the_cache_takes_all_and_one_elsewhere_is_not_asked() 
 
 def test_a_cache_that_is_not_made_yet_lies_on_a_disk_too(tmp_path) -> None:
     nobody = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    checks = examine(Places(checkout=ROOT, cache=tmp_path / "not/there"), nobody, Silent())
+    checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), nobody, Silent())
     (one,) = [check for check in checks if check.name == "Disk"]
     assert one.fact.endswith(f"free under {tmp_path}/not/there")

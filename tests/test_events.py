@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import events
-from harness.events import EventTail, read_log
+from harness.run import events
+from harness.run.events import EventTail, read_log
 from tests.fakes import error_line, good_events, line, start_line, window_line
 from workloads.protocol import EventWriter
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import BusyError, StoreError
-from harness.exclusive import LOCK, LOCK_ENV, default_path, measuring
+from harness.system.exclusive import LOCK, LOCK_ENV, default_path, measuring
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,7 +41,7 @@ def test_it_is_free_again_when_a_run_fails(tmp_path: Path) -> None:
 def test_the_kernel_frees_it_when_its_holder_is_killed(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     code = (
-        "import sys, time; from pathlib import Path; from harness.exclusive import measuring\n"
+        "import sys, time; from pathlib import Path; from harness.system.exclusive import measuring\n"
         "with measuring('killed', Path(sys.argv[1])):\n print('held', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
@@ -130,7 +130,7 @@ def test_what_somebody_planted_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_it_is_one_for_the_machine_whatever_the_shell_says(tmp_path: Path) -> None:
-    code = "from harness.exclusive import default_path; print(default_path())"
+    code = "from harness.system.exclusive import default_path; print(default_path())"
     told = {
         folder: subprocess.run(
             [sys.executable, "-c", code],

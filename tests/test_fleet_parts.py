@@ -13,18 +13,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.bench import Options
 from harness.errors import FleetError, StoreError, UsageError
-from harness.fleet import code, crew, scratch
-from harness.fleet.checks import problems
+from harness.fleet import backend, code, scratch
+from harness.fleet.backend import connected, offset_s
 from harness.fleet.choice import choose, node_keys
-from harness.fleet.crew import connected, offset_s
-from harness.fleet.model import Entry, FleetPlan, Node, Problem, State, Task
+from harness.fleet.folder import JOURNAL, FleetFolder
+from harness.fleet.messages import Entry, FleetPlan, Node, Problem, State, Task
+from harness.fleet.node_checks import problems
+from harness.fleet.node_facts import facts as ask
+from harness.fleet.node_facts import kind, versions
 from harness.fleet.packing import pack, pack_run_so_far, unpack
-from harness.fleet.probe import facts as ask
-from harness.fleet.probe import kind, versions
 from harness.fleet.session import needed_targets, shipped
-from harness.fleet.store import JOURNAL, FleetFolder
+from harness.run.options import Options
 from tests.conftest import ROOT
 from tests.fleets import OURS, disk, facts, node
 
@@ -166,9 +166,9 @@ class TestPacking:
     def test_an_archive_cannot_write_elsewhere(self, tmp_path: Path) -> None:
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            member = tarfile.TarInfo("../../evil")
-            member.size = 1
-            tar.addfile(member, io.BytesIO(b"x"))
+            worker = tarfile.TarInfo("../../evil")
+            worker.size = 1
+            tar.addfile(worker, io.BytesIO(b"x"))
         with pytest.raises(StoreError):
             unpack(buffer.getvalue(), tmp_path / "run/trials/t")
         assert not list(tmp_path.rglob("evil"))
@@ -242,7 +242,7 @@ class TestCode:
         assert code.digest(staged) == code.digest(ROOT)
         assert (staged / "images/cpu.lock").is_file()
         assert not (staged / "tests").exists()
-        (staged / "harness/runner.py").write_text("changed = True\n")
+        (staged / "harness/run/runner.py").write_text("changed = True\n")
         assert code.digest(staged) != code.digest(ROOT)
 
 
@@ -265,7 +265,7 @@ def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise ConnectionError("Failed to connect to Ray cluster at 127.0.0.1:6379")
 
-    monkeypatch.setattr(crew, "_ray", lambda: SimpleNamespace(init=refuse))
+    monkeypatch.setattr(backend, "_ray", lambda: SimpleNamespace(init=refuse))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(FleetError, match="cannot be joined: Fail") as caught, connected(address, ROOT):

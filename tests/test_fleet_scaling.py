@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import UsageError
-from harness.fleet.member import Result, shares, tf_config
-from harness.fleet.model import Begun, FleetPlan, Node, State, TrialDone
-from harness.fleet.scaling import counts_in, measure, placement, runs_of, team_nodes, teams_of
-from harness.fleet.store import FleetFolder
+from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import Begun, FleetPlan, Node, State, TrialDone
+from harness.fleet.multiworker import counts_in, measure, placement, runs_of, team_nodes, teams_of
+from harness.fleet.training_worker import Result, shares, tf_config
 from harness.model.run import Status
 from harness.model.scaling import Placement
-from harness.store import TrialRecord
+from harness.run.store import TrialRecord
 from harness.telemetry import Target
 from harness.telemetry.network import NetworkSource
 from tests.fleets import RecordingBoard, begun, done_trial, node

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.analysis.scaling import scaled
 from harness.cli.fleet_view import FleetView, scaling_table
-from harness.fleet.model import Beat, State, Task
+from harness.fleet.messages import Heartbeat, State, Task
 from tests.builders_workers import teams
 
 
@@ -28,8 +28,8 @@ def task(name: str, kind: str = "2x AMD EPYC, 24 GiB") -> Task:
     return Task(folder=name, node=name, kind=kind)
 
 
-def beat(note: str, done: float = 1.0) -> Beat:
-    return Beat(label="Trials", note=note, done=done, total=3.0)
+def heartbeat(note: str, done: float = 1.0) -> Heartbeat:
+    return Heartbeat(label="Trials", note=note, done=done, total=3.0)
 
 
 def test_nothing_is_drawn_before_there_is_a_node() -> None:
@@ -44,7 +44,7 @@ def test_it_fits_the_screen_whatever_nodes_are_called_and_do(width: int, height:
     for number in range(50):
         kind = f"8x NVIDIA H200, 192x CPU of a long name {number}, 2048 GiB"
         one = task(f"node-{number}.of-a-very-long-domain-name-in-a-cloud", kind)
-        view.show(one, State.RUNNING, beat=beat("cifar100-mlp.cpu.0: baseline, warming up; " * 3))
+        view.show(one, State.RUNNING, heartbeat=heartbeat("cifar100-mlp.cpu.0: baseline, warming up; " * 3))
     lines = drawn(view, console)
     assert len(lines) < height
     assert max(len(line) for line in lines) <= width
@@ -57,7 +57,7 @@ def test_rows_keep_their_places_while_states_change() -> None:
     view = FleetView(console)
     for name in ("node-10", "node-9", "node-1"):
         view.show(task(name), State.WAITING)
-    view.show(task("node-9"), State.RUNNING, beat=beat("w.cpu.0"))
+    view.show(task("node-9"), State.RUNNING, heartbeat=heartbeat("w.cpu.0"))
     view.show(task("node-10"), State.DONE)
     lines = drawn(view, console)
     assert [line.split()[0] for line in lines[1:-1]] == ["node-1", "node-9", "node-10"]
@@ -95,7 +95,7 @@ def test_a_log_has_a_line_for_each_change_and_none_for_waiting(
     with FleetView(Console(file=file, width=80)) as view:
         view.show(task("a"), State.WAITING)
         view.show(task("a"), State.RUNNING)
-        view.show(task("a"), State.RUNNING, beat=beat("w.cpu.0"))
+        view.show(task("a"), State.RUNNING, heartbeat=heartbeat("w.cpu.0"))
         view.show(task("a"), State.FAILED, note="a: w.cpu.0: failed. The loss is nan.")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
     assert "\x1b" not in plain, "no control characters but those of colour"

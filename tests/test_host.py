@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.host.files import disks, memory_modules, networks, processors, virtualisation
-from harness.host.inventory import FIELDS, disk_of, host_facts, system_description
-from harness.host.limits import own_limits
+from harness.system.cgroup_limits import own_limits
+from harness.system.kernel_files import disks, memory_modules, networks, processors, virtualisation
+from harness.system.machine import FIELDS, disk_of, host_facts, system_description
 from tests.builders import gpu, manifest
 
 CPUINFO = """CPU\t: {n}

@@ -15,7 +15,7 @@ from harness.images.builder import ImageBuilder
 from harness.images.compose import read_declaration, read_targets, update_env
 from harness.images.contexts import Base, BuildContexts
 from harness.progress import Silent
-from harness.provision import TARGETS
+from harness.run.provision import TARGETS
 from tests.wheelhouse import ROOT, make_checkout, make_wheel, write_lock
 
 BASE = Base(reference="python:x", identity="python:x@1")

@@ -1,8 +1,4 @@
-"""Who may import whom, held against the syntax trees of every module.
-
-workloads -> protocol;  harness.analysis, reports -> harness.model;  harness -> no TensorFlow, no reports;
-harness.cli -> all of harness, reports
-"""
+"""Who may import whom: one rule a folder, held against the syntax trees of every module and DESIGN.md's table."""
 
 from __future__ import annotations
 
@@ -53,16 +49,8 @@ RULES: Mapping[str, Rule] = {
     ),
     "workloads.trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
-    "harness.errors": Rule(),
-    "harness.cpuset": Rule(),
-    "harness.progress": Rule(),
-    # What is recorded knows nothing of what is said of it.
-    "harness.model.run": Rule(ours=("workloads.protocol",), others=("numpy",)),
+    "harness": Rule(ours=("harness.cli", "harness.model"), others=("platformdirs",)),
     "harness.model": Rule(ours=("harness.model", "workloads.protocol"), others=("numpy",)),
-    "harness.rounding": Rule(ours=("harness.model",)),
-    "harness.thinning": Rule(ours=("harness.model",), others=("numpy",)),
-    "harness.params": Rule(ours=("harness.errors", "workloads.protocol")),
-    "harness.plan": Rule(ours=("harness.errors", "harness.model", "harness.params", "workloads.protocol")),
     "harness.analysis": Rule(
         ours=(
             "harness.analysis",
@@ -74,75 +62,82 @@ RULES: Mapping[str, Rule] = {
         ),
         others=("numpy",),
     ),
-    # The schema is part of what the results are; reading it is the one bit of I/O.
-    "harness.analysis.results": Rule(
-        ours=("harness.analysis", "harness.model", "harness.telemetry.metrics", "workloads.protocol"),
-        others=("numpy",),
-    ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.model.run", "harness.telemetry"),
-        others=("numpy", "psutil", "pynvml"),
+        ours=("harness.errors", "harness.model", "harness.telemetry"), others=("numpy", "psutil", "pynvml")
     ),
     "harness.engines": Rule(
         ours=(
             "harness.cpuset",
             "harness.engines",
             "harness.errors",
-            "harness.model.run",
+            "harness.model",
             "harness.progress",
             "workloads.protocol",
         ),
         others=("docker", "platformdirs", "psutil", "requests", "urllib3", "yaml"),
     ),
-    "harness.stopping": Rule(
+    "harness.data": Rule(
         ours=(
-            "harness.analysis.stats",
-            "harness.events",
+            "harness.data",
+            "harness.errors",
+            "harness.images",
             "harness.model",
-            "harness.plan",
+            "harness.progress",
+            "harness.rounding",
+            "harness.system",
             "workloads.protocol",
-        )
-    ),
-    "harness": Rule(
-        ours=("harness", "workloads.protocol"),
-        not_ours=("harness.analysis", "harness.cli"),
-        others=(
-            "PIL",
-            "cattrs",
-            "docker",
-            "numpy",
-            "packaging",
-            "platformdirs",
-            "psutil",
-            "pynvml",
-            "requests",
-            "yaml",
         ),
+        others=("PIL", "numpy", "requests"),
     ),
-    "harness.room": Rule(),
-    "harness.fleet.model": Rule(ours=("harness.model", "harness.room", "workloads.protocol")),
-    # A node analyses its own run, so that the driver of hundreds need not.
-    "harness.fleet.worker": Rule(ours=("harness",), not_ours=("harness.cli",)),
-    # Ray is an extra that takes a second to import: this module alone knows it, and imports it when called.
-    "harness.fleet.crew": Rule(ours=("harness.errors", "harness.fleet"), others=("ray",)),
-    "harness.cli": Rule(
-        ours=("harness", "reports", "workloads.protocol"), others=("platformdirs", "rich", "typer")
+    "harness.images": Rule(
+        ours=(
+            "harness.engines",
+            "harness.errors",
+            "harness.images",
+            "harness.model",
+            "harness.progress",
+            "harness.system",
+            "workloads.protocol",
+        ),
+        others=("docker", "packaging", "psutil", "requests", "yaml"),
     ),
-    "harness.__main__": Rule(ours=("harness.cli",)),
+    "harness.system": Rule(
+        ours=(
+            "harness.engines",
+            "harness.errors",
+            "harness.images",
+            "harness.model",
+            "harness.paths",
+            "harness.progress",
+            "harness.system",
+            "harness.telemetry",
+            "workloads.protocol",
+        ),
+        others=("psutil", "pynvml", "requests"),
+    ),
+    "harness.run": Rule(
+        ours=("harness", "workloads.protocol"),
+        not_ours=("harness.cli", "harness.fleet"),
+        others=("cattrs", "numpy", "psutil"),
+    ),
+    "harness.fleet": Rule(
+        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "ray")
+    ),
+    "harness.cli": Rule(ours=("harness", "reports", "workloads.protocol"), others=("rich", "typer")),
     "reports": Rule(
         ours=(
             "reports",
             "harness.model",
             "harness.rounding",
             "harness.telemetry.metrics",
-            "harness.thinning",
+            "harness.run.thinning",
             "workloads.protocol",
         ),
         others=("jinja2", "markupsafe", "numpy", "vl_convert"),
     ),
 }
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
-FOLDER_OF_WORKLOADS = ("harness.catalog", "harness.proof", "harness.session")
+FOLDER_OF_WORKLOADS = ("harness.run.catalogue", "harness.system.gpu_proof", "harness.run.prepare")
 
 
 def modules() -> dict[str, Path]:
@@ -206,14 +201,26 @@ def test_every_line_of_the_table_is_of_use() -> None:
     assert [name for name in RULES if not any(under(module, (name,)) for module in MODULES)] == []
 
 
+def test_the_design_shows_the_same_table() -> None:
+    rows = re.findall(
+        r"^\| `([\w/]+)/` \|.*\| (.+) \|$", (ROOT / "DESIGN.md").read_text("utf-8"), re.MULTILINE
+    )
+    shown = {folder.replace("/", "."): set(re.findall(r"`([\w.]+)`", cell)) for folder, cell in rows}
+    folders = {name: rule for name, rule in RULES.items() if (ROOT / name.replace(".", "/")).is_dir()}
+    assert {name: shown.get(name) for name in folders} == {
+        name: {one.removeprefix("harness.") for one in rule.ours if one != name}
+        for name, rule in folders.items()
+    }
+
+
 def test_the_table_would_notice() -> None:
-    assert not allowed("harness.analysis.stats", "harness.store")
-    assert not allowed("harness.runner", "tensorflow")
-    assert not allowed("harness.runner", "workloads.driver")
+    assert not allowed("harness.analysis.stats", "harness.run.store")
+    assert not allowed("harness.run.runner", "tensorflow")
+    assert not allowed("harness.run.runner", "workloads.driver")
     assert not allowed("workloads.driver", "harness.model")
     assert not allowed("reports.render", "harness.analysis")
-    assert not allowed("harness.store", "harness.cli")
-    assert not allowed("harness.session", "reports.render")
+    assert not allowed("harness.run.store", "harness.cli")
+    assert not allowed("harness.run.prepare", "reports.render")
 
 
 @pytest.mark.parametrize("package", ["harness", "reports"])
@@ -265,4 +272,4 @@ def test_the_protocol_loads_with_the_standard_library_alone() -> None:
 
 
 def test_workloads_are_read_without_tensorflow() -> None:
-    assert "tensorflow" not in loaded_by("from harness.catalog import built_in; built_in()")
+    assert "tensorflow" not in loaded_by("from harness.run.catalogue import built_in; built_in()")

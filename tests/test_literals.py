@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.literals import Evaluator, parsed
+from harness.run.literals import Evaluator, parsed
 from workloads.protocol import Optimization
 
 

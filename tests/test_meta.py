@@ -16,8 +16,8 @@ import pytest
 
 from harness import errors
 from harness.analysis.rules import RULES
-from harness.catalog import Entry, built_in
 from harness.errors import TfbenchError
+from harness.run.catalogue import Entry, built_in
 from harness.telemetry import Source
 from harness.telemetry.metrics import METRICS
 from harness.telemetry.sources import default_sources

@@ -156,7 +156,7 @@ def test_nvml_that_starts_late_is_read_from_then_on(standin):
 
 
 def test_no_library_is_no_driver(tmp_path):
-    script = "from harness.gpus import discover; print(discover())"
+    script = "from harness.system.gpus import discover; print(discover())"
     found = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},

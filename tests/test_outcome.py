@@ -8,9 +8,9 @@ import pytest
 
 from harness.engines import ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.events import EventLog
 from harness.model.run import ImageInfo, Status
-from harness.outcome import Ended, judge
+from harness.run.events import EventLog
+from harness.run.outcome import Ended, judge
 from workloads.protocol import NO_GPU_EXIT
 
 CONTAINER = ContainerSpec(

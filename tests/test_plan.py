@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model.run import target_for
-from harness.params import check_params, params_for
-from harness.plan import (
+from harness.run.params import check_params, params_for
+from harness.run.plan import (
     PROBES,
     PROFILES,
     devices_named,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.power import Pair, interval, measure, slowed, stopped
-from harness.events import read_log
 from harness.model.run import PlannedTrial
-from harness.plan import PROFILES
-from harness.stopping import Stopping
+from harness.run.events import read_log
+from harness.run.plan import PROFILES
+from harness.run.stopping import Stopping
 from tests.comparisons import again, whole
 from tests.fakes import line, start_line
 

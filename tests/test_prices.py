@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model.run import Prices
-from harness.prices import priced, read_prices
+from harness.run.prices import priced, read_prices
 from tests import builders
 
 

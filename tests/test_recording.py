@@ -14,9 +14,9 @@ import pytest
 
 from harness.analysis import analyse
 from harness.errors import StoreError
-from harness.recording import carried, open_recording, open_run, pack, unpack
-from harness.store import read_run
-from harness.thinning import readings, thinned
+from harness.run.recording import carried, open_recording, open_run, pack, unpack
+from harness.run.store import read_run
+from harness.run.thinning import readings, thinned
 from reports.render import render_html
 from tests import builders
 from tests.folders import write_run

@@ -20,7 +20,7 @@ from harness.analysis.energy import GPU_COUNTER, energy_per_sample
 from harness.analysis.results import results_document, results_schema
 from harness.model.analysis import Analysis, Finding, Verdict
 from harness.model.run import Run, Series, Status, Trial
-from harness.store import read_run
+from harness.run.store import read_run
 from reports.render import render_html, render_markdown
 from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
 from tests.report_pages import Document, javascript

@@ -14,7 +14,7 @@ from jinja2 import UndefinedError
 
 from harness.analysis import analyse
 from harness.model.run import Stop
-from harness.recording import carried
+from harness.run.recording import carried
 from reports.bundle import bundle_text
 from reports.doubts import doubts
 from reports.figures import figures_of

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model.run import Phase, Status
-from harness.thinning import thin
+from harness.run.thinning import thin
 from reports.bars import Bar, bar_panels
 from reports.charts import still
 from reports.figures import figures_of, shown_trials

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from harness.analysis import analyse
-from harness.bench import Options, options_document, resolve
-from harness.catalog import sources
 from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status, Stop
-from harness.places import Places
-from harness.plan import profile_named
-from harness.recording import carried, unpack
-from harness.rerun import again, outlook
+from harness.paths import Paths
+from harness.run.catalogue import sources
+from harness.run.options import Options, options_document, resolve
+from harness.run.plan import profile_named
+from harness.run.recording import carried, unpack
+from harness.run.repeat import again, outlook
 from reports.render import render_html
 from tests import builders
 
@@ -121,9 +121,9 @@ def test_what_cannot_be_run_again_is_said(
 
 
 def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
-    places = Places(checkout=ROOT, cache=tmp_path)
-    here = outlook(recorded(), places)
-    assert differing(here, outlook(here, places)) == {}, "this host and itself"
+    paths = Paths(checkout=ROOT, cache=tmp_path)
+    here = outlook(recorded(), paths)
+    assert differing(here, outlook(here, paths)) == {}, "this host and itself"
     elsewhere = replace(
         here,
         manifest=replace(
@@ -134,7 +134,7 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
             gpus=(builders.gpu(),),
         ),
     )
-    found = {name: values for (_, name), values in differing(elsewhere, outlook(here, places)).items()}
+    found = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
     assert found["host_processor_model_name"][0] == "Another"
     assert found["cpu"][0] == "1" * 64
     assert found["GPU 0 name"] == ("NVIDIA H200", "not here")

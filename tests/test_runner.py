@@ -13,10 +13,10 @@ import pytest
 from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.run import ImageInfo, PlannedTrial, Run, Status
-from harness.plan import PROFILES, Profile, plan_trials, spec_for
-from harness.runner import Job, Runner
-from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW
-from harness.store import RunFolder, TrialRecord, read_run
+from harness.run.plan import PROFILES, Profile, plan_trials, spec_for
+from harness.run.runner import Job, Runner
+from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW
+from harness.run.store import RunFolder, TrialRecord, read_run
 from harness.telemetry import Source
 from tests.builders import manifest
 from tests.fakes import (

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import session
-from harness.bench import Options, resolve
 from harness.errors import StoreError
 from harness.model.run import DataInfo, ImageInfo
-from harness.places import Places
+from harness.paths import Paths
 from harness.progress import Silent
-from harness.session import Prepared
+from harness.run import prepare as session
+from harness.run.options import Options, resolve
+from harness.run.prepare import Prepared
 from tests.conftest import ROOT
 from tests.endtoend import workload_file
 from tests.fakes import FakeEngine, Script
@@ -25,7 +25,7 @@ class Surroundings:
 
     def __init__(self, folder: Path) -> None:
         self.file = workload_file(folder, "good", "pass")
-        self.places = Places(checkout=ROOT, cache=folder / "cache")
+        self.paths = Paths(checkout=ROOT, cache=folder / "cache")
         self.options = Options(
             profile="quick", device="cpu", files=(self.file,), out=folder / "runs", cloud_metadata=False
         )
@@ -34,7 +34,7 @@ class Surroundings:
 
     def prepare(self) -> Prepared:
         """Make a run ready, and its folder as if it had been cut off before its first trial ended."""
-        prepared = session.prepare(resolve(self.options), self.places, Silent())
+        prepared = session.prepare(resolve(self.options), self.paths, Silent())
         declared = tuple(entry.workload for entry in prepared.resolved.entries)
         prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)
         return prepared
@@ -56,9 +56,9 @@ def test_a_run_goes_on_by_the_plan_that_it_has(around: Surroundings) -> None:
     cut = replace(
         whole, planned=whole.planned[:2], profile=replace(whole.profile, trials=2, max_trials=2, window_s=0.5)
     )
-    prepared = session.prepare(cut, around.places, Silent())
+    prepared = session.prepare(cut, around.paths, Silent())
     prepared.folder.create(prepared.manifest, tuple(e.workload for e in cut.entries), cut.planned)
-    again = session.resume(prepared.folder.path, around.places, Silent())
+    again = session.resume(prepared.folder.path, around.paths, Silent())
     assert [job.planned for job in again.jobs] == list(cut.planned)
     assert again.resolved.profile == cut.profile
     assert again.jobs[0].spec.window_s == 0.5
@@ -68,7 +68,7 @@ def test_a_run_goes_on_by_the_plan_that_it_has(around: Surroundings) -> None:
 def test_the_free_disk_is_the_one_that_the_run_is_written_to(around: Surroundings) -> None:
     # /proc is a disk without room; nothing is written until a run starts.
     options = replace(around.options, out=Path("/proc/runs"))
-    prepared = session.prepare(resolve(options), around.places, Silent())
+    prepared = session.prepare(resolve(options), around.paths, Silent())
     assert prepared.manifest.host_facts["free_disk_bytes"] == 0
 
 
@@ -86,4 +86,4 @@ def test_trials_of_unlike_things_do_not_get_into_one_run(
     path = around.prepare().folder.path
     change(around)
     with pytest.raises(StoreError, match=f"has changed since: {named}[.] Start a new run"):
-        session.resume(path, around.places, Silent())
+        session.resume(path, around.paths, Silent())

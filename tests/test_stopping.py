@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.events import EventLog
 from harness.model.run import PlannedTrial, Stop, Window
-from harness.plan import PROFILES
-from harness.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
+from harness.run.events import EventLog
+from harness.run.plan import PROFILES
+from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import BASELINE, TUNED
 
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)

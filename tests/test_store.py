@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
-from harness.store import RunFolder, TrialRecord, read_run
+from harness.run.store import RunFolder, TrialRecord, read_run
 from tests.builders import (
     bare_run,
     cpu_run,

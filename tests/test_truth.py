@@ -29,13 +29,13 @@ from benchmarks.truth.running import WORKLOADS, Settings, run_case, truth_profil
 from benchmarks.truth.standin_cases import STANDIN_CASES, plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
-from harness.catalog import external
 from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
 from harness.model.analysis import Finding, Verdict
 from harness.model.run import ImageInfo
-from harness.params import check_params
-from harness.store import read_run
+from harness.run.catalogue import external
+from harness.run.params import check_params
+from harness.run.store import read_run
 from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import catalog
+from harness.run import catalogue as catalog
 from workloads import author, tuning
 from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS, Spec
 

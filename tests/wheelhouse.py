@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from harness.provision import TARGETS
+from harness.run.provision import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.truth.case import FED_LATE, Case, Kind
 from harness.analysis import analyse
 from harness.model.analysis import Analysis, Finding, Verdict
-from harness.store import read_run
+from harness.run.store import read_run
 from workloads.protocol import BASELINE, MODEL_ONLY
 
 # The verdicts' rules; one that is not here, such as not-learning, says nothing of what holds training back.

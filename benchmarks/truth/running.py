@@ -11,14 +11,14 @@ from pathlib import Path
 from benchmarks.truth.case import Case
 from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
-from harness.bench import Options, resolve
-from harness.cli.app import places
+from harness.cli.app import paths
 from harness.errors import TrialError
 from harness.model.run import Status
-from harness.plan import Profile, profile_named
 from harness.progress import Silent
-from harness.session import Prepared, execute, prepare
-from harness.store import RunFolder
+from harness.run.options import Options, resolve
+from harness.run.plan import Profile, profile_named
+from harness.run.prepare import Prepared, execute, prepare
+from harness.run.store import RunFolder
 from tests.recordings import recording
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
@@ -88,7 +88,7 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         cpu_quota=case.around.cpu_quota,
     )
     resolved = replace(resolve(options), profile=truth_profile(settings))
-    prepared = prepare(resolved, places(), Silent())
+    prepared = prepare(resolved, paths(), Silent())
     return replace(
         prepared,
         engine=PlantingEngine(prepared.engine, case.around),

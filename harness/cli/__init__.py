@@ -14,7 +14,7 @@ COMMANDS = {
     "compare": "compare",
     "doctor": "doctor",
     "images": "images",
-    "list": "listing",
+    "list": "list",
     "fleet": "fleet",
     "report": "report",
     "rerun": "rerun",

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from harness import __version__
-from harness.places import Places, places_here
+from harness.paths import Paths, paths_here
 
 app = typer.Typer(
     name="tfbench",
@@ -34,9 +34,9 @@ Price = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
-def places() -> Places:
+def paths() -> Paths:
     """Return where things lie: the checkout, and $TFBENCH_CACHE or the user's cache folder."""
-    return places_here(os.environ)
+    return paths_here(os.environ)
 
 
 def command_line() -> str:
@@ -46,7 +46,7 @@ def command_line() -> str:
 
 def charts_kept() -> Path:
     """Return the folder in which the charts' code is kept between pages."""
-    return places().cache / "charts"
+    return paths().cache / "charts"
 
 
 def err() -> Console:

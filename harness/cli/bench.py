@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.bench import Options, resolve
 from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, command_line, err, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, paths
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
-from harness.session import Prepared, prepare, resume
+from harness.run.options import Options, resolve
+from harness.run.prepare import Prepared, prepare, resume
 
 
 @app.command()
@@ -48,7 +48,7 @@ def bench(
 
     def ready(progress: Terminal) -> Prepared:
         if resume_run:
-            return resume(resume_run, places(), progress)
+            return resume(resume_run, paths(), progress)
         options = Options(
             profile=profile,
             engine=engine,
@@ -74,7 +74,7 @@ def bench(
             price=price,
             cloud_metadata=cloud_metadata,
         )
-        return prepare(resolve(options), places(), progress, command=command_line())
+        return prepare(resolve(options), paths(), progress, command=command_line())
 
     progress = Terminal(err(), quiet=quiet)
     with stoppable():

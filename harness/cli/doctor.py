@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, app, err, out, places
+from harness.cli.app import Json, app, err, out, paths
 from harness.cli.console import Terminal
-from harness.doctor import Check, State, examine
+from harness.system.checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
@@ -20,7 +20,7 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Say what this host can and cannot do; with a GPU, prove it in a container. Exit code 1 on a fail."""
-    checks = examine(places(), os.environ, Terminal(err()))
+    checks = examine(paths(), os.environ, Terminal(err()))
     if as_json:
         out().print_json(json.dumps([asdict(check) for check in checks]))
     else:

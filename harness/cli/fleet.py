@@ -13,23 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.scaling import scaled
-from harness.bench import Options, read_options
 from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, paths
 from harness.cli.console import Terminal
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.gather import Named
 from harness.cli.measuring import raise_for_trials, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
 from harness.errors import FleetError, Interrupted, UsageError
+from harness.fleet.backend import connected
 from harness.fleet.choice import ALL
-from harness.fleet.crew import connected
-from harness.fleet.model import Entry
-from harness.fleet.scaling import counts_in, teams_of
+from harness.fleet.folder import BRIEF, FleetFolder
+from harness.fleet.messages import Entry
+from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
-from harness.fleet.store import BRIEF, FleetFolder
 from harness.model.scaling import Scaling
 from harness.rounding import counted
+from harness.run.options import Options, read_options
 
 _FLEET = "Which nodes"
 
@@ -140,7 +140,7 @@ def fleet(
     wanted = Wanted(
         address=address, nodes=nodes, retry=retry, wait_s=wait, command=command_line(), workers=workers
     )
-    checkout = places().checkout
+    checkout = paths().checkout
     ready: Ready | None = None
     try:
         with (

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import is_screen
-from harness.fleet.model import Beat, State, Task
+from harness.fleet.messages import Heartbeat, State, Task
 from harness.model.scaling import Point
 from harness.rounding import three_digits
 
@@ -45,7 +45,7 @@ _FIRST = {state: rank for rank, state in enumerate(
 class _Row:
     kind: str
     state: State
-    beat: Beat | None = None
+    heartbeat: Heartbeat | None = None
     began_s: float | None = None
     spent_s: float = 0.0
 
@@ -84,8 +84,8 @@ class FleetView:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, task: Task, state: State, *, beat: Beat | None = None, note: str = "") -> None:
-        """Show a task's state; `beat` is how far it is, `note` a sentence that stays."""
+    def show(self, task: Task, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
+        """Show a task's state; `heartbeat` is how far it is, `note` a sentence that stays."""
         before = self._rows.get(task.folder)
         row = before or _Row(kind=task.kind, state=state)
         now = self._clock()
@@ -93,7 +93,7 @@ class FleetView:
             row = replace(row, began_s=now)
         elif state is not State.RUNNING and row.began_s is not None:
             row = replace(row, spent_s=row.spent_s + now - row.began_s, began_s=None)
-        self._rows[task.folder] = replace(row, state=state, beat=beat or row.beat)
+        self._rows[task.folder] = replace(row, state=state, heartbeat=heartbeat or row.heartbeat)
         if note:
             self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
         elif self._live is None and not self._quiet and state is not State.WAITING:
@@ -125,7 +125,7 @@ class FleetView:
             cells = {
                 "": Text(name),
                 "state": Text(row.state.value, style=_STYLE[row.state]),
-                "trials": Text(_count(row.beat)),
+                "trials": Text(_count(row.heartbeat)),
                 "time": Text(_time(row, self._clock())),
                 "now": Text(_now(row), style="dim"),
                 "kind": Text(row.kind, style="dim"),
@@ -191,10 +191,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _count(beat: Beat | None) -> str:
-    if beat is None or beat.label != "Trials" or not beat.total:
+def _count(heartbeat: Heartbeat | None) -> str:
+    if heartbeat is None or heartbeat.label != "Trials" or not heartbeat.total:
         return "-"
-    return f"{round(beat.done, 1):g}/{beat.total:.0f}"
+    return f"{round(heartbeat.done, 1):g}/{heartbeat.total:.0f}"
 
 
 def _time(row: _Row, now_s: float) -> str:
@@ -206,6 +206,10 @@ def _time(row: _Row, now_s: float) -> str:
 
 
 def _now(row: _Row) -> str:
-    if row.state is not State.RUNNING or row.beat is None:
+    if row.state is not State.RUNNING or row.heartbeat is None:
         return ""
-    return row.beat.note if row.beat.label == "Trials" else f"{row.beat.label} {row.beat.note}".strip()
+    return (
+        row.heartbeat.note
+        if row.heartbeat.label == "Trials"
+        else f"{row.heartbeat.label} {row.heartbeat.note}".strip()
+    )

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.extracts import SUFFIX, from_json
 from harness.model.comparison import Extract
 from harness.model.run import Prices
-from harness.prices import read_prices
 from harness.progress import Progress
-from harness.recording import open_recording
+from harness.run.extracts import SUFFIX, from_json
+from harness.run.prices import read_prices
+from harness.run.recording import open_recording
 
 # Runs that are not worth a second process: starting one takes as long as reading some.
 _FEW = 4

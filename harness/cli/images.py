@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.app import Json, Quiet, app, err, out, places
+from harness.cli.app import Json, Quiet, app, err, out, paths
 from harness.cli.console import Terminal
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
@@ -46,7 +46,7 @@ def images(
         if not fetch_only:
             raise
         client = None
-    builder = ImageBuilder(places().checkout, places().cache, client, progress)
+    builder = ImageBuilder(paths().checkout, paths().cache, client, progress)
     wanted = tuple(target or TENSORFLOW_TARGETS)
     for one in wanted:
         if one not in builder.targets():

@@ -14,8 +14,8 @@ from harness.cli.rendering import targets, write_reports
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status
 from harness.rounding import counted
-from harness.session import Prepared, execute
-from harness.store import RunFolder, TrialRecord
+from harness.run.prepare import Prepared, execute
+from harness.run.store import RunFolder, TrialRecord
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

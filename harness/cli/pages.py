@@ -15,7 +15,7 @@ from harness.cli.app import charts_kept
 from harness.cli.destinations import PRINTED, Destination, destination
 from harness.errors import UsageError
 from harness.rounding import counted
-from harness.store import write_whole
+from harness.run.store import write_whole
 
 if TYPE_CHECKING:
     from reports.bundle import Bundling

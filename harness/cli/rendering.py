@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from harness.cli.app import charts_kept
 from harness.errors import UsageError
 from harness.model.analysis import Analysis
-from harness.prices import priced as with_prices
-from harness.recording import carried, open_recording
-from harness.store import write_whole
+from harness.run.prices import priced as with_prices
+from harness.run.recording import carried, open_recording
+from harness.run.store import write_whole
 
 if TYPE_CHECKING:
     from reports.bundle import Bundling

@@ -11,17 +11,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, places
+from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, paths
 from harness.cli.console import Terminal
 from harness.cli.destinations import folder_of_runs
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute
 from harness.cli.rendering import newest
 from harness.model.run import Run
-from harness.recording import open_run
-from harness.rerun import again, check_files, named_after, outlook, prepared_run
 from harness.rounding import short_digests
-from harness.session import prepare
+from harness.run.prepare import prepare
+from harness.run.recording import open_run
+from harness.run.repeat import again, check_files, named_after, outlook, prepared_run
 
 _NOT_HERE = "not here"
 
@@ -63,7 +63,7 @@ def rerun(
         path = newest(run)
         then = open_run(path)
         files = absolute(workload_file)
-        told = differing(then, outlook(then, places(), files))
+        told = differing(then, outlook(then, paths(), files))
         _show_plan(progress, then)
         _show(progress, "Differs here", told)
         _show_commit(progress, then, told)
@@ -72,7 +72,7 @@ def rerun(
             return
         devices = tuple(part for part in device.split(",") if part)
         resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        prepared = named_after(prepare(resolved, places(), progress, command=command_line()), then)
+        prepared = named_after(prepare(resolved, paths(), progress, command=command_line()), then)
         found = differing(then, prepared_run(prepared))
         new = {key: values for key, values in found.items() if key not in told}
         if new:
@@ -135,7 +135,7 @@ def _show_commit(progress: Terminal, then: Run, told: Fields) -> None:
     if not commit:
         progress.line("The run does not name the commit that it was made with.")
         return
-    checkout = places().checkout
+    checkout = paths().checkout
     if not _has_commit(checkout, commit):
         progress.line(f"Its commit {commit[:12]} is not in this repository; `git fetch` may bring it.")
         return

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from harness.bench import Options, Resolved, resolve
 from harness.cli import options as given
-from harness.cli.app import Json, Quiet, app, command_line, err, places
+from harness.cli.app import Json, Quiet, app, command_line, err, paths
 from harness.cli.console import Terminal
 from harness.cli.measuring import measure, stoppable
 from harness.cli.options import absolute, bytes_of, pairs, seconds_between
 from harness.errors import UsageError, did_you_mean
-from harness.session import Prepared, prepare, resume
+from harness.run.options import Options, Resolved, resolve
+from harness.run.prepare import Prepared, prepare, resume
 
 _HINT = "For example: tfbench sweep cifar100-mlp --batch-size 32,64,128 --steps-per-execution 1,10"
 
@@ -77,7 +77,7 @@ def sweep(
 
     def ready(progress: Terminal) -> Prepared:
         if resume_run:
-            return resume(resume_run, places(), progress)
+            return resume(resume_run, paths(), progress)
         workloads, axes = read_words(words or (), own_options(context))
         for name, text in pairs(axis, "--axis").items():
             axes = {**axes, name: values_in(text)}
@@ -107,7 +107,7 @@ def sweep(
         )
         _check(options)
         prepared = prepare(
-            _resolved(options, own_options(context)), places(), progress, command=command_line()
+            _resolved(options, own_options(context)), paths(), progress, command=command_line()
         )
         _announce(prepared, progress)
         return prepared

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cachelock import filling
 from harness.data import jpegs, procedural, tables, tokens
 from harness.data.archives import ArchiveCache, disk_error
 from harness.data.forms import FORMS, Form, class_names
@@ -24,6 +23,7 @@ from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
 from harness.model.run import DataInfo
 from harness.progress import Progress
+from harness.system.cachelock import filling
 from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")

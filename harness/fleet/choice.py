@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from harness.errors import UsageError
-from harness.fleet.model import Node
+from harness.fleet.messages import Node
 
 ALL, ONE_PER_KIND = "all", "one-per-kind"
 

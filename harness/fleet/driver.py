@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from harness.errors import BusyError
-from harness.fleet.model import (
-    Beat,
+from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import (
     Begun,
     Done,
     Entry,
     Failed,
-    Hello,
+    Heartbeat,
     Lost,
     Message,
     Node,
     Order,
+    Started,
     State,
     Task,
     TrialDone,
 )
-from harness.fleet.store import FleetFolder
 
 # How long one look at the nodes may take when they say nothing.
 LOOK_S = 0.5
@@ -37,7 +37,7 @@ PASSES = 2
 BUSY_AGAIN_S = 15.0
 
 
-class Crew(Protocol):
+class Backend(Protocol):
     """The nodes at work, by the folder of the task that each does."""
 
     def start(self, task: Task, node: Node, order: Order) -> None:
@@ -60,8 +60,8 @@ class Crew(Protocol):
 class Board(Protocol):
     """Where the driver shows how far every task is."""
 
-    def show(self, task: Task, state: State, *, beat: Beat | None = None, note: str = "") -> None:
-        """Show a task's state; `beat` is how far it is, `note` a sentence that stays."""
+    def show(self, task: Task, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
+        """Show a task's state; `heartbeat` is how far it is, `note` a sentence that stays."""
         ...
 
 
@@ -72,7 +72,7 @@ class _Active:
     task: Task
     node: Node
     sent_s: float
-    greeted: bool = False
+    started: bool = False
 
 
 class Driver:
@@ -80,7 +80,7 @@ class Driver:
 
     Args:
         folder: where everything is kept.
-        crew: the nodes at work.
+        backend: the nodes at work.
         nodes: those that may be used, by key: the chosen ones and spares.
         board: shows progress.
         order_for: makes the order of a task.
@@ -96,7 +96,7 @@ class Driver:
         self,
         *,
         folder: FleetFolder,
-        crew: Crew,
+        backend: Backend,
         nodes: Mapping[str, Node],
         board: Board,
         order_for: Callable[[Task], Order],
@@ -107,7 +107,7 @@ class Driver:
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
-        self._crew = crew
+        self._backend = backend
         self._nodes = nodes
         self._board = board
         self._order_for = order_for
@@ -139,7 +139,7 @@ class Driver:
                 self._hand_on(task, why, spares_only=task.node in self._reasons)
         while self._queue or self._active:
             self._start_what_can()
-            for folder, message in self._crew.wait(LOOK_S):
+            for folder, message in self._backend.wait(LOOK_S):
                 active = self._active.get(folder)
                 if active is not None:
                     self._take(active, message)
@@ -149,7 +149,7 @@ class Driver:
     def stop(self) -> None:
         """End all that is at work; it can be resumed."""
         for folder in list(self._active):
-            self._crew.stop(folder)
+            self._backend.stop(folder)
         self._active.clear()
 
     def _start_what_can(self) -> None:
@@ -162,16 +162,16 @@ class Driver:
             self._queue.remove(task)
             self._active[task.folder] = _Active(task=task, node=node, sent_s=self._now_s())
             self._enter(task, State.STARTING)
-            self._crew.start(task, node, self._order_for(task))
+            self._backend.start(task, node, self._order_for(task))
 
     def _take(self, active: _Active, message: Message) -> None:
         task = active.task
         match message:
-            case Hello():
-                active.greeted = True
+            case Started():
+                active.started = True
                 self._enter(task, State.RUNNING)
-            case Beat():
-                self._board.show(task, State.RUNNING, beat=message)
+            case Heartbeat():
+                self._board.show(task, State.RUNNING, heartbeat=message)
             case Begun():
                 self._folder.begin(task, message)
             case TrialDone():
@@ -208,7 +208,7 @@ class Driver:
     def _lose(self, active: _Active, why: str) -> None:
         task = active.task
         self._leave(task, State.LOST, why, say=False)
-        died = task.node not in self._crew.present()
+        died = task.node not in self._backend.present()
         if died:
             self._gone.add(task.node)
         # Ray may say that a task is lost before it says that its node is dead.
@@ -245,7 +245,7 @@ class Driver:
 
     def _another(self, task: Task, spares_only: bool) -> Node | None:
         """Return a living node of the task's kind: rather one that was not chosen, then one that is idle."""
-        alive = self._crew.present()
+        alive = self._backend.present()
         fit = [
             node
             for node in self._nodes.values()
@@ -262,8 +262,8 @@ class Driver:
     def _look_for_the_held(self) -> None:
         """Give up nodes that other users of the cluster hold for too long."""
         for active in list(self._active.values()):
-            if not active.greeted and self._now_s() - active.sent_s > self._wait_s:
-                self._crew.stop(active.task.folder)
+            if not active.started and self._now_s() - active.sent_s > self._wait_s:
+                self._backend.stop(active.task.folder)
                 del self._active[active.task.folder]
                 self._report(
                     active.task,

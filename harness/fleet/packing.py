@@ -51,9 +51,9 @@ def _pack(folder: Path, paths: Iterable[Path]) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _plain(worker: tarfile.TarInfo) -> tarfile.TarInfo:
     """Leave owner and rights behind: the container's user means nothing on the driver."""
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    member.mode = 0o644
-    return member
+    worker.uid = worker.gid = 0
+    worker.uname = worker.gname = ""
+    worker.mode = 0o644
+    return worker

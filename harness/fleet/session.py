@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import __version__
-from harness.bench import Options, commit_of, entries_of, new_run_id, options_document
 from harness.errors import FleetError, UsageError
-from harness.fleet import checks, choice, crew, probe
+from harness.fleet import backend, choice, node_checks, node_facts
 from harness.fleet.driver import Board, Driver, seeded, tasks_for
-from harness.fleet.model import Entry, FleetPlan, Node, Order, Problem, Task
-from harness.fleet.scaling import measure, team_nodes
-from harness.fleet.store import FleetFolder
+from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Task
+from harness.fleet.multiworker import measure, team_nodes
 from harness.model.run import target_for
-from harness.plan import device_words
 from harness.rounding import counted
+from harness.run.options import Options, commit_of, entries_of, new_run_id, options_document
+from harness.run.plan import device_words
 
-# Beats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
-BEATS_PER_S = 100.0
+# Heartbeats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
+HEARTBEATS_PER_S = 100.0
 WAIT_S = 600.0
 
 
@@ -60,12 +60,12 @@ def survey(
 ) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
     """Ask every node of the cluster what it is, and say what is wrong with which."""
     targets = needed_targets(options)
-    nodes = crew.alive_nodes()
+    nodes = backend.alive_nodes()
     say(f"Asking {counted(len(nodes), 'node')} what they are")
-    asked, problems = crew.ask(nodes, targets, engine=options.engine, cloud=options.cloud_metadata)
-    ours = probe.versions(checkout)
+    asked, problems = backend.ask(nodes, targets, engine=options.engine, cloud=options.cloud_metadata)
+    ours = node_facts.versions(checkout)
     for node in asked:
-        problems += checks.problems(
+        problems += node_checks.problems(
             node, ours, engine=options.engine, targets=targets, build=not options.images
         )
     return asked, problems
@@ -152,11 +152,11 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         files=plan.files,
         commit=plan.commit,
         command=plan.command,
-        beat_s=max(1.0, len(ready.tasks) / BEATS_PER_S),
+        heartbeat_s=max(1.0, len(ready.tasks) / HEARTBEATS_PER_S),
     )
     driver = Driver(
         folder=ready.folder,
-        crew=crew.RayCrew(ready.usable),
+        backend=backend.RayBackend(ready.usable),
         nodes=ready.usable,
         board=board,
         order_for=lambda task: seeded(order, ready.folder, task),
@@ -190,7 +190,7 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
         say("Workers share a machine: this shows that training together works, and measures no network.")
-    with crew.RayTeam(nodes, order, float(plan.settings.get("wait_s", WAIT_S))) as team:
+    with backend.RayTeam(nodes, order, float(plan.settings.get("wait_s", WAIT_S))) as team:
         measure(ready.folder, team, counts, board)
 
 

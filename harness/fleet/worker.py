@@ -15,16 +15,16 @@ from pathlib import Path
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.bench import read_options, resolve
 from harness.errors import TfbenchError
-from harness.extracts import to_json
-from harness.fleet.model import Beat, Begun, Done, Failed, Hello, Message, Order, TrialDone
+from harness.fleet.messages import Begun, Done, Failed, Heartbeat, Message, Order, Started, TrialDone
 from harness.fleet.packing import pack, unpack
 from harness.fleet.scratch import held, kept
-from harness.places import Places, places_here
+from harness.paths import Paths, paths_here
 from harness.progress import Progress, Task
-from harness.session import Prepared, execute, prepare, resume
-from harness.store import TrialRecord, read_run
+from harness.run.extracts import to_json
+from harness.run.options import read_options, resolve
+from harness.run.prepare import Prepared, execute, prepare, resume
+from harness.run.store import TrialRecord, read_run
 
 _END = None
 Outbox = queue.Queue[Message | None]
@@ -36,17 +36,17 @@ def work(order: Order) -> Iterator[Message]:
     The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
     every container that it started.
     """
-    yield Hello()
+    yield Started()
     outbox: Outbox = queue.Queue()
-    threading.Thread(target=_do, args=(order, places_here(os.environ), outbox), daemon=True).start()
+    threading.Thread(target=_do, args=(order, paths_here(os.environ), outbox), daemon=True).start()
     while (message := outbox.get()) is not _END:
         yield message
 
 
-def _do(order: Order, places: Places, outbox: Outbox) -> None:
+def _do(order: Order, paths: Paths, outbox: Outbox) -> None:
     try:
-        with held(places.cache) as folder:
-            done = _measure(order, places, folder, outbox)
+        with held(paths.cache) as folder:
+            done = _measure(order, paths, folder, outbox)
         # The driver may end this process when it has heard of it.
         outbox.put(done)
     except TfbenchError as error:
@@ -58,9 +58,9 @@ def _do(order: Order, places: Places, outbox: Outbox) -> None:
         outbox.put(_END)
 
 
-def _measure(order: Order, places: Places, scratch: Path, outbox: Outbox) -> Done:
-    progress = Reporter(outbox, order.beat_s)
-    prepared = prepared_for(order, places, scratch, progress)
+def _measure(order: Order, paths: Paths, scratch: Path, outbox: Outbox) -> Done:
+    progress = Reporter(outbox, order.heartbeat_s)
+    prepared = prepared_for(order, paths, scratch, progress)
     folder = prepared.folder
     declared = tuple(entry.workload for entry in prepared.resolved.entries)
     outbox.put(Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned))
@@ -84,17 +84,17 @@ def brief_of(run: Path) -> str:
     return json.dumps(to_json(extract(analyse(read_run(run)))))
 
 
-def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress) -> Prepared:
+def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) -> Prepared:
     """Make the run of an order ready on this node, its folder below `scratch`.
 
     Raises:
-        TfbenchError: as for harness.session.prepare and resume.
+        TfbenchError: as for harness.run.prepare.prepare and resume.
     """
-    files = _own_files(order.files, places.cache)
+    files = _own_files(order.files, paths.cache)
     if order.seed:
         path = scratch / "run"
         unpack(order.seed, path)
-        prepared = resume(path, places, progress)
+        prepared = resume(path, paths, progress)
         jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
         return replace(prepared, jobs=jobs)
     options = replace(read_options(order.options), out=scratch)
@@ -103,7 +103,7 @@ def prepared_for(order: Order, places: Places, scratch: Path, progress: Progress
     if order.only is not None:
         rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
         resolved = replace(resolved, planned=rest)
-    prepared = prepare(resolved, places, progress, command=order.command)
+    prepared = prepare(resolved, paths, progress, command=order.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
 
 
@@ -130,11 +130,11 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
 
 
 class Reporter:
-    """A Progress that sends a beat to the driver, at most one in `beat_s`."""
+    """A Progress that sends a heartbeat to the driver, at most one in `heartbeat_s`."""
 
-    def __init__(self, outbox: Outbox, beat_s: float) -> None:
+    def __init__(self, outbox: Outbox, heartbeat_s: float) -> None:
         self._outbox = outbox
-        self._beat_s = beat_s
+        self._heartbeat_s = heartbeat_s
         self._sent = float("-inf")
 
     @contextmanager
@@ -143,15 +143,15 @@ class Reporter:
         yield _Bar(self, label, total)
 
     def line(self, text: str) -> None:
-        """Send one line; it may replace the beat before it."""
-        self.beat(Beat(label=text, note="", done=0.0, total=None), urgent=False)
+        """Send one line; it may replace the heartbeat before it."""
+        self.heartbeat(Heartbeat(label=text, note="", done=0.0, total=None), urgent=False)
 
-    def beat(self, beat: Beat, *, urgent: bool) -> None:
-        """Send `beat` unless the last one is too short ago."""
+    def heartbeat(self, heartbeat: Heartbeat, *, urgent: bool) -> None:
+        """Send `heartbeat` unless the last one is too short ago."""
         now = time.monotonic()
-        if urgent or now - self._sent >= self._beat_s:
+        if urgent or now - self._sent >= self._heartbeat_s:
             self._sent = now
-            self._outbox.put(beat)
+            self._outbox.put(heartbeat)
 
 
 class _Bar:
@@ -171,5 +171,5 @@ class _Bar:
         self._send(urgent=changed and not minor and self._label == "Trials")
 
     def _send(self, *, urgent: bool) -> None:
-        beat = Beat(label=self._label, note=self._note, done=self._done, total=self._total)
-        self._reporter.beat(beat, urgent=urgent)
+        heartbeat = Heartbeat(label=self._label, note=self._note, done=self._done, total=self._total)
+        self._reporter.heartbeat(heartbeat, urgent=urgent)

@@ -15,13 +15,13 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from harness.cachelock import filling
 from harness.errors import EngineError, ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.build import Build
 from harness.images.contexts import Base, BuildContexts
 from harness.model.run import ImageInfo
 from harness.progress import Progress, Silent
+from harness.system.cachelock import filling
 
 
 class ImageBuilder:

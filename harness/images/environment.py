@@ -12,7 +12,6 @@ import tempfile
 import threading
 from pathlib import Path
 
-from harness.cachelock import filling
 from harness.errors import ImageError
 from harness.images.contexts import BuildContexts
 from harness.images.locks import read_lock, requirements_text
@@ -20,6 +19,7 @@ from harness.images.pip import DISK_HINT, install
 from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
 from harness.model.run import ImageInfo
 from harness.progress import Progress
+from harness.system.cachelock import filling
 
 # TensorFlow's wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from harness.model.run import Run, Status
-from harness.store import read_run
+from harness.run.store import read_run
 from harness.telemetry.csvfile import read_series
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
 from workloads.protocol import VARIANTS

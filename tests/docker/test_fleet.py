@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from harness.exclusive import LOCK_ENV
 from harness.model.run import Status
-from harness.store import read_run
+from harness.run.store import read_run
+from harness.system.exclusive import LOCK_ENV
 from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import PATIENCE_S, ROOT, wait_until, workload_file
 

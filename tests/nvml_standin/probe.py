@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from harness.gpus import discover
+from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource

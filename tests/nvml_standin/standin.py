@@ -76,7 +76,7 @@ class Standin:
     script: Path
 
     def discover(self, script: str) -> dict[str, Any]:
-        """Return GPUs and reason as harness.gpus.discover gives them."""
+        """Return GPUs and reason as harness.system.gpus.discover gives them."""
         return self._probe(script, {"discover": True})
 
     def read(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.catalog import built_in, select
 from harness.data.jpegs import JpegRecipe
 from harness.data.procedural import Recipe
 from harness.progress import Silent
+from harness.run.catalogue import built_in, select
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED, VARIANTS, Data
 
 pytestmark = pytest.mark.tensorflow

@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.catalog import built_in, select
 from harness.cli.app import Json, app, out
 from harness.cli.console import duration
-from harness.takes import Takes, takes
+from harness.run.catalogue import built_in, select
+from harness.run.footprint import Takes, takes
 from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.

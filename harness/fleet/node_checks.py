@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.fleet.model import Node, Problem
-from harness.room import Need, needs
+from harness.fleet.messages import Node, Problem
+from harness.system.disk_space import Need, needs
 
 # Trials are timed by the node's own monotonic clock, so that this spoils dates alone; certificates of a
 # package index fail at about this size.

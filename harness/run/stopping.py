@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
-from harness.events import EventLog
 from harness.model.run import PlannedTrial, Point, Stop
-from harness.plan import Profile
+from harness.run.events import EventLog
+from harness.run.plan import Profile
 from workloads.protocol import BASELINE
 
 NO_SUCCESS = "no trial has succeeded"

@@ -27,7 +27,6 @@ import cattrs
 from cattrs.strategies import configure_union_passthrough
 
 from harness.errors import StoreError
-from harness.events import EventLog, read_log
 from harness.model.run import (
     SCHEMA_VERSION,
     Gap,
@@ -40,6 +39,7 @@ from harness.model.run import (
     Stop,
     Trial,
 )
+from harness.run.events import EventLog, read_log
 from harness.telemetry.csvfile import read_series
 from workloads.protocol import Spec, Workload
 

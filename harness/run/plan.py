@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.errors import UsageError, did_you_mean
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.params import params_for
+from harness.run.params import params_for
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,

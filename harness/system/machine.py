@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.host.files import (
+from harness.model.run import EngineInfo, Gpu, Scalar
+from harness.system.cgroup_limits import own_limits
+from harness.system.disk_space import Disk
+from harness.system.kernel_files import (
     GIB,
     caches,
     disks,
@@ -22,9 +25,6 @@ from harness.host.files import (
     text,
     virtualisation,
 )
-from harness.host.limits import own_limits
-from harness.model.run import EngineInfo, Gpu, Scalar
-from harness.room import Disk
 
 # The fields of MLPerf's system description, in its order.
 FIELDS = (

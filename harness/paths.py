@@ -10,14 +10,14 @@ import platformdirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Paths:
     """Where things lie on this host: the checkout that holds images/, and the cache that survives."""
 
     checkout: Path
     cache: Path
 
 
-def places_here(environment: Mapping[str, str]) -> Places:
+def paths_here(environment: Mapping[str, str]) -> Paths:
     """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
     cache = environment.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
-    return Places(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
+    return Paths(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())

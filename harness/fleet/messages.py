@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from harness.model.run import Manifest, PlannedTrial, Scalar
-from harness.room import Disk
+from harness.system.disk_space import Disk
 from workloads.protocol import Workload
 
 
@@ -91,13 +91,13 @@ class Order:
 
     Attributes:
         fleet_id: of the fleet folder.
-        options: the document of harness.bench.Options.
+        options: the document of harness.run.options.Options.
         files: workload files of the user's own, name -> text.
         only: ids of the trials to run, None for the whole plan.
         seed: archive of the run folder so far, b"" to begin a new one.
         commit: of the checkout that the harness came from.
         command: the driver's command line.
-        beat_s: least time between two reports of progress.
+        heartbeat_s: least time between two reports of progress.
     """
 
     fleet_id: str
@@ -107,16 +107,16 @@ class Order:
     seed: bytes = b""
     commit: str = ""
     command: str = ""
-    beat_s: float = 1.0
+    heartbeat_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Started:
     """The node has begun with its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """How far the node is: what it does, and trials done of those it surely runs."""
 
     label: str
@@ -171,7 +171,7 @@ class Lost:
     message: str
 
 
-Message = Hello | Beat | Begun | TrialDone | Done | Failed | Lost
+Message = Started | Heartbeat | Begun | TrialDone | Done | Failed | Lost
 
 
 class State(StrEnum):

@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.clocks import clock_gap, host_clocks
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
-from harness.events import EventLog, EventTail
 from harness.model.run import PlannedTrial, Status
-from harness.outcome import Ended, judge
-from harness.plan import Profile
 from harness.progress import Progress, Task
-from harness.stopping import Stopping
-from harness.store import RunFolder, TrialFolder, TrialRecord, read_outcome
+from harness.run.clocks import clock_gap, host_clocks
+from harness.run.events import EventLog, EventTail
+from harness.run.outcome import Ended, judge
+from harness.run.plan import Profile
+from harness.run.stopping import Stopping
+from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from workloads.protocol import Spec

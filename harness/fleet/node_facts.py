@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.fleet.code import digest
-from harness.fleet.model import Facts
+from harness.fleet.messages import Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
@@ -52,18 +52,18 @@ def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str
 
 
 def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
-    from harness.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
-    from harness.gpus import discover  # noqa: PLC0415
-    from harness.host.inventory import disk_of, host_facts, system_description  # noqa: PLC0415
     from harness.model.run import EngineInfo  # noqa: PLC0415
-    from harness.places import places_here  # noqa: PLC0415
+    from harness.paths import paths_here  # noqa: PLC0415
+    from harness.system.cloud import cloud_facts  # noqa: PLC0415 - needs packages that may not be there
+    from harness.system.gpus import discover  # noqa: PLC0415
+    from harness.system.machine import disk_of, host_facts, system_description  # noqa: PLC0415
 
-    places = places_here(os.environ)
+    paths = paths_here(os.environ)
     gpus, _ = discover()
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    found = _engine(asked, places.checkout, places.cache, targets)
+    found = _engine(asked, paths.checkout, paths.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -77,7 +77,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
         engine=found.name,
         engine_problem=found.problem,
         images=found.images,
-        cache_disk=disk_of(places.cache),
+        cache_disk=disk_of(paths.cache),
         image_disk=disk_of(Path(found.folder)) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),

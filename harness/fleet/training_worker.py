@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.exclusive import default_path, measuring
 from harness.fleet import scratch
-from harness.fleet.model import Begun, Order
+from harness.fleet.messages import Begun, Order
 from harness.fleet.packing import pack
 from harness.fleet.worker import prepared_for
-from harness.places import places_here
+from harness.paths import paths_here
 from harness.progress import Silent
-from harness.runner import Runner
-from harness.session import Prepared
-from harness.store import RunFolder, TrialRecord
+from harness.run.prepare import Prepared
+from harness.run.runner import Runner
+from harness.run.store import RunFolder, TrialRecord
+from harness.system.exclusive import default_path, measuring
 from harness.telemetry import Source
 from harness.telemetry.network import NetworkSource
 from harness.telemetry.sources import default_sources
@@ -48,7 +48,7 @@ class Result:
     archive: bytes
 
 
-class Member:
+class TrainingWorker:
     """Prepare once, then run one trial after another beside the other workers."""
 
     def __init__(self, order: Order, address: str, share: Share) -> None:
@@ -64,9 +64,9 @@ class Member:
         Raises:
             TfbenchError: this node cannot do it.
         """
-        places = places_here(os.environ)
-        self._scratch = scratch.make(places.cache)
-        prepared = prepared_for(self._order, places, self._scratch, Silent())
+        paths = paths_here(os.environ)
+        self._scratch = scratch.make(paths.cache)
+        prepared = prepared_for(self._order, paths, self._scratch, Silent())
         self._prepared = prepared
         declared = tuple(entry.workload for entry in prepared.resolved.entries)
         return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)

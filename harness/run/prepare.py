@@ -11,18 +11,6 @@ import psutil
 
 import workloads
 from harness import __version__
-from harness.bench import (
-    Options,
-    Resolved,
-    commit_of,
-    new_run_id,
-    options_document,
-    read_options,
-    recorded_profile,
-    resolve,
-)
-from harness.catalog import Entry, sources
-from harness.cloud import cloud_facts
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights, weights_infos
 from harness.engines import (
@@ -41,8 +29,6 @@ from harness.engines import (
 from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
-from harness.exclusive import default_path, measuring
-from harness.host.inventory import host_facts, system_description
 from harness.images.environment import library_variables
 from harness.model.run import (
     DataInfo,
@@ -52,13 +38,27 @@ from harness.model.run import (
     PlannedTrial,
     WeightsInfo,
 )
-from harness.places import Places
-from harness.plan import spec_for
-from harness.prices import read_prices
+from harness.paths import Paths
 from harness.progress import Progress
-from harness.provision import provide_images
-from harness.runner import Job, Runner
-from harness.store import RunFolder, TrialRecord, read_run
+from harness.run.catalogue import Entry, sources
+from harness.run.options import (
+    Options,
+    Resolved,
+    commit_of,
+    new_run_id,
+    options_document,
+    read_options,
+    recorded_profile,
+    resolve,
+)
+from harness.run.plan import spec_for
+from harness.run.prices import read_prices
+from harness.run.provision import provide_images
+from harness.run.runner import Job, Runner
+from harness.run.store import RunFolder, TrialRecord, read_run
+from harness.system.cloud import cloud_facts
+from harness.system.exclusive import default_path, measuring
+from harness.system.machine import host_facts, system_description
 from harness.telemetry import Source
 from harness.telemetry.sources import default_sources
 
@@ -80,7 +80,7 @@ class Prepared:
 
 def prepare(
     resolved: Resolved,
-    places: Places,
+    paths: Paths,
     progress: Progress,
     *,
     command: str = "",
@@ -93,13 +93,13 @@ def prepare(
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
-    stage = _set_stage(resolved, places, progress)
-    manifest = _manifest(resolved, stage, places, command)
+    stage = _set_stage(resolved, paths, progress)
+    manifest = _manifest(resolved, stage, paths, command)
     folder = RunFolder(resolved.options.out / manifest.run_id)
-    return _prepared(resolved, stage, folder, manifest, places)
+    return _prepared(resolved, stage, folder, manifest, paths)
 
 
-def resume(path: Path, places: Places, progress: Progress) -> Prepared:
+def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
     """Make ready the trials of an interrupted run that have not finished, exactly as they were planned.
 
     Raises:
@@ -111,14 +111,14 @@ def resume(path: Path, places: Places, progress: Progress) -> Prepared:
     # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
     profile = recorded_profile(resolved.profile, run.manifest)
     resolved = replace(resolved, profile=profile, planned=run.planned)
-    stage = _set_stage(resolved, places, progress)
+    stage = _set_stage(resolved, paths, progress)
     if others := _others(run.manifest, resolved, stage):
         stage.engine.close()
         raise StoreError(
             f"What {path} ran with has changed since: {', '.join(others)}.",
             hint="Start a new run; trials of unlike things do not belong in one report.",
         )
-    return _prepared(resolved, stage, RunFolder(path), run.manifest, places)
+    return _prepared(resolved, stage, RunFolder(path), run.manifest, paths)
 
 
 def _others(manifest: Manifest, resolved: Resolved, stage: _Stage) -> list[str]:
@@ -147,7 +147,7 @@ class _Stage:
     weights: tuple[Path, str] | None
 
 
-def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage:
+def _set_stage(resolved: Resolved, paths: Paths, progress: Progress) -> _Stage:
     options = resolved.options
     on_gpus = [trial for trial in resolved.planned if trial.gpus]
     if on_gpus:
@@ -162,22 +162,22 @@ def _set_stage(resolved: Resolved, places: Places, progress: Progress) -> _Stage
         if target not in resolved.targets:
             progress.line(f"--image {target}={reference} is not used: no trial of this run needs that image.")
     images = provide_images(
-        engine, resolved.targets, options.images, options.base, places.checkout, places.cache, progress
+        engine, resolved.targets, options.images, options.base, paths.checkout, paths.cache, progress
     )
     data = {
         entry.workload.name: ensure_data(
-            entry.workload.data, entry.workload.name, places.cache, options.data, options.seed, progress
+            entry.workload.data, entry.workload.name, paths.cache, options.data, options.seed, progress
         )
         for entry in resolved.entries
     }
-    weights = keep_weights(options.weights, places.cache) if options.weights else None
+    weights = keep_weights(options.weights, paths.cache) if options.weights else None
     return _Stage(engine=engine, info=info, access=access, images=images, data=data, weights=weights)
 
 
 def _prepared(
-    resolved: Resolved, stage: _Stage, folder: RunFolder, manifest: Manifest, places: Places
+    resolved: Resolved, stage: _Stage, folder: RunFolder, manifest: Manifest, paths: Paths
 ) -> Prepared:
-    jobs = tuple(_job(resolved, trial, manifest.run_id, stage, places) for trial in resolved.planned)
+    jobs = tuple(_job(resolved, trial, manifest.run_id, stage, paths) for trial in resolved.planned)
     return Prepared(resolved=resolved, engine=stage.engine, folder=folder, manifest=manifest, jobs=jobs)
 
 
@@ -216,7 +216,7 @@ def _sources() -> Sequence[Source]:
     return default_sources()
 
 
-def _manifest(resolved: Resolved, stage: _Stage, places: Places, command: str) -> Manifest:
+def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> Manifest:
     options = resolved.options
     kinds = sorted({one.kind for one in stage.access.values()})
     engine = replace(stage.info, gpu_access=",".join(kinds))
@@ -226,7 +226,7 @@ def _manifest(resolved: Resolved, stage: _Stage, places: Places, command: str) -
         run_id=new_run_id(now),
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
-        commit=commit_of(places.checkout),
+        commit=commit_of(paths.checkout),
         command=command,
         engine=engine,
         images=tuple(stage.images.values()),
@@ -257,7 +257,7 @@ def _memory_limit(options: Options) -> int:
     return options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
 
 
-def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, places: Places) -> Job:
+def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, paths: Paths) -> Job:
     options = resolved.options
     entry = resolved.entry(trial.workload)
     image = stage.images[resolved.target(trial)]
@@ -276,8 +276,8 @@ def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, pl
         image=image,
         command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
         environment=_environment(bool(trial.gpus), image, stage.info),
-        out=places.cache,
-        mounts=_mounts(entry, data, stage.weights if weights else None, bool(trial.gpus), image, places),
+        out=paths.cache,
+        mounts=_mounts(entry, data, stage.weights if weights else None, bool(trial.gpus), image, paths),
         trial_id=trial.id,
         run_id=run_id,
         cpus=options.cpus,
@@ -302,7 +302,7 @@ def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, 
 
 
 def _mounts(
-    entry: Entry, data: Path, weights: tuple[Path, str] | None, gpu: bool, image: ImageInfo, places: Places
+    entry: Entry, data: Path, weights: tuple[Path, str] | None, gpu: bool, image: ImageInfo, paths: Paths
 ) -> tuple[Mount, ...]:
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
@@ -315,7 +315,7 @@ def _mounts(
     if gpu:
         # Machine code that the driver compiles from PTX is kept: on a new GPU that takes minutes.
         name = image.digest.rpartition(":")[2][:16]
-        cache = places.cache / "cuda" / name
+        cache = paths.cache / "cuda" / name
         cache.mkdir(parents=True, exist_ok=True)
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
     return tuple(mounts)

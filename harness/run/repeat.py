@@ -7,17 +7,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from harness import __version__
-from harness.bench import Options, Resolved, commit_of, read_options, recorded_profile, resolve
-from harness.catalog import built_in, external, sources
 from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import StoreError, UsageError
-from harness.gpus import discover
-from harness.host.inventory import host_facts, system_description
 from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
-from harness.places import Places
-from harness.session import Prepared
+from harness.paths import Paths
+from harness.run.catalogue import built_in, external, sources
+from harness.run.options import Options, Resolved, commit_of, read_options, recorded_profile, resolve
+from harness.run.prepare import Prepared
+from harness.system.gpus import discover
+from harness.system.machine import host_facts, system_description
 from workloads.protocol import TENSORFLOW
 
 
@@ -41,7 +41,7 @@ def again(
         engine: another engine than the run's, "" for the same.
         devices: those of the run's devices to run on again; all of them when empty.
         files: where the user's own workload files lie here, if not where they lay.
-        price: other prices than the run's, as harness.prices reads them; "" for the same.
+        price: other prices than the run's, as harness.run.prices reads them; "" for the same.
 
     Raises:
         StoreError: the run does not say how it was made.
@@ -116,7 +116,7 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
     return tuple(planned for planned in run.planned if planned.id in ran)
 
 
-def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
+def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
     """Give the run as it would be here, as far as that can be told before anything is reached or built.
 
     What cannot be told yet, such as data and the engine, is empty.
@@ -132,13 +132,13 @@ def outlook(run: Run, places: Places, files: tuple[Path, ...] = ()) -> Run:
         target_for(images.get(planned.workload, TENSORFLOW), gpu=bool(planned.gpus))
         for planned in run.planned
     }
-    locks = {target: places.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
+    locks = {target: paths.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
     engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)
     manifest = Manifest(
         run_id="",
         created="",
         tfbench_version=__version__,
-        commit=commit_of(places.checkout),
+        commit=commit_of(paths.checkout),
         command="",
         engine=engine,
         images=tuple(

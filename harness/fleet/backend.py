@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import FleetError, TfbenchError
-from harness.fleet import code, probe
+from harness.fleet import code, node_facts
 from harness.fleet.choice import node_keys
-from harness.fleet.member import Member, Result, shares
-from harness.fleet.model import Begun, Failed, Lost, Message, Node, Order, Problem, Task
+from harness.fleet.messages import Begun, Failed, Lost, Message, Node, Order, Problem, Task
+from harness.fleet.training_worker import Result, TrainingWorker, shares
 from harness.fleet.worker import work
 
 START = (
@@ -161,7 +161,7 @@ def ask(
         cloud: whether nodes may ask their cloud's metadata service.
     """
     ray = _ray()
-    answers = _call(nodes, probe.facts, (tuple(targets), engine, cloud))
+    answers = _call(nodes, node_facts.facts, (tuple(targets), engine, cloud))
     asked: list[Node] = []
     silent: list[Problem] = []
     until_s = time.monotonic() + PROBE_S
@@ -186,7 +186,7 @@ def _with_clock(node: Node) -> Node:
     ray = _ray()
     try:
         sent_s = time.time()
-        theirs_s = ray.get(_call([node], probe.wall_s, ())[node.key], timeout=CLOCK_S)
+        theirs_s = ray.get(_call([node], node_facts.wall_s, ())[node.key], timeout=CLOCK_S)
         got_s = time.time()
     except ray.exceptions.RayError:
         return node
@@ -198,8 +198,8 @@ def offset_s(sent_s: float, theirs_s: float, got_s: float) -> float:
     return min(theirs_s - sent_s, 0.0) + max(theirs_s - got_s, 0.0)
 
 
-class RayCrew:
-    """A Crew of Ray tasks.
+class RayBackend:
+    """A Backend of Ray tasks.
 
     Args:
         nodes: those that orders are sent to, by key.
@@ -291,7 +291,7 @@ class RayTeam:
         self._order = order
         self._wait_s = wait_s
         self._group: Any = None
-        self._members: list[Any] = []
+        self._workers: list[Any] = []
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -327,10 +327,10 @@ class RayTeam:
             placed = PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=number
             )
-            actor = ray.remote(Member).options(
+            actor = ray.remote(TrainingWorker).options(
                 num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=placed
             )
-            self._members.append(actor.remote(self._order, node.address, share))
+            self._workers.append(actor.remote(self._order, node.address, share))
         return self
 
     def __exit__(self, *what: object) -> None:
@@ -338,22 +338,22 @@ class RayTeam:
 
         ray = _ray()
         with suppress(ray.exceptions.RayError):
-            ray.get([member.close.remote() for member in self._members], timeout=CLOCK_S)
-        for member in self._members:
-            ray.kill(member)
+            ray.get([worker.close.remote() for worker in self._workers], timeout=CLOCK_S)
+        for worker in self._workers:
+            ray.kill(worker)
         with suppress(ray.exceptions.RayError):
             remove_placement_group(self._group)
 
     def prepare(self) -> Begun:
         """Make every worker ready at once; return the first one's plan."""
-        return self._all([member.prepare.remote() for member in self._members])[0]  # type: ignore[no-any-return]
+        return self._all([worker.prepare.remote() for worker in self._workers])[0]  # type: ignore[no-any-return]
 
     def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
         """Have the first `workers` run a trial together."""
-        members = self._members[:workers]
-        addresses = self._all([member.free_port.remote() for member in members])
+        chosen = self._workers[:workers]
+        addresses = self._all([worker.free_port.remote() for worker in chosen])
         return tuple(
-            self._all([one.run.remote(trial_id, addresses, rank) for rank, one in enumerate(members)])
+            self._all([one.run.remote(trial_id, addresses, rank) for rank, one in enumerate(chosen)])
         )
 
     def _all(self, answers: Sequence[Any]) -> list[Any]:

@@ -19,10 +19,10 @@ from pathlib import Path
 import cattrs
 
 from harness.errors import StoreError
-from harness.fleet.model import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
+from harness.fleet.messages import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
 from harness.fleet.packing import pack_run_so_far, unpack
 from harness.model.run import PlannedTrial, Status
-from harness.store import RunFolder, converter, on_disk
+from harness.run.store import RunFolder, converter, on_disk
 
 _ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
 PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
-from harness.store import check_ids, converter, read_run, reason
-from harness.thinning import readings, thinned
+from harness.run.store import check_ids, converter, read_run, reason
+from harness.run.thinning import readings, thinned
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')

@@ -17,7 +17,7 @@ from typing import Any
 
 import workloads
 from harness.errors import UsageError, did_you_mean
-from harness.literals import Evaluator, parsed
+from harness.run.literals import Evaluator, parsed
 from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
 
 _HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."

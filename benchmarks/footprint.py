@@ -1,4 +1,4 @@
-"""Write harness/takes.json from finished runs: `python -m benchmarks.takes RUN...`.
+"""Write harness/run/footprint.json from finished runs: `python -m benchmarks.footprint RUN...`.
 
 What a run does not have stays as it was, so that workloads can be measured one by one.
 """
@@ -15,11 +15,11 @@ from statistics import median
 import numpy as np
 
 from harness.model.run import Run, Status, Trial
-from harness.plan import PROFILES
-from harness.recording import open_run
-from harness.takes import Takes, takes
+from harness.run.footprint import Takes, takes
+from harness.run.plan import PROFILES
+from harness.run.recording import open_run
 
-TABLE = Path(__file__).resolve().parents[1] / "harness" / "takes.json"
+TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 
 
 def measured(run: Run) -> Iterator[tuple[str, Takes]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from harness.engines import ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.events import EventLog
 from harness.model.run import Status
+from harness.run.events import EventLog
 from workloads.protocol import NO_GPU_EXIT
 
 LONGEST = 300  # TensorFlow's own errors run to hundreds of lines; log.txt has them whole

@@ -16,16 +16,16 @@ from typing import Any
 import cattrs
 import psutil
 
-from harness.catalog import Entry, built_in, external, select
 from harness.cpuset import processors
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
-from harness.gpus import discover
 from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
-from harness.params import check_axes, check_params
-from harness.plan import (
+from harness.rounding import counted
+from harness.run.catalogue import Entry, built_in, external, select
+from harness.run.params import check_axes, check_params
+from harness.run.plan import (
     Profile,
     device_words,
     devices_named,
@@ -34,8 +34,8 @@ from harness.plan import (
     profile_named,
     variants_named,
 )
-from harness.prices import read_prices
-from harness.rounding import counted
+from harness.run.prices import read_prices
+from harness.system.gpus import discover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Options:
         gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
         axes: of a sweep: parameter -> its values, as texts; empty for a plain run.
         interval_s: sampling period in seconds, 0 for none.
-        price: as harness.prices reads it, "" for none.
+        price: as harness.run.prices reads it, "" for none.
         cloud_metadata: ask the cloud's metadata service what this machine is, where the firmware names one.
         cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
     """

@@ -15,8 +15,8 @@ from typing import Any
 
 import requests
 
-from harness.host.files import text
 from harness.model.run import Scalar
+from harness.system.kernel_files import text
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 1.0

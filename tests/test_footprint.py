@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.takes import measured, merged
-from harness.catalog import built_in
-from harness.takes import Takes, takes
+from benchmarks.footprint import measured, merged
+from harness.run.catalogue import built_in
+from harness.run.footprint import Takes, takes
 from tests.builders import gpu_run
 
 OLD = Takes(profile="smoke", trial_s=9.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")

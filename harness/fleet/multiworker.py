@@ -9,14 +9,14 @@ from typing import Protocol
 
 from harness.errors import UsageError
 from harness.fleet.driver import Board
-from harness.fleet.member import Result, Share, shares
-from harness.fleet.model import Beat, Begun, Node, State, Task
+from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import Begun, Heartbeat, Node, State, Task
 from harness.fleet.packing import unpack
-from harness.fleet.store import FleetFolder
+from harness.fleet.training_worker import Result, Share, shares
 from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Placement, Recorded
-from harness.plan import profile_named
-from harness.store import read_run, read_trial
+from harness.run.plan import profile_named
+from harness.run.store import read_run, read_trial
 
 PREFIX = "workers-"
 
@@ -113,8 +113,8 @@ def _show(
     board: Board, folder: FleetFolder, workers: int, total: int, state: State, now: str = "", note: str = ""
 ) -> None:
     done = len(folder.finished(_task(workers)))
-    beat = Beat(label="Trials", note=now, done=float(done), total=float(total))
-    board.show(_task(workers), state, beat=beat, note=note)
+    heartbeat = Heartbeat(label="Trials", note=now, done=float(done), total=float(total))
+    board.show(_task(workers), state, heartbeat=heartbeat, note=note)
 
 
 def keep(folder: FleetFolder, workers: int, names: Sequence[str], results: Sequence[Result]) -> None:

@@ -14,15 +14,15 @@ import psutil
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
-from harness.exclusive import default_path, measuring
-from harness.gpus import discover
-from harness.host.inventory import disk_of
 from harness.images.builder import ImageBuilder
 from harness.model.run import EngineInfo, Gpu
-from harness.places import Places
+from harness.paths import Paths
 from harness.progress import Progress, Silent
-from harness.proof import prove_gpu
-from harness.room import Disk, needs
+from harness.system.disk_space import Disk, needs
+from harness.system.exclusive import default_path, measuring
+from harness.system.gpu_proof import prove_gpu
+from harness.system.gpus import discover
+from harness.system.machine import disk_of
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
 
@@ -52,18 +52,18 @@ _OF_A_TRIAL = ("cgroup", "process")
 _CONTAINERS = Check(name="Telemetry cgroup", state=State.OK, fact="of each trial's container, while it runs")
 
 
-def examine(places: Places, environ: Mapping[str, str], progress: Progress) -> tuple[Check, ...]:
+def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tuple[Check, ...]:
     """Look at everything that a run depends on; each check stands for itself and none raises."""
     engine = DockerEngine(environ)
     engine_check, info = _engine(engine)
     found, reason = discover()
-    images_check, built = _images(engine, info, places)
+    images_check, built = _images(engine, info, paths)
     folder = engine.daemon.image_folder if info is not None else ""
     images = disk_of(Path(folder)) if folder else None
     checks = [_python(), _processors(), _memory()]
-    checks += disk_checks(disk_of(places.cache), images, built, engine=info is not None)
+    checks += disk_checks(disk_of(paths.cache), images, built, engine=info is not None)
     checks += [engine_check, images_check]
-    checks += _gpus(found, reason, engine, info, places, progress)
+    checks += _gpus(found, reason, engine, info, paths, progress)
     checks += _telemetry(found, contained=info is not None)
     checks.append(_exclusive())
     return tuple(checks)
@@ -153,12 +153,12 @@ def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
     return Check(name="Engine", state=State.OK, fact=fact), info
 
 
-def _images(engine: DockerEngine, info: EngineInfo | None, places: Places) -> tuple[Check, tuple[str, ...]]:
+def _images(engine: DockerEngine, info: EngineInfo | None, paths: Paths) -> tuple[Check, tuple[str, ...]]:
     """Return the check, and the targets whose image is there."""
     if info is None:
         return Check(name="Images", state=State.NOTE, fact="unknown without an engine"), ()
     try:
-        builder = ImageBuilder(places.checkout, places.cache, engine.client, Silent())
+        builder = ImageBuilder(paths.checkout, paths.cache, engine.client, Silent())
         have = {target: builder.existing(target) for target in builder.targets()}
     except TfbenchError as error:
         return Check(name="Images", state=State.FAIL, fact=error.message, remedy=error.hint), ()
@@ -173,7 +173,7 @@ def _gpus(
     reason: str,
     engine: DockerEngine,
     info: EngineInfo | None,
-    places: Places,
+    paths: Paths,
     progress: Progress,
 ) -> list[Check]:
     if not found:
@@ -188,7 +188,7 @@ def _gpus(
     ]
     checks.append(_checked("Driver", lambda: _driver(found)))
     if info is not None:
-        checks.append(_checked("GPU access", lambda: _access(found, engine, info, places, progress)))
+        checks.append(_checked("GPU access", lambda: _access(found, engine, info, paths, progress)))
     return checks
 
 
@@ -198,10 +198,10 @@ def _driver(found: Sequence[Gpu]) -> str:
 
 
 def _access(
-    found: Sequence[Gpu], engine: DockerEngine, info: EngineInfo, places: Places, progress: Progress
+    found: Sequence[Gpu], engine: DockerEngine, info: EngineInfo, paths: Paths, progress: Progress
 ) -> str:
     access = choose_access(info, found[:1])
-    image = ImageBuilder(places.checkout, places.cache, engine.client, progress).ensure("cuda")
+    image = ImageBuilder(paths.checkout, paths.cache, engine.client, progress).ensure("cuda")
     proof = prove_gpu(engine, image, access)
     return f"by {access.kind}; proved in the CUDA image: {proof}"
 

@@ -1,4 +1,4 @@
-"""What each workload takes, as measured: `python -m benchmarks.takes` writes takes.json from runs."""
+"""What each workload takes, as measured: `python -m benchmarks.footprint` writes footprint.json from runs."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class Takes:
 
 def takes() -> Mapping[str, tuple[Takes, ...]]:
     """Return what is known, by workload; one that was never measured is missing."""
-    path = resources.files("harness") / "takes.json"
+    path = resources.files("harness.run") / "footprint.json"
     raw: Mapping[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
     return {name: tuple(cattrs.structure(one, Takes) for one in each) for name, each in raw.items()}

@@ -1,0 +1,1 @@
+"""One run from its options to its folder: plan, prepare, run, store, read again, repeat."""

@@ -1,0 +1,1 @@
+"""This machine: what it is, what it can do, and who may use it at a time."""
