@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.cli.comparing import compare_pages
-from harness.cli.gather import Named
+from harness.cli.comparing import Named, write_comparison
 from harness.fleet.backend import RayBackend
 from harness.fleet.driver import Driver, seeded, tasks_for
 from harness.fleet.folder import BRIEF, FleetFolder
@@ -120,12 +119,10 @@ def main(arguments: list[str]) -> None:
         size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
         runs = folder.runs()
         began, cpu = time.monotonic(), time.process_time()
-        pages = compare_pages(
-            [Named(path=path / BRIEF, label=path.name) for path in runs], folder.path,
-            progress=Silent(),
-        )  # fmt: skip
+        named = [Named(path=path / BRIEF, label=path.name) for path in runs]
+        page = write_comparison(named, folder.path, progress=Silent())
         page_s, page_cpu_s = time.monotonic() - began, time.process_time() - cpu
-        page_bytes = pages["html"].stat().st_size
+        page_bytes = page.stat().st_size if page else 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say = sys.stdout.write
     say(f"nodes {count}, missing {len(missing)}, run folders {len(runs)}, states shown {len(board.states)}\n")

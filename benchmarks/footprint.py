@@ -15,14 +15,14 @@ from statistics import median
 import numpy as np
 
 from harness.model.run import Run, Status, Trial
-from harness.run.footprint import Takes, takes
+from harness.run.footprint import Footprint, footprints
 from harness.run.plan import PROFILES
 from harness.run.recording import open_run
 
 TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 
 
-def measured(run: Run) -> Iterator[tuple[str, Takes]]:
+def measured(run: Run) -> Iterator[tuple[str, Footprint]]:
     """Yield what each workload of a run took on the CPU."""
     profile = str(run.manifest.parameters["profile"])
     data = {one.workload: one.size_bytes for one in run.manifest.data}
@@ -35,7 +35,7 @@ def measured(run: Run) -> Iterator[tuple[str, Takes]]:
             cpus = own[0].facts.get("cpus_visible", "")
             yield (
                 name,
-                Takes(
+                Footprint(
                     profile=profile,
                     trial_s=round(median((one.ended_ns - one.started_ns) / 1e9 for one in own), 1),
                     trials=PROFILES[profile].trials,
@@ -55,8 +55,8 @@ def _memory(trial: Trial) -> int | None:
 
 
 def merged(
-    old: Mapping[str, tuple[Takes, ...]], found: Iterator[tuple[str, Takes]]
-) -> dict[str, tuple[Takes, ...]]:
+    old: Mapping[str, tuple[Footprint, ...]], found: Iterator[tuple[str, Footprint]]
+) -> dict[str, tuple[Footprint, ...]]:
     """Return `old` with what was found in the place of the same workload's same profile."""
     table = dict(old)
     for name, one in found:
@@ -67,7 +67,7 @@ def merged(
 
 def main(paths: list[str]) -> None:
     """Read the runs and write the table."""
-    table = dict(takes())
+    table = dict(footprints())
     for path in paths:
         table = merged(table, measured(open_run(Path(path))))
     document = {name: [asdict(one) for one in each] for name, each in table.items()}

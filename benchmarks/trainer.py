@@ -12,8 +12,9 @@ from harness.cli.app import paths
 from harness.engines import Container
 from harness.model.run import Gpu
 from harness.progress import Silent
-from harness.run.options import Options, resolve
+from harness.run.options import Options
 from harness.run.prepare import prepare
+from harness.run.resolve import resolve
 from harness.run.store import TrialFolder
 from workloads.protocol import BASELINE, MODEL_ONLY
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from harness.analysis import analyse
 from harness.analysis.results import results_document, results_schema
 from harness.analysis.training import AT_LEAST, AT_MOST, MEASURED, MIXED, STEADY
-from harness.cli.console import show_summary
+from harness.cli.summary import show_summary
 from harness.model.analysis import Analysis, Bound, Summary
 from harness.model.run import Metric, Prices, Run, Window
 from reports.render import render_html, render_markdown

@@ -14,14 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import GpuError, UsageError
-from harness.run.options import (
-    Options,
-    commit_of,
-    new_run_id,
-    options_document,
-    read_options,
-    resolve,
-)
+from harness.run.options import Options, options_document, read_options
+from harness.run.prepare import commit_of, new_run_id
+from harness.run.resolve import resolve
 from workloads.protocol import VARIANTS
 
 CPU = Options(device="cpu")
@@ -113,7 +108,7 @@ options_of_any_kind = st.builds(
     params=st.dictionaries(texts, texts, max_size=2),
     trials=st.none() | st.integers(1, 99),
     out=texts.map(Path),
-    interval_s=st.floats(0, 10),
+    rate_hz=st.floats(0, 100),
     cpu_quota=st.none() | st.floats(0.01, 99),
     memory_bytes=st.none() | st.integers(1, 1 << 40),
     stall_s=st.none() | st.floats(1, 999),

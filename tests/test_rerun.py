@@ -18,10 +18,11 @@ from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
-from harness.run.options import Options, options_document, resolve
+from harness.run.options import Options, options_document
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
 from harness.run.repeat import again, outlook
+from harness.run.resolve import resolve
 from reports.render import render_html
 from tests import builders
 

@@ -13,8 +13,9 @@ from harness.model.run import DataInfo, ImageInfo
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
-from harness.run.options import Options, resolve
+from harness.run.options import Options
 from harness.run.prepare import Prepared
+from harness.run.resolve import resolve
 from tests.conftest import ROOT
 from tests.endtoend import workload_file
 from tests.fakes import FakeEngine, Script

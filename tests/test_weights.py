@@ -10,7 +10,8 @@ import pytest
 from harness.data.weights import check_weights, keep_weights, weights_infos
 from harness.errors import DataError, UsageError
 from harness.run.catalogue import built_in
-from harness.run.options import Options, options_document, read_options, resolve
+from harness.run.options import Options, options_document, read_options
+from harness.run.resolve import resolve
 
 WORKLOADS = {entry.workload.name: entry.workload for entry in built_in()}
 TAKES, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]

@@ -15,9 +15,10 @@ from harness.cli.app import paths
 from harness.errors import TrialError
 from harness.model.run import Status
 from harness.progress import Silent
-from harness.run.options import Options, resolve
+from harness.run.options import Options
 from harness.run.plan import Profile, profile_named
 from harness.run.prepare import Prepared, execute, prepare
+from harness.run.resolve import resolve
 from harness.run.store import RunFolder
 from tests.recordings import recording
 

@@ -34,7 +34,7 @@ _WHICH_CARD = frozenset(
     {"index", "uuid", "mig_uuid", "minor_number", "gpu_instance_id", "compute_instance_id"}
 )
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
-_OPTIONS = ("variants", "analysis", "interval_s", "stall_s", "seed")
+_OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
 
 

@@ -4,42 +4,50 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 
 from harness.errors import Interrupted, TfbenchError
 
-# Command -> the module that registers it with the application when it is imported; in the order of `--help`.
-COMMANDS = {
-    "bench": "bench",
-    "compare": "compare",
-    "doctor": "doctor",
-    "images": "images",
-    "list": "list",
-    "fleet": "fleet",
-    "report": "report",
-    "rerun": "rerun",
-    "sweep": "sweep",
-}
+# A command is registered when its module, which has its name, is imported; in the order of `--help`.
+COMMANDS = ("bench", "compare", "doctor", "images", "list", "fleet", "report", "rerun", "sweep")
 
 
 def main() -> None:
-    """Run the command line and turn every error into a message, what to try, and its exit code."""
+    """Run the command line and turn every exception into a message, what to try, and its exit code."""
     try:
         # Imported here, so that Ctrl-C during the imports is no traceback either.
-        for module in _needed(sys.argv[1:]):
-            importlib.import_module(f"harness.cli.{module}")
-        from harness.cli.app import app, err  # noqa: PLC0415
-        from harness.cli.console import show_error  # noqa: PLC0415
+        for command in _needed(sys.argv[1:]):
+            importlib.import_module(f"harness.cli.{command}")
+        from harness.cli.app import app  # noqa: PLC0415
 
         app()
     except TfbenchError as error:
-        show_error(err(), error)
+        _show(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(Interrupted.exit_code)
+    except Exception as error:
+        _show(_unforeseen(error))
+        sys.exit(TfbenchError.exit_code)
 
 
 def _needed(arguments: Sequence[str]) -> Sequence[str]:
     """Return the modules to import: the named command's alone, since all of them take half a second."""
-    named = COMMANDS.get(arguments[0]) if arguments else None
-    return (named,) if named else tuple(COMMANDS.values())
+    return arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+
+
+def _unforeseen(error: Exception) -> TfbenchError:
+    """Keep the traceback in a file and return an error that names it."""
+    with tempfile.NamedTemporaryFile("w", prefix="tfbench-", suffix=".log", delete=False) as log:
+        log.write("".join(traceback.format_exception(error)))
+    return TfbenchError(
+        f"Unexpected {type(error).__name__}: {error}", hint=f"Report it with the traceback in {log.name}."
+    )
+
+
+def _show(error: TfbenchError) -> None:
+    from harness.cli.console import err, show_error  # noqa: PLC0415
+
+    show_error(err(), error)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from harness.cli import options as given
-from harness.cli.app import Price, Quiet, app, err, out
-from harness.cli.comparing import FORMATS, NAME, texts_of
-from harness.cli.console import Terminal
-from harness.cli.destinations import PRINTED
-from harness.cli.gather import Named, all_of, gather, named, narrowed
-from harness.cli.options import split
-from harness.cli.pages import deliver, show, wanted_of
+from harness.cli.app import app
+from harness.cli.comparing import NAME, Named, comparison_texts, extracts_of, gather, named
+from harness.cli.console import Terminal, err
+from harness.cli.options import Formats, Price, Quiet, Target, split
+from harness.cli.output import deliver, destination
 from harness.errors import SlowerError, UsageError
-from harness.model.comparison import Gate, Versus
+from harness.model.comparison import Extract, Gate, Versus
+from harness.rounding import counted
+
+# More lines than this would push the headline off the screen.
+_NOTES = 8
 
 
 @app.command()
@@ -32,13 +35,16 @@ def compare(
         str | None,
         typer.Option(help="Exit with 10 when a run is slower than the baseline beyond doubt, e.g. 5%."),
     ] = None,
-    formats: Annotated[
-        str | None,
-        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; comma-separated.", show_default="html"),
+    formats: Formats = None,
+    target: Target = Path(),
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", "-w", help="Only these workloads; again for more."),
     ] = None,
-    folder: given.Target = ".",
-    workload: given.OnlyWorkloads = None,
-    device: given.OnlyDevices = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", "-d", help="Only these devices; again for more."),
+    ] = None,
     price: Price = "",
     quiet: Quiet = False,
 ) -> None:
@@ -48,53 +54,78 @@ def compare(
     --fail-if-slower the exit code is 10 when anything is slower by that much beyond doubt, all comparisons
     taken together, was measured in the baseline only, or when nothing could be judged at all.
     """  # fmt: skip
-    from harness.analysis.gate import gate  # noqa: PLC0415
+    from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
 
-    wanted = wanted_of(formats, folder, FORMATS)
+    to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
     asked, reference = _asked(runs, baseline)
-    _spare(asked, wanted.file)
+    if to.file is not None and any(one.path.resolve() == to.file.resolve() for one in asked):
+        raise UsageError(
+            f"{to.file} would be written over while it is one of the runs compared.",
+            hint="Name another file with --out.",
+        )
     if limit is not None and reference is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
-    progress = Terminal(err(), quiet=quiet)
-    found = all_of(gather(asked, price=price, progress=progress))
-    narrow = narrowed(found, workloads=split(workload), devices=split(device))
-    made = versus(narrow, reference=reference, target=limit or TARGET)
+    extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
+    extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
+    made = versus(extracts, reference=reference, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
-    deliver(out(), NAME, texts_of(made, checked, wanted.formats), folder, wanted.file)
-    if not quiet and folder != PRINTED:
-        unlike = [f"Unlike things are compared: {one.sentence}" for one in made.unlikes]
-        show(err(), made.headline, [one for one in (made.caution, *unlike) if one], made.notes)
+    texts = comparison_texts(made, checked, to.formats)
+    deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
+    if not (quiet or to.printed):
+        _show(made)
     if checked is not None:
         _raise_for(checked, made)
+
+
+def narrowed(
+    runs: Sequence[Extract], *, workloads: Sequence[str], devices: Sequence[str]
+) -> tuple[Extract, ...]:
+    """Return runs with the speeds of some workloads and devices only; of all where none is named.
+
+    Raises:
+        UsageError: no run has measured such a workload, or anything of the workloads on such a device.
+    """
+    measured = {(one.workload, one.device) for run in runs for one in run.speeds}
+    _check(workloads, {name for name, _ in measured}, "a workload")
+    measured = {pair for pair in measured if not workloads or pair[0] in workloads}
+    _check(devices, {device for _, device in measured}, f"{' or '.join(workloads) or 'anything'} on")
+    measured = {pair for pair in measured if not devices or pair[1] in devices}
+    return tuple(
+        replace(run, speeds=tuple(one for one in run.speeds if (one.workload, one.device) in measured))
+        for run in runs
+    )
+
+
+def _check(names: Sequence[str], measured: Collection[str], what: str) -> None:
+    """Refuse names that nothing was measured of; where nothing was measured at all there is no choice."""
+    for name in names:
+        if measured and name not in measured:
+            raise UsageError(
+                f"No run here has measured {what} {name!r}.",
+                hint=f"Choose from: {', '.join(sorted(measured))}.",
+            )
 
 
 def _asked(runs: Sequence[str], baseline: str | None) -> tuple[list[Named], int | None]:
     """Return what to read and the baseline's position: the first, unless it is among the runs already."""
     asked = [named(word) for word in runs]
-    if baseline is None:
-        if len(asked) < 2:
-            raise UsageError("One run is no comparison.", hint="Name two or more, or --baseline RUN.")
-        return asked, None
-    base = named(baseline)
-    for number, one in enumerate(asked):
-        if one.path.resolve() == base.path.resolve() or (one.label and one.label == baseline):
-            if len(asked) < 2:
-                raise UsageError("The baseline alone is no comparison.", hint="Name another run beside it.")
-            return asked, number
-    return [base, *asked], 0
-
-
-def _spare(asked: Sequence[Named], file: Path | None) -> None:
-    """Refuse to write over what is compared."""
-    if file is not None and any(one.path.resolve() == file.resolve() for one in asked):
-        raise UsageError(
-            f"{file} would be written over while it is one of the runs compared.",
-            hint="Name another file with --out.",
-        )
+    position: int | None = None
+    if baseline is not None:
+        base = named(baseline)
+        same = [
+            number
+            for number, one in enumerate(asked)
+            if one.path.resolve() == base.path.resolve() or (one.label and one.label == baseline)
+        ]
+        position = same[0] if same else 0
+        asked = asked if same else [base, *asked]
+    if len(asked) < 2:
+        raise UsageError("One run is no comparison.", hint="Name two or more, or --baseline RUN.")
+    return asked, position
 
 
 def _share(text: str) -> float:
@@ -111,13 +142,22 @@ def _share(text: str) -> float:
     share = value / 100 if percent else value
     if 0 < share < 1 and not rest:
         return share
+    hint = "Write it as 5% or 0.05."
     if not percent and 1 <= value < 100:
-        raise UsageError(
-            f"--fail-if-slower {text} says no unit.", hint=f"Write {value:g}% or {value / 100:g}."
-        )
-    raise UsageError(
-        f"--fail-if-slower {text} is no share of speed between 0 and 1.", hint="Write it as 5% or 0.05."
-    )
+        hint = f"Write {value:g}% or {value / 100:g}."
+    raise UsageError(f"--fail-if-slower {text} is no share of speed between 0 and 1.", hint=hint)
+
+
+def _show(made: Versus) -> None:
+    console = err()
+    console.print(Text(made.headline))
+    unlike = [f"Unlike things are compared: {one.sentence}" for one in made.unlikes]
+    for warning in filter(None, (made.caution, *unlike)):
+        console.print(Text.assemble(("Warning: ", "yellow"), warning))
+    for note in made.notes[:_NOTES]:
+        console.print(Text.assemble(("Note: ", "yellow"), note))
+    if len(made.notes) > _NOTES:
+        console.print(f"{counted(len(made.notes) - _NOTES, 'more note')} in {NAME}.json.")
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:

@@ -2,71 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from harness import __version__
-from harness.cli.gather import Named, gather
-from harness.cli.pages import in_formats, write
-from harness.model.comparison import Gate, Versus
+from harness.cli.output import charts
+from harness.errors import StoreError, UsageError
+from harness.model.comparison import Extract, Gate, Versus
+from harness.model.run import Prices
 from harness.model.scaling import Scaling
 from harness.progress import Progress
+from harness.run.extracts import SUFFIX, from_json
+from harness.run.prices import read_prices
+from harness.run.recording import open_recording
+from harness.run.store import write_whole
 
-FORMATS = ("html", "md", "json", "csv")
 NAME = "comparison"
+# Runs that are not worth a second process: starting one takes as long as reading some.
+_FEW = 4
 
 
-def compare_pages(
-    asked: Sequence[Named],
-    folder: Path,
-    *,
-    progress: Progress,
-    formats: Sequence[str] = ("html",),
-    scaling: Scaling | None = None,
-) -> dict[str, Path]:
-    """Compare runs and write the pages into a folder; a run that cannot be read is left out with a line.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A run's path and what to call it; the label is "" for its own."""
+
+    path: Path
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A run in brief, or why there is none."""
+
+    path: Path
+    extract: Extract | None
+    error: str = ""
+    hint: str = ""
+
+
+def named(word: str) -> Named:
+    """Read PATH or NAME=PATH; a path that exists is a path whatever it contains."""
+    label, equals, path = word.partition("=")
+    if equals and label and not Path(word).exists():
+        return Named(path=Path(path), label=label)
+    return Named(path=Path(word))
+
+
+def gather(wanted: Sequence[Named], *, price: str, progress: Progress) -> tuple[Loaded, ...]:
+    """Return each run in brief, in order; what cannot be read comes with the reason.
 
     Args:
-        asked: run folders, report files or extracts, each with what to call it.
-        folder: made when it is not there; the files are called comparison.html and so on.
-        formats: of FORMATS.
-        scaling: what the runs are numbers of workers of, for a section of its own.
+        wanted: run folders, report files or extracts.
+        price: as written with --price; "" for the runs' own.
+    """
+    prices = read_prices(price) if price else None
+    loaded: list[Loaded] = []
+    with progress.task("Reading runs", float(len(wanted)), "") as task:
+        for one, found in zip(wanted, _all(prices, [one.path for one in wanted]), strict=True):
+            extract = found.extract
+            if extract is not None and one.label:
+                extract = replace(extract, label=one.label)
+            loaded.append(replace(found, extract=extract))
+            task.advance(1)
+    return tuple(loaded)
 
-    Returns:
-        Format -> file; empty when no run could be read.
+
+def extracts_of(loaded: Sequence[Loaded]) -> tuple[Extract, ...]:
+    """Return the extracts.
 
     Raises:
-        StoreError: a file cannot be written.
+        StoreError: a run could not be read.
     """
-    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
-
-    found = gather(asked, price="", progress=progress)
-    for one in found:
+    for one in loaded:
         if one.extract is None:
-            progress.line(f"Left out of the comparison, {one.path}: {one.error}")
-    runs = [one.extract for one in found if one.extract is not None]
-    if not runs:
-        return {}
-    made = versus(runs)
-    if scaling is not None:
-        # What numbers of workers come to is efficiency, not which run is the fastest.
-        made = replace(made, scaling=scaling, headline=" ".join(scaling.sentences) or made.headline)
-    return write(NAME, texts_of(made, None, formats), folder)
+            raise StoreError(one.error, hint=one.hint)
+    return tuple(one.extract for one in loaded if one.extract is not None)
 
 
-def texts_of(made: Versus, checked: Gate | None, formats: Sequence[str]) -> dict[str, str]:
+def comparison_texts(made: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
     """Return a comparison in each of some formats."""
     from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
     from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
 
-    document = comparison_document(made, checked)
-    return in_formats(
-        formats,
-        document,
-        html=lambda vega: render_html(
-            made, document, gate=checked, version=__version__, bundle=vega.text, draw=vega.still
-        ),
-        markdown=lambda: render_markdown(made, gate=checked, version=__version__),
-        table=lambda: render_csv(made),
-    )
+    document = comparison_document(made, gate)
+    with charts(formats) as bundling:
+
+        def html() -> str:
+            assert bundling is not None
+            return render_html(
+                made, document, gate=gate, version=__version__, bundle=bundling.text, draw=bundling.still
+            )
+
+        renderers: Mapping[str, Callable[[], str]] = {
+            "html": html,
+            "md": lambda: render_markdown(made, gate=gate, version=__version__),
+            "csv": lambda: render_csv(made),
+            "json": lambda: json.dumps(document, indent=1) + "\n",
+        }
+        return {form: renderers[form]() for form in formats}
+
+
+def write_comparison(
+    runs: Sequence[Named], folder: Path, *, progress: Progress, scaling: Scaling | None = None
+) -> Path | None:
+    """Compare runs and write the page into a folder; a run that cannot be read is left out with a line.
+
+    Args:
+        scaling: what the runs are numbers of workers of, for a section of its own.
+
+    Returns:
+        The page, None when no run could be read.
+
+    Raises:
+        StoreError: the page cannot be written.
+    """
+    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
+
+    loaded = gather(runs, price="", progress=progress)
+    for one in loaded:
+        if one.extract is None:
+            progress.line(f"Left out of the comparison, {one.path}: {one.error}")
+    extracts = [one.extract for one in loaded if one.extract is not None]
+    if not extracts:
+        return None
+    made = versus(extracts)
+    if scaling is not None:
+        # What numbers of workers come to is efficiency, not which run is the fastest.
+        made = replace(made, scaling=scaling, headline=" ".join(scaling.sentences) or made.headline)
+    return write_whole(folder / f"{NAME}.html", comparison_texts(made, None, ("html",))["html"])
+
+
+def _all(prices: Prices | None, paths: Sequence[Path]) -> Iterator[Loaded]:
+    read = partial(_read, prices=prices)
+    workers = min(os.cpu_count() or 1, len(paths) // _FEW)
+    if workers < 2:
+        yield from map(read, paths)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(read, paths, chunksize=_FEW)
+
+
+def _read(path: Path, *, prices: Prices | None) -> Loaded:
+    """Read and analyse one run; in a process of its own where there are many."""
+    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the start of the command
+    from harness.analysis.extract import extract  # noqa: PLC0415
+
+    try:
+        if path.name.endswith(SUFFIX):
+            return Loaded(path=path, extract=_from_file(path))
+        recording = open_recording(path)
+        run, analysis = recording.run, recording.analysis
+        if prices is not None:
+            run = replace(run, manifest=replace(run.manifest, prices=prices))
+            analysis = priced(analysis, run) if analysis else None
+        return Loaded(path=path, extract=extract(analysis or analyse(run), source=str(path)))
+    except (StoreError, UsageError) as error:
+        return Loaded(path=path, extract=None, error=error.message, hint=error.hint)
+
+
+def _from_file(path: Path) -> Extract:
+    hint = "Make it again with this version of tfbench."
+    try:
+        found = from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"Cannot read {path}: {error}.", hint=hint) from error
+    if found is None:
+        raise StoreError(f"{path} is not an extract of this version.", hint=hint)
+    return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,22 +18,24 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
-from rich.table import Table
 from rich.text import Text
 
-from harness.cli.logged import LoggedTask
 from harness.errors import TfbenchError
-from harness.model.analysis import Analysis, Bound, Cost, Estimate, Summary, Sweep
 from harness.progress import Task
-from harness.rounding import estimate_decimals, fixed, three_digits
-from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS
 
 LABEL_WIDTH = 28
-SWEEP_ROWS = 24
-# What stands before a training time that is projected.
-_PROJECTED = {Bound.NONE: "~", Bound.UPPER: "≤", Bound.LOWER: "≥"}
-# Columns of the summary beside the variant's name, and the widest that usually stands in them.
-_WIDTHS = {"samples/s": 9, "interval": 18, "ms/step": 7, "training": 12, "accuracy": 8, "n": 2}
+# A log has a line at least so often while work goes on: CI services take a silent job for a hung one.
+ALIVE_EVERY_S = 30.0
+
+
+def err() -> Console:
+    """Return the console for progress and messages: standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def out() -> Console:
+    """Return the console for results: standard output."""
+    return Console(highlight=False)
 
 
 class _BarTask:
@@ -46,6 +48,54 @@ class _BarTask:
 
     def note(self, text: str, *, minor: bool = False) -> None:
         self._bars.update(self._task, note=text)
+
+
+class LoggedTask:
+    """A harness.progress.Task for logs: a line has the share done, the time since the task began, the note.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        label: str,
+        total: float | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._label = label
+        self._total = total
+        self._clock = clock
+        self._done = 0.0
+        self._note = ""
+        self._begun = clock()
+        self._said: float | None = None
+
+    def advance(self, amount: float) -> None:
+        """Move on, and say so where nothing was said for long."""
+        self._done += amount
+        self._say_if_due()
+
+    def note(self, text: str, *, minor: bool = False) -> None:
+        """Say `text` if it is new; a minor one only as the first, or when a line is due."""
+        new = text != self._note
+        self._note = text
+        if new and not (minor and self._said is not None):
+            self._say()
+        else:
+            self._say_if_due()
+
+    def _say_if_due(self) -> None:
+        if self._clock() - (self._begun if self._said is None else self._said) >= ALIVE_EVERY_S:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = self._clock()
+        share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
+        line = f"{self._label}:{share} {self._said - self._begun:4.0f} s  {self._note}"
+        self._console.print(Text(line.rstrip()), soft_wrap=True)
 
 
 class Terminal:
@@ -97,132 +147,3 @@ def show_error(console: Console, error: TfbenchError) -> None:
     """Print what happened and what to try."""
     console.print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
     console.print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)
-
-
-def show_summary(console: Console, analysis: Analysis) -> None:
-    """Print tables of speeds, the headline, notes, and last a line on what holds each workload back."""
-    if analysis.summaries:
-        console.print(_speeds(analysis.summaries))
-    for sweep in analysis.sweeps:
-        console.print(_sweep(sweep))
-    if any(one.per_hour is not None for one in analysis.costs):
-        console.print(_costs(analysis))
-    console.print(Text(analysis.headline))
-    notes: dict[str, list[str]] = {}
-    for one in analysis.quality:
-        if one.severity == "warning":
-            notes.setdefault(f"{one.fact} {one.remedy}", []).append(one.subject)
-    for note, subjects in notes.items():
-        console.print(Text.assemble((f"Note on {', '.join(subjects)}: ", "yellow"), note))
-    if not analysis.sweeps:
-        _outcomes(console, analysis)
-
-
-def _outcomes(console: Console, analysis: Analysis) -> None:
-    """Print a line for each workload and device: its speed, and what holds it back."""
-    from harness.analysis.outcomes import outcomes  # noqa: PLC0415 - kept off the way to the first training step
-
-    for line in outcomes(analysis):
-        console.print(Text(line), soft_wrap=True)
-
-
-def _speeds(summaries: Sequence[Summary]) -> Group:
-    """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
-    # Variants that only serve the verdict speak through it.
-    summaries = [
-        one for one in summaries if one.variant in VARIANTS or one.variant.startswith(OPTIMIZATION_PREFIX)
-    ] or summaries
-    variants = max(len(one.variant) for one in summaries)
-    parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
-    groups = groupby(summaries, key=lambda one: (one.workload, one.device))
-    for (workload, device), group in groups:
-        table = Table(
-            title=Text(f"\n{workload} on {device}", style="bold"),
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-        )
-        table.add_column("variant", min_width=variants, no_wrap=True)
-        for name, width in _WIDTHS.items():
-            table.add_column(name, justify="right", min_width=width, no_wrap=True)
-        for one in group:
-            table.add_row(*_speed(one))
-        parts.append(table)
-    return Group(*parts, "")
-
-
-def _speed(one: Summary) -> tuple[Text | str, ...]:
-    training = "-"
-    if one.training_s is not None:
-        mark = _PROJECTED[one.training_bound] if one.training_projected else ""
-        training = f"{mark}{duration(one.training_s.median)}"
-    return (
-        Text(one.variant),
-        fixed(one.throughput.median, estimate_decimals(one.throughput)),
-        interval(one.throughput),
-        three_digits(one.step_time.median * 1e3),
-        training,
-        "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
-        str(one.throughput.n),
-    )
-
-
-def _sweep(sweep: Sweep) -> Group:
-    """Return a table of a sweep's points, the fastest first; long ones are left to the report."""
-    table = Table(box=None, pad_edge=False)
-    for axis in sweep.axes:
-        table.add_column(axis.name, justify="right", no_wrap=True)
-    for name in ("samples/s", "interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("outcome", no_wrap=True)
-    ordered = sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0)
-    for one in ordered[:SWEEP_ROWS]:
-        status = one.status.value if one.status else "not run yet"
-        said = "fastest" if one == sweep.best else "may be as fast" if one.tied else ""
-        table.add_row(
-            *(str(value) for _, value in one.point),
-            f"{one.throughput.median:,.0f}" if one.throughput else "-",
-            interval(one.throughput) if one.throughput else "-",
-            said if one.throughput else status,
-        )
-    more = len(ordered) - SWEEP_ROWS
-    rest = (f"... and {more} more points, in the report",) if more > 0 else ()
-    return Group(Text(f"{sweep.workload} on {sweep.device}, {sweep.variant}", style="bold"), table, *rest, "")
-
-
-def _costs(analysis: Analysis) -> Group:
-    """Return a table of what each variant costs at the run's prices."""
-    prices = analysis.run.manifest.prices
-    table = Table(box=None, pad_edge=False)
-    table.add_column("workload, device, variant", no_wrap=True)
-    for name in ("an hour", "one training", "a million samples"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in analysis.costs:
-        table.add_row(
-            Text(f"{one.workload}, {one.device}, {one.variant}"),
-            "-" if one.per_hour is None else f"{one.per_hour:.4g}",
-            "-" if one.training is None else f"{_bounded(one)}{one.training.median:.3g}",
-            "-" if one.per_million_samples is None else f"{one.per_million_samples.median:.3g}",
-        )
-    return Group(Text(f"Cost in {prices.currency if prices else ''}"), table, "")
-
-
-def _bounded(one: Cost) -> str:
-    return _PROJECTED[one.training_bound] if one.training_bound else ""
-
-
-def interval(estimate: Estimate) -> str:
-    """Return an interval in words, "-" where a single trial gives none."""
-    if estimate.n < 2:
-        return "-"
-    places = estimate_decimals(estimate)
-    return f"{fixed(estimate.low, places)} to {fixed(estimate.high, places)}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration that people read at a glance, e.g. "17 min 55 s"."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -10,8 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, app, err, out, paths
-from harness.cli.console import Terminal
+from harness.cli.app import app, paths
+from harness.cli.console import Terminal, err, out
+from harness.cli.options import Json
 from harness.system.checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}

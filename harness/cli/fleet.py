@@ -13,41 +13,43 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.scaling import scaled
-from harness.cli import options as given
-from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, paths
-from harness.cli.console import Terminal
+from harness.cli.app import app, command_line, paths
+from harness.cli.comparing import Named, write_comparison
+from harness.cli.console import Terminal, err, out
 from harness.cli.fleet_view import FleetView, scaling_table
-from harness.cli.gather import Named
 from harness.cli.measuring import raise_for_trials, stoppable
-from harness.cli.options import absolute, bytes_of, pairs, seconds_between, split
+from harness.cli.options import Json, Quiet, Resume, takes_options
 from harness.errors import FleetError, Interrupted, UsageError
 from harness.fleet.backend import connected
 from harness.fleet.choice import ALL
 from harness.fleet.folder import BRIEF, FleetFolder
 from harness.fleet.messages import Entry
 from harness.fleet.multiworker import counts_in, teams_of
-from harness.fleet.session import WAIT_S, Ready, Wanted, prepare, resume, run, scale
+from harness.fleet.session import Ready, Wanted, prepare, resume, run, scale
 from harness.model.scaling import Scaling
 from harness.rounding import counted
+from harness.run.defaults import FLEET_WAIT_S
 from harness.run.options import Options, read_options
 
-_FLEET = "Which nodes"
+_WHICH = "Which nodes"
 
 
 @app.command()
+@takes_options(without=("weights",))
 def fleet(
+    options: Options,
     address: Annotated[
         str,
         typer.Option(
             help="Of the Ray cluster's head, e.g. 10.0.0.1:6379. Default: the one this machine is part of.",
-            rich_help_panel=_FLEET,
+            rich_help_panel=_WHICH,
         ),
     ] = "auto",
     nodes: Annotated[
         str,
         typer.Option(
             help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.",
-            rich_help_panel=_FLEET,
+            rich_help_panel=_WHICH,
         ),
     ] = ALL,
     retry: Annotated[
@@ -55,50 +57,21 @@ def fleet(
         typer.Option(
             "--retry/--no-retry",
             help="Have the rest of a lost node's plan done by another node of its kind.",
-            rich_help_panel=_FLEET,
+            rich_help_panel=_WHICH,
         ),
     ] = True,
     workers: Annotated[
         str,
         typer.Option(
             help="1,2,4: train over so many nodes together instead of on each by itself.",
-            rich_help_panel=_FLEET,
+            rich_help_panel=_WHICH,
         ),
     ] = "",
     wait: Annotated[
         float,
-        typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_FLEET, min=1),
-    ] = WAIT_S,
-    workload: given.Workloads = None,
-    workload_file: given.WorkloadFile = None,
-    profile: given.Profile = "quick",
-    variants: given.Variants = "",
-    analysis: given.Analysis = True,
-    param: given.Param = None,
-    data: given.DataMode = "auto",
-    device: given.Device = "auto",
-    gpus: given.Gpus = "0",
-    engine: given.Engine = "auto",
-    image: given.Image = None,
-    base: given.Base = None,
-    cpus: given.Cpus = "",
-    cpu_quota: given.CpuQuota = None,
-    memory: given.Memory = None,
-    trials: given.Trials = None,
-    rate: given.Rate = 10,
-    stall: given.Stall = None,
-    seed: given.Seed = 1,
-    price: Price = "",
-    cloud_metadata: given.CloudMetadata = True,
-    runs: given.Runs = given.RUNS,
-    resume_fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            help="Go on with a fleet folder that was cut off; what to run is taken from it.",
-            rich_help_panel=given.HOW,
-        ),
-    ] = None,
+        typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_WHICH, min=1),
+    ] = FLEET_WAIT_S,
+    resume_fleet: Resume = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -107,32 +80,8 @@ def fleet(
     Each node runs it as `tfbench bench` would, alone on its machine; trials come in as they end. Exit code 11
     says that nodes are missing from the page: what the others did is kept, and --resume tries again.
     """  # fmt: skip
-    options = Options(
-        profile=profile,
-        engine=engine,
-        device=device,
-        gpus=gpus,
-        workloads=split(workload),
-        files=absolute(workload_file),
-        images=pairs(image, "--image"),
-        base=base,
-        variants=variants,
-        analysis=analysis,
-        params=pairs(param, "--param"),
-        trials=trials,
-        out=runs,
-        data=data,
-        interval_s=seconds_between(rate),
-        cpus=cpus,
-        cpu_quota=cpu_quota,
-        memory_bytes=bytes_of(memory),
-        stall_s=stall,
-        seed=seed,
-        price=price,
-        cloud_metadata=cloud_metadata,
-    )
     counts_in(workers or "1")
-    if workers and (cpus or cpu_quota or memory):
+    if workers and (options.cpus or options.cpu_quota or options.memory_bytes):
         raise UsageError(
             "--workers goes with none of --cpus, --cpu-quota and --memory.",
             hint="Leave them out: workers on one machine divide its CPUs and memory among them.",
@@ -223,14 +172,12 @@ def _together(folder: FleetFolder) -> Scaling | None:
 
 def _compare(runs: Sequence[Path], folder: FleetFolder, together: Scaling | None, *, quiet: bool) -> None:
     """Write the page over all runs."""
-    from harness.cli.comparing import compare_pages  # noqa: PLC0415 - kept off the way to the first trial
-
     named = [
         Named(path=brief if (brief := path / BRIEF).exists() else path, label=path.name) for path in runs
     ]
     progress = Terminal(err(), quiet=quiet)
-    pages = compare_pages(named, folder.path, progress=progress, scaling=together)
-    for page in pages.values():
+    page = write_comparison(named, folder.path, progress=progress, scaling=together)
+    if page is not None:
         out().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.app import Json, Quiet, app, err, out, paths
-from harness.cli.console import Terminal
+from harness.cli.app import app, paths
+from harness.cli.console import Terminal, err, out
+from harness.cli.options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
@@ -48,15 +49,15 @@ def images(
         client = None
     builder = ImageBuilder(paths().checkout, paths().cache, client, progress)
     wanted = tuple(target or TENSORFLOW_TARGETS)
-    for one in wanted:
-        if one not in builder.targets():
+    for name in wanted:
+        if name not in builder.targets():
             known = ", ".join(builder.targets())
-            raise UsageError(f"There is no image target {one!r}.", hint=f"Choose from: {known}.")
+            raise UsageError(f"There is no image target {name!r}.", hint=f"Choose from: {known}.")
     if fetch_only:
-        for one in wanted:
-            out().print(f"{one}: {builder.fetch(one, base)}", soft_wrap=True)
+        for name in wanted:
+            out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)
         return
-    built = [builder.ensure(one, base) for one in wanted]
+    built = [builder.ensure(name, base) for name in wanted]
     if as_json:
         out().print_json(json.dumps([asdict(image) for image in built]))
         return

@@ -1,4 +1,4 @@
-"""`tfbench list`: which workloads there are, what was published, and what each takes."""
+"""`tfbench list`: which workloads there are, what was published, and what each costs to run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, app, out
-from harness.cli.console import duration
+from harness.cli.app import app
+from harness.cli.console import out
+from harness.cli.options import Json
+from harness.cli.summary import duration
 from harness.run.catalogue import built_in, select
-from harness.run.footprint import Takes, takes
+from harness.run.footprint import Footprint, footprints
 from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.
@@ -22,14 +24,14 @@ _HEADING = 10
 
 
 @app.command("list")
-def listing(
+def list_workloads(
     only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the workloads: model, data, parameters, published results, and what each takes."""
+    """List the workloads: model, data, parameters, published results, and what each costs to run."""
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
-    measured = takes()
+    measured = footprints()
     if names:
         for one in workloads:
             out().print(one.name)
@@ -43,11 +45,11 @@ def listing(
         out().print("Those marked * run by default; name others with --workload. Your own: --workload-file.")
 
 
-def _document(workload: Workload, measured: tuple[Takes, ...]) -> Mapping[str, Any]:
-    return {**asdict(workload), "takes": [{**asdict(one), "run_s": one.run_s} for one in measured]}
+def _document(workload: Workload, measured: tuple[Footprint, ...]) -> Mapping[str, Any]:
+    return {**asdict(workload), "footprint": [{**asdict(one), "run_s": one.run_s} for one in measured]}
 
 
-def _table(workload: Workload, measured: tuple[Takes, ...]) -> Table:
+def _table(workload: Workload, measured: tuple[Footprint, ...]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(min_width=_HEADING + 2, no_wrap=True)
     table.add_column(overflow="fold")
@@ -58,7 +60,7 @@ def _table(workload: Workload, measured: tuple[Takes, ...]) -> Table:
     return table
 
 
-def _rows(workload: Workload, measured: tuple[Takes, ...]) -> Iterator[tuple[str, list[str]]]:
+def _rows(workload: Workload, measured: tuple[Footprint, ...]) -> Iterator[tuple[str, list[str]]]:
     if workload.model:
         yield "model", [workload.model]
     yield "data", [_data(workload.data)]
@@ -68,7 +70,7 @@ def _rows(workload: Workload, measured: tuple[Takes, ...]) -> Iterator[tuple[str
     if workload.optimizations:
         yield "optimizations", [", ".join(optimization.name for optimization in workload.optimizations)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
-    yield "takes", [_takes(one) for one in measured] or ["not measured yet"]
+    yield "footprint", [_footprint(one) for one in measured] or ["not measured yet"]
 
 
 def _data(data: Data) -> str:
@@ -111,7 +113,7 @@ def _quantity(value: float, unit: str) -> str:
             return f"{value:,g} {unit}"
 
 
-def _takes(one: Takes) -> str:
+def _footprint(one: Footprint) -> str:
     sizes = [f"{one.memory_bytes / 1e9:.1f} GB of memory" if one.memory_bytes else ""]
     sizes.append(f"{one.data_bytes / 1e6:,.0f} MB of data" if one.data_bytes else "")
     each = f" ({one.trials} trials)" if one.trials > 1 else ""

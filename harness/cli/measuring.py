@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from harness.cli.app import err, out
-from harness.cli.console import Terminal, show_error, show_summary
-from harness.cli.rendering import targets, write_reports
+from harness.cli.console import Terminal, err, out, show_error
+from harness.cli.run_report import FILES, report_texts
+from harness.cli.summary import show_summary
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status
 from harness.rounding import counted
@@ -39,12 +39,13 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
         _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
     if failure is not None:
         raise failure
-    swept = any(planned.point for planned in prepared.resolved.planned)
+    # Running out of memory is a result of a point of a sweep.
+    points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
         {
             one.id: (one.status, one.message)
             for one in records
-            if not (swept and one.status is Status.OUT_OF_MEMORY)
+            if one.status is not Status.OUT_OF_MEMORY or one.id not in points
         }
     )
 
@@ -60,28 +61,28 @@ def _announce(progress: Terminal, prepared: Prepared) -> None:
 
 
 def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool, quiet: bool) -> None:
-    """Render what there is; a failure to do so must not hide why the run itself failed."""
+    """Write the report of what there is; a failure to do so must not hide why the run itself failed."""
     try:
-        places = targets(folder.path, ("json", "html"), None)
-        analysis = write_reports(folder.path, places)
+        analysis, texts = report_texts(folder.path, ("json", "html"))
+        written = {form: folder.write_text(FILES[form], text) for form, text in texts.items()}
     except StoreError as error:
         if failure is None:
             raise
         show_error(err(), error)
         return
     if as_json:
-        out().print_json(places["json"].read_text(encoding="utf-8"))
+        out().print_json(texts["json"])
         return
     if not quiet:
         show_summary(out(), analysis)
-    out().print(f"Report: {places['html'].resolve()}", soft_wrap=True)
+    out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
 
 
 def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
     """Raise for trials that did not go well.
 
     Args:
-        ended: each trial's name -> how it ended, and what is said of it.
+        ended: each trial's name -> how it ended, and the message.
 
     Raises:
         TrialError: at least one did not.
@@ -99,7 +100,7 @@ def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
 def stoppable() -> Iterator[None]:
     """Have Ctrl-C or a polite kill end the run, once, and say so as an error of ours.
 
-    A second Ctrl-C must not hit the clearing away: from the first one on the process is deaf to them, until
+    A second Ctrl-C must not interrupt the clearing away: from the first one on the process ignores them, until
     it ends. Signals that are ignored already, as under nohup, stay ignored.
     """
     stopped = False

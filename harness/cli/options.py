@@ -1,183 +1,205 @@
-"""The options that several commands share: what each means, and what is made of it, is said once."""
+"""The options that several commands share, each declared once.
+
+`DECLARED` has an option for each field of harness.run.options.Options; `takes_options` gives a command those of
+them that it wants, and hands them over as one value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from harness.cli.destinations import folder_of_runs
+from harness.cli.output import folder_of_runs
 from harness.errors import UsageError
+from harness.run.defaults import MOST_RATE_HZ
+from harness.run.options import Options
 
-RUN = "What to run"
-WHERE = "Where to run it"
-HOW = "How to measure"
+_what = partial(typer.Option, rich_help_panel="What to run")
+_where = partial(typer.Option, rich_help_panel="Where to run it")
+_how = partial(typer.Option, rich_help_panel="How to measure")
 
-RUNS = Path("runs")
 
-Workloads = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload",
-        "-w",
-        help="A workload by name, or `all`; again for more. Default: the default suite.",
-        rich_help_panel=RUN,
-    ),
-]
-Variants = Annotated[
+def absolute(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Return paths that mean the same from any folder."""
+    return tuple(path.absolute() for path in files)
+
+
+def split(values: Sequence[str]) -> tuple[str, ...]:
+    """Split words at commas and spaces."""
+    return tuple(part for value in values for part in value.replace(",", " ").split())
+
+
+def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        name, _, text = value.partition("=")
+        if not (name and text):
+            raise UsageError(f"{option} {value} is not NAME=VALUE.", hint=f"Write it as {option} name=value.")
+        found[name] = text
+    return found
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Price = Annotated[
     str,
-    typer.Option(
-        help="Comma-separated: baseline, input-only, model-only, tuned. Default: all.",
-        rich_help_panel=RUN,
+    _how(
+        help="What an hour of the machine costs: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 beside it for a "
+        "kilowatt-hour. See docs/cost.md."
     ),
 ]
-Analysis = Annotated[
-    bool,
-    typer.Option(
-        "--analysis/--no-analysis",
-        help="Measure what holds each workload back, or its speed alone.",
-        rich_help_panel=RUN,
-    ),
-]
-WorkloadFile = Annotated[
-    list[Path] | None,
-    typer.Option(help="A workload file of your own; see examples/my_workload.py.", rich_help_panel=RUN),
-]
-Profile = Annotated[str, typer.Option("--profile", "-p", help="smoke, quick or full.", rich_help_panel=RUN)]
-Param = Annotated[
-    list[str] | None,
-    typer.Option(help="NAME=VALUE, e.g. batch_size=64; again for more.", rich_help_panel=RUN),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file of trained weights (.h5, .keras) for the workloads that start from one.",
-        rich_help_panel=RUN,
-    ),
-]
-DataMode = Annotated[
-    str, typer.Option(help="auto, real (fail without it) or procedural.", rich_help_panel=RUN)
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        "-d",
-        help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated.",
-        rich_help_panel=WHERE,
-    ),
-]
-Gpus = Annotated[
-    str,
-    typer.Option(
-        help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all.", rich_help_panel=WHERE
-    ),
-]
-Engine = Annotated[
-    str,
-    typer.Option(
-        "--engine", "-e", help="auto, docker, podman or local (nothing isolated).", rich_help_panel=WHERE
-    ),
-]
-Image = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="cpu=REF or cuda=REF: an image of your own that has Python and TensorFlow.",
-        rich_help_panel=WHERE,
-    ),
-]
-Base = Annotated[str | None, typer.Option(help="Base image to build on.", rich_help_panel=WHERE)]
-Cpus = Annotated[str, typer.Option(help="Pin containers to these CPUs, e.g. 0-3,8.", rich_help_panel=WHERE)]
-CpuQuota = Annotated[
-    float | None,
-    typer.Option(help="CPUs' worth of time for each container.", rich_help_panel=WHERE, min=0.01),
-]
-Memory = Annotated[
-    float | None,
-    typer.Option(help="Memory limit in GiB. Default: 90 % of the host's.", rich_help_panel=WHERE, min=0.1),
-]
-Trials = Annotated[
-    int | None,
-    typer.Option(help="Exactly so many trials instead of the profile's.", rich_help_panel=HOW, min=1),
-]
-Rate = Annotated[
-    float,
-    typer.Option(help="Telemetry samples a second; 0 for none.", rich_help_panel=HOW, min=0, max=100),
-]
-Stall = Annotated[
-    float | None,
-    typer.Option(help="End a trial that says nothing for so many seconds.", rich_help_panel=HOW, min=1),
-]
-CloudMetadata = Annotated[
-    bool,
-    typer.Option(
-        "--cloud-metadata/--no-cloud-metadata",
-        help="On a cloud's machine, record its instance type and region; waits at most a second.",
-        rich_help_panel=HOW,
-    ),
-]
-Seed = Annotated[int, typer.Option(help="For weights, shuffling and procedural data.", rich_help_panel=HOW)]
-Runs = Annotated[
-    Path,
-    typer.Option("--out", "-o", help="Folder for run folders.", rich_help_panel=HOW, callback=folder_of_runs),
-]
+Runs = Annotated[Path, _how("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)]
 Resume = Annotated[
-    Path | None,
-    typer.Option(
-        "--resume",
-        help="Go on with an interrupted run folder; other options are taken from it.",
-        rich_help_panel=HOW,
-    ),
+    Path | None, _how("--resume", help="Go on with an interrupted folder; other options are taken from it.")
 ]
 
+DECLARED: Mapping[str, Any] = {
+    "workloads": Annotated[
+        list[str] | None,
+        _what(
+            "--workload",
+            "-w",
+            help="A workload by name, or `all`; again for more. Default: the default suite.",
+        ),
+    ],
+    "files": Annotated[
+        list[Path] | None,
+        _what(
+            "--workload-file",
+            help="A workload file of your own; see examples/my_workload.py.",
+        ),
+    ],
+    "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
+    "variants": Annotated[
+        str, _what(help="Comma-separated: baseline, input-only, model-only, tuned. Default: all.")
+    ],
+    "analysis": Annotated[
+        bool,
+        _what("--analysis/--no-analysis", help="Measure what holds each workload back, or its speed alone."),
+    ],
+    "params": Annotated[
+        list[str] | None,
+        _what(
+            "--param",
+            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures every value. Again for more.",
+        ),
+    ],
+    "data": Annotated[str, _what(help="auto, real (fail without it) or procedural.")],
+    "weights": Annotated[
+        Path | None,
+        _what(
+            help="A file of trained weights (.h5, .keras) for the workloads that start from one.",
+        ),
+    ],
+    "device": Annotated[
+        str,
+        _where(
+            "--device",
+            "-d",
+            help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated.",
+        ),
+    ],
+    "gpus": Annotated[str, _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all.")],
+    "engine": Annotated[
+        str, _where("--engine", "-e", help="auto, docker, podman or local (nothing isolated).")
+    ],
+    "images": Annotated[
+        list[str] | None,
+        _where(
+            "--image",
+            help="cpu=REF or cuda=REF: an image of your own that has Python and TensorFlow.",
+        ),
+    ],
+    "base": Annotated[str | None, _where(help="Base image to build on.")],
+    "cpus": Annotated[str, _where(help="Pin containers to these CPUs, e.g. 0-3,8.")],
+    "cpu_quota": Annotated[float | None, _where(help="CPUs' worth of time for each container.", min=0.01)],
+    "memory_bytes": Annotated[
+        float | None,
+        _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's.", min=0.1),
+    ],
+    "trials": Annotated[int | None, _how(help="Exactly so many trials instead of the profile's.", min=1)],
+    "rate_hz": Annotated[
+        float, _how("--rate", help="Telemetry samples a second; 0 for none.", min=0, max=MOST_RATE_HZ)
+    ],
+    "stall_s": Annotated[
+        float | None, _how("--stall", help="End a trial that says nothing for so many seconds.", min=1)
+    ],
+    "seed": Annotated[int, _how(help="For weights, shuffling and procedural data.")],
+    "price": Price,
+    "cloud_metadata": Annotated[
+        bool,
+        _how(
+            "--cloud-metadata/--no-cloud-metadata",
+            help="On a cloud's machine, record its instance type and region; waits at most a second.",
+        ),
+    ],
+    "out": Runs,
+}
 
-# Of the commands that look at many runs.
-OnlyWorkloads = Annotated[
-    list[str] | None, typer.Option("--workload", "-w", help="Only these workloads; again for more.")
-]
-OnlyDevices = Annotated[
-    list[str] | None, typer.Option("--device", "-d", help="Only these devices; again for more.")
-]
+
+# What is made of the words of an option before it goes into Options.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "workloads": split,
+    "files": absolute,
+    "params": partial(_pairs, "--param"),
+    "images": partial(_pairs, "--image"),
+    "weights": Path.absolute,
+    "memory_bytes": lambda gib: int(gib * 2**30),
+}
+
+
+def takes_options(
+    without: Collection[str] = (), changed: dict[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a run; its parameter `options` receives them as one value.
+
+    Args:
+        without: fields of Options that the command has no option for.
+        changed: field -> another default than that of Options.
+    """
+    usual = {one.name: getattr(Options(), one.name) for one in fields(Options)}
+    defaults = {
+        name: None if value in ((), {}) else value for name, value in (usual | (changed or {})).items()
+    }
+    shared = {name: option for name, option in DECLARED.items() if name not in without}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+
+        def parsed(**given: Any) -> None:
+            words = {name: given.pop(name) for name in shared}
+            asked = {name: value for name, value in words.items() if value is not None}
+            options = Options(**{name: _READ.get(name, _same)(value) for name, value in asked.items()})
+            command(options=options, **given)
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter(name, keyword, default=defaults[name], annotation=option)
+            for name, option in shared.items()
+        ]
+        rest = [one.replace(kind=keyword) for one in own if one.name != "options"]
+        parsed.__signature__ = inspect.Signature([*parameters, *rest])  # type: ignore[attr-defined]
+        parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
+        return parsed
+
+    return decorate
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# Of the commands that look at finished runs.
+Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
 Target = Annotated[
-    str,
+    Path | None,
     typer.Option(
         "--out", "-o", help="Folder to write into, or one file as x.html; - prints the one format chosen."
     ),
 ]
-
-
-def absolute(files: Sequence[Path] | None) -> tuple[Path, ...]:
-    """Return paths that mean the same from any folder."""
-    return tuple(path.absolute() for path in files or ())
-
-
-def seconds_between(rate: float) -> float:
-    """Return the sampler's period, seconds, 0 for no sampling, of samples a second."""
-    return 1 / rate if rate else 0.0
-
-
-def bytes_of(memory_gib: float | None) -> int | None:
-    """Return GiB in bytes."""
-    return None if memory_gib is None else int(memory_gib * 2**30)
-
-
-def split(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Split words at commas and spaces."""
-    return tuple(part for value in values or () for part in value.replace(",", " ").split())
-
-
-def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Read NAME=VALUE words of an option.
-
-    Raises:
-        UsageError: one of them is not that.
-    """
-    found = {}
-    for value in values or ():
-        name, equals, text = value.partition("=")
-        if not (name and equals and text):
-            raise UsageError(f"{option} {value} is not NAME=VALUE.", hint=f"Write it as {option} name=value.")
-        found[name] = text
-    return found

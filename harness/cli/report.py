@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.app import Price, app, out
-from harness.cli.console import show_summary
-from harness.cli.destinations import PRINTED, destination
-from harness.cli.pages import wanted_of
-from harness.cli.rendering import FILES, newest, report_in, targets, write_reports
+from harness.cli.app import app
+from harness.cli.console import out
+from harness.cli.options import Formats, Price, Target
+from harness.cli.output import deliver, destination
+from harness.cli.run_report import newest, path_in, report_texts
+from harness.cli.summary import show_summary
 
 
 @app.command()
@@ -19,36 +20,19 @@ def report(
     run: Annotated[
         Path, typer.Argument(help="A run folder, a report.html, or the folder of runs for its newest.")
     ] = Path("runs"),
-    formats: Annotated[
-        str | None,
-        typer.Option(
-            "--format", "-f", help=f"{', '.join(FILES)}; comma-separated.", show_default="html,json"
-        ),
-    ] = None,
+    formats: Formats = None,
     price: Price = "",
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder to write into, one file as x.html, or - to print one format. "
-            "Default: the run's, or beside the report.",
-        ),
-    ] = None,
+    target: Target = None,
 ) -> None:
-    """Make a run's report again from its recorded data; also of a run that was cut off.
+    """Make a run's report again from its recorded data, as HTML and JSON by default; also of a run that was cut off.
 
     A report.html has its run inside and stands for the run folder: `tfbench report report.html --format json`
     gets the data back out.
     """  # fmt: skip
-    path = newest(run)
-    if folder is not None and str(folder) == PRINTED:
-        (form,) = wanted_of(formats, PRINTED, tuple(FILES)).formats
-        typer.echo(report_in(form, path, price=price), nl=False)
-        return
-    wanted = destination(formats, folder, tuple(FILES), "html,json")
-    places = targets(path, wanted.formats, folder, wanted.file)
-    analysis = write_reports(path, places, price=price)
-    for name, written in places.items():
-        out().print(f"{name}: {written.resolve()}", soft_wrap=True)
-    show_summary(out(), analysis)
+    run = newest(run)
+    to = destination(formats, target, "html,json")
+    wanted = {form: to.file or path_in(run, to.folder, form) for form in to.formats}
+    analysis, texts = report_texts(run, to.formats, price)
+    deliver(texts, to, lambda form: wanted[form])
+    if not to.printed:
+        show_summary(out(), analysis)

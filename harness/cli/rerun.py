@@ -11,14 +11,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import Json, Price, Quiet, app, command_line, err, out, paths
-from harness.cli.console import Terminal
-from harness.cli.destinations import folder_of_runs
+from harness.cli.app import app, command_line, paths
+from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
-from harness.cli.options import absolute
-from harness.cli.rendering import newest
+from harness.cli.options import Json, Price, Quiet, Runs, absolute
+from harness.cli.run_report import newest
 from harness.model.run import Run
 from harness.rounding import short_digests
+from harness.run.defaults import RUNS
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
 from harness.run.repeat import again, check_files, named_after, outlook, prepared_run
@@ -32,7 +32,7 @@ Fields = Mapping[tuple[str, str], tuple[str, str]]
 def rerun(
     run: Annotated[
         Path, typer.Argument(help="A report.html, a run folder, or the folder of runs for its newest.")
-    ] = Path("runs"),
+    ] = RUNS,
     check: Annotated[
         bool, typer.Option("--check", help="Only say what differs here; run and build nothing.")
     ] = False,
@@ -43,11 +43,10 @@ def rerun(
         str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
     ] = "",
     workload_file: Annotated[
-        list[Path] | None, typer.Option(help="Where the run's own workload file lies here.")
+        list[Path] | None,
+        typer.Option(help="Where the run's own workload file lies here."),
     ] = None,
-    runs: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)
-    ] = Path("runs"),
+    runs: Runs = RUNS,
     price: Price = "",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -59,22 +58,27 @@ def rerun(
     and tfbench. What differs is no error; `tfbench compare` shows what it does to the speeds.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
+    files = absolute(workload_file or ())
     with stoppable():
         path = newest(run)
         then = open_run(path)
-        files = absolute(workload_file)
-        told = differing(then, outlook(then, paths(), files))
-        _show_plan(progress, then)
-        _show(progress, "Differs here", told)
-        _show_commit(progress, then, told)
+        differences = differing(then, outlook(then, paths(), files))
+        manifest = then.manifest
+        progress.line(
+            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
+            f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials were run."
+        )
+        _show(progress, "Differs here", differences)
+        _show_commit(progress, then, differences)
         check_files(then, files)
         if check:
             return
-        devices = tuple(part for part in device.split(",") if part)
+        devices = tuple(filter(None, device.split(",")))
         resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        prepared = named_after(prepare(resolved, paths(), progress, command=command_line()), then)
-        found = differing(then, prepared_run(prepared))
-        new = {key: values for key, values in found.items() if key not in told}
+        prepared = prepare(resolved, paths(), progress, command=command_line())
+        prepared = named_after(prepared, then)
+        later = differing(then, prepared_run(prepared))
+        new = {key: values for key, values in later.items() if key not in differences}
         if new:
             _show(progress, "Differs as well, now that images and data are there", new)
         measure(prepared, progress, as_json=as_json, quiet=quiet)
@@ -87,31 +91,22 @@ def differing(then: Run, here: Run) -> Fields:
     from harness.analysis.facts import facts  # noqa: PLC0415 - kept off the start of the command line
 
     before, now = facts(then), facts(here)
-    found = {}
-    for section, fields in before.items():
-        for name, value in fields.items():
-            value_here = now.get(section, {}).get(name, _NOT_HERE if _is_card(name) else value)
-            if value_here != value:
-                found[section, name] = (value, value_here)
-    return found
+    values = {
+        (section, name): (value, now.get(section, {}).get(name, _NOT_HERE if _names_gpu(name) else value))
+        for section, fields in before.items()
+        for name, value in fields.items()
+    }
+    return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
 
 
-def _is_card(name: str) -> bool:
+def _names_gpu(field: str) -> bool:
     """Tell whether a field is the name of a GPU: where there is none, its other fields say no more."""
-    return name.startswith("GPU ") and name.endswith(" name")
-
-
-def _show_plan(progress: Terminal, then: Run) -> None:
-    manifest = then.manifest
-    progress.line(
-        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
-        f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials were run."
-    )
+    return field.startswith("GPU ") and field.endswith(" name")
 
 
 def _show(progress: Terminal, title: str, fields: Fields) -> None:
     if not fields:
-        progress.line("Nothing that can be told before the run differs here.")
+        progress.line("Nothing that can be compared before the run differs here.")
         return
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
@@ -126,23 +121,24 @@ def _show(progress: Terminal, title: str, fields: Fields) -> None:
     progress.show(table)
 
 
-def _show_commit(progress: Terminal, then: Run, told: Fields) -> None:
+def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:
     """Say how to get the run's own state of this repository, where that would make a difference."""
-    commit = then.manifest.commit.removesuffix("-dirty")
-    ours = {("images", ""), ("workloads", ""), ("software", "tfbench commit"), ("software", "tfbench")}
-    if not any(key in ours or (key[0], "") in ours for key in told):
+    ours = {"images", "workloads"}
+    if not any(section in ours or name.startswith("tfbench") for section, name in differences):
         return
+    commit = then.manifest.commit.removesuffix("-dirty")
+    checkout = paths().checkout
     if not commit:
         progress.line("The run does not name the commit that it was made with.")
-        return
-    checkout = paths().checkout
-    if not _has_commit(checkout, commit):
+    elif not _has_commit(checkout, commit):
         progress.line(f"Its commit {commit[:12]} is not in this repository; `git fetch` may bring it.")
-        return
-    if then.manifest.commit != commit:
-        progress.line("Files had been changed beside that commit; those changes are not kept.")
-    progress.line(f"Its own commit is here: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}")
-    progress.line("Run `make` and `tfbench rerun` there for the same images, workloads and harness.")
+    else:
+        if then.manifest.commit != commit:
+            progress.line("Files had been changed beside that commit; those changes are not kept.")
+        progress.line(
+            f"Its own commit is here: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}"
+        )
+        progress.line("Run `make` and `tfbench rerun` there for the same images, workloads and harness.")
 
 
 def _has_commit(checkout: Path, commit: str) -> bool:

@@ -29,12 +29,12 @@ from harness.fleet.messages import (
     Task,
     TrialDone,
 )
+from harness.run.defaults import FLEET_BUSY_AGAIN_S, FLEET_WAIT_S
 
 # How long one look at the nodes may take when they say nothing.
 LOOK_S = 0.5
 # How often the rest of one node's plan is handed on; a plan that kills every node must not take them all.
 PASSES = 2
-BUSY_AGAIN_S = 15.0
 
 
 class Backend(Protocol):
@@ -103,7 +103,7 @@ class Driver:
         reasons: Mapping[str, str] | None = None,
         chosen: Sequence[str] = (),
         retry: bool = True,
-        wait_s: float = 600.0,
+        wait_s: float = FLEET_WAIT_S,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
@@ -201,7 +201,7 @@ class Driver:
             reason = f"Node {task.node}: {message.message}"
             self._report(task, f"{reason} It was waited for {self._wait_s:g} s.")
             return
-        self._not_before[machine] = self._now_s() + BUSY_AGAIN_S
+        self._not_before[machine] = self._now_s() + FLEET_BUSY_AGAIN_S
         self._enter(task, State.WAITING, said)
         self._queue.append(task)
 

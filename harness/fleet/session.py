@@ -16,12 +16,14 @@ from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Task
 from harness.fleet.multiworker import measure, team_nodes
 from harness.model.run import target_for
 from harness.rounding import counted
-from harness.run.options import Options, commit_of, entries_of, new_run_id, options_document
+from harness.run.defaults import FLEET_WAIT_S
+from harness.run.options import Options, options_document
 from harness.run.plan import device_words
+from harness.run.prepare import commit_of, new_run_id
+from harness.run.resolve import entries_of
 
 # Heartbeats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
 HEARTBEATS_PER_S = 100.0
-WAIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Wanted:
     address: str = "auto"
     nodes: str = choice.ALL
     retry: bool = True
-    wait_s: float = WAIT_S
+    wait_s: float = FLEET_WAIT_S
     command: str = ""
     workers: str = ""
 
@@ -163,7 +165,7 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         reasons={one.node: f"{one.message} {one.hint}" for one in plan.problems if one.fatal},
         chosen=plan.chosen,
         retry=plan.retry,
-        wait_s=float(plan.settings.get("wait_s", WAIT_S)),
+        wait_s=float(plan.settings.get("wait_s", FLEET_WAIT_S)),
     )  # fmt: skip
     try:
         return driver.run(ready.tasks)
@@ -190,7 +192,7 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
         say("Workers share a machine: this shows that training together works, and measures no network.")
-    with backend.RayTeam(nodes, order, float(plan.settings.get("wait_s", WAIT_S))) as team:
+    with backend.RayTeam(nodes, order, float(plan.settings.get("wait_s", FLEET_WAIT_S))) as team:
         measure(ready.folder, team, counts, board)
 
 

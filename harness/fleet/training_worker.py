@@ -97,12 +97,13 @@ class TrainingWorker:
         )
         job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
         folder = RunFolder(self._scratch / f"{len(workers)}-workers")
+        rate_hz = prepared.resolved.options.rate_hz
         runner = Runner(
             engine=prepared.engine,
             folder=folder,
             profile=prepared.resolved.profile,
-            sources=_sources if prepared.resolved.options.interval_s else tuple,
-            interval_s=prepared.resolved.options.interval_s,
+            sources=_sources if rate_hz else tuple,
+            interval_s=1 / rate_hz if rate_hz else 0.0,
             progress=Silent(),
         )
         with measuring(prepared.manifest.run_id, self._lock()):

@@ -22,8 +22,9 @@ from harness.fleet.scratch import held, kept
 from harness.paths import Paths, paths_here
 from harness.progress import Progress, Task
 from harness.run.extracts import to_json
-from harness.run.options import read_options, resolve
+from harness.run.options import read_options
 from harness.run.prepare import Prepared, execute, prepare, resume
+from harness.run.resolve import resolve
 from harness.run.store import TrialRecord, read_run
 
 _END = None

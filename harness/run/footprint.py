@@ -1,4 +1,4 @@
-"""What each workload takes, as measured: `python -m benchmarks.footprint` writes footprint.json from runs."""
+"""What each workload costs to run, as measured: `python -m benchmarks.footprint` writes footprint.json from runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import cattrs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takes:
+class Footprint:
     """What a workload took in one profile.
 
     Attributes:
@@ -37,8 +37,8 @@ class Takes:
         return self.trial_s * self.trials
 
 
-def takes() -> Mapping[str, tuple[Takes, ...]]:
+def footprints() -> Mapping[str, tuple[Footprint, ...]]:
     """Return what is known, by workload; one that was never measured is missing."""
     path = resources.files("harness.run") / "footprint.json"
     raw: Mapping[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: tuple(cattrs.structure(one, Takes) for one in each) for name, each in raw.items()}
+    return {name: tuple(cattrs.structure(one, Footprint) for one in each) for name, each in raw.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -41,30 +43,21 @@ from harness.model.run import (
 from harness.paths import Paths
 from harness.progress import Progress
 from harness.run.catalogue import Entry, sources
-from harness.run.options import (
-    Options,
-    Resolved,
-    commit_of,
-    new_run_id,
-    options_document,
-    read_options,
-    recorded_profile,
-    resolve,
-)
+from harness.run.defaults import MEMORY_SHARE
+from harness.run.options import Options, options_document, read_options
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.provision import provide_images
+from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, TrialRecord, read_run
 from harness.system.cloud import cloud_facts
 from harness.system.exclusive import default_path, measuring
 from harness.system.machine import host_facts, system_description
-from harness.telemetry import Source
 from harness.telemetry.sources import default_sources
 
 # How much of a trial its windows are taken to be where requests are timed after them.
 WITH_REQUESTS = 0.3
-MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +190,8 @@ def execute(
         engine=prepared.engine,
         folder=prepared.folder,
         profile=prepared.resolved.profile,
-        sources=_sources if options.interval_s else tuple,
-        interval_s=options.interval_s,
+        sources=default_sources if options.rate_hz else tuple,
+        interval_s=1 / options.rate_hz if options.rate_hz else 0.0,
         progress=progress,
         ended=ended,
     )
@@ -210,10 +203,6 @@ def execute(
             return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()
-
-
-def _sources() -> Sequence[Source]:
-    return default_sources()
 
 
 def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> Manifest:
@@ -238,7 +227,7 @@ def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> 
             "options": options_document(options),
             "profile": resolved.profile.name,
             "settings": asdict(resolved.profile),
-            "params": dict(options.params),
+            "params": dict(options.fixed_params),
             "memory_limit_bytes": _memory_limit(options),
         },
         seed=options.seed,
@@ -319,3 +308,17 @@ def _mounts(
         cache.mkdir(parents=True, exist_ok=True)
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
     return tuple(mounts)
+
+
+def new_run_id(now: datetime.datetime) -> str:
+    """Return a run's folder name: it sorts by time and does not collide."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the checkout's commit, with "-dirty" when files differ from it; "" outside a repository."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -14,8 +14,9 @@ from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options, Resolved, commit_of, read_options, recorded_profile, resolve
-from harness.run.prepare import Prepared
+from harness.run.options import Options, read_options
+from harness.run.prepare import Prepared, commit_of
+from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 from workloads.protocol import TENSORFLOW

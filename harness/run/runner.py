@@ -13,16 +13,14 @@ from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status
 from harness.progress import Progress, Task
 from harness.run.clocks import clock_gap, host_clocks
+from harness.run.defaults import POLL_S, Profile
 from harness.run.events import EventLog, EventTail
 from harness.run.outcome import Ended, judge
-from harness.run.plan import Profile
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from workloads.protocol import Spec
-
-POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
 from harness.model.run import PlannedTrial, Point, Stop
+from harness.run.defaults import Profile
 from harness.run.events import EventLog
-from harness.run.plan import Profile
 from workloads.protocol import BASELINE
 
 NO_SUCCESS = "no trial has succeeded"

@@ -18,7 +18,7 @@ BODY = "hold = b'x' * (3 << 30) if params['batch_size'] == 128 else None"
 
 def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(tmp_path: Path) -> None:
     file = workload_file(tmp_path / "own", "greedy", BODY)
-    options = ("--workload-file", file, "--memory", "1.5", "--batch-size", "32,128", "--trials", "2")
+    options = ("--workload-file", file, "--memory", "1.5", "--param", "batch_size=32,128", "--trials", "2")
     with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=options) as sweep:
         sweep.wait_for(lambda: sweep.trial_begun("greedy.cpu.p02.0"))
         sweep.signal(signal.SIGINT)

@@ -1,0 +1,108 @@
+"""From a run, or a report file, to the files that people open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli.output import charts
+from harness.errors import UsageError
+from harness.model.analysis import Analysis
+from harness.run.prices import priced as with_prices
+from harness.run.recording import carried, open_recording
+
+if TYPE_CHECKING:
+    from reports.bundle import Bundling
+
+# Format -> its file's name in a run folder.
+FILES: Mapping[str, str] = {
+    "html": "report.html",
+    "md": "report.md",
+    "json": "results.json",
+    "csv": "summary.csv",
+}
+
+
+def newest(path: Path) -> Path:
+    """Return `path` if it is a run folder or a file, else the newest run folder in it, else `path`."""
+    if path.is_file() or (path / "manifest.json").exists():
+        return path
+    return max((one.parent for one in path.glob("*/manifest.json")), default=path, key=lambda one: one.name)
+
+
+def path_in(run: Path, folder: Path | None, form: str) -> Path:
+    """Return where a format goes: into `folder`, else into the run folder or beside the report.
+
+    Raises:
+        UsageError: a report would be written over the one that it is read from.
+    """
+    if not run.is_file():
+        return (folder or run) / FILES[form]
+    path = (folder or run.parent) / f"{run.stem}.{form}"
+    if path.resolve() == run.resolve():
+        raise UsageError(
+            f"{run} would be written over while it is what the run is read from.",
+            hint="Name another folder or file with --out, or other formats.",
+        )
+    return path
+
+
+def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[Analysis, Mapping[str, str]]:
+    """Read a run from its folder or out of a report file, and return its analysis and a text for each format.
+
+    Args:
+        price: as written with --price; "" for the prices that the run was made with.
+
+    Raises:
+        StoreError: it is neither.
+        UsageError: the price cannot be read.
+    """
+    with charts(formats) as bundling:
+        analysis, whole = _analysed(run, price)
+        renderers: Mapping[str, Callable[[], str]] = {
+            "html": lambda: _html(analysis, bundling, whole=whole),
+            "md": lambda: _markdown(analysis),
+            "csv": lambda: _csv(analysis),
+            "json": lambda: _json(analysis),
+        }
+        return analysis, {form: renderers[form]() for form in formats}
+
+
+def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
+    """Return a run's analysis, and whether the run is whole and not a report's, thinned out."""
+    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the way to the first training step
+
+    found = open_recording(path)
+    run = replace(found.run, manifest=with_prices(found.run.manifest, price))
+    if found.analysis is None:
+        return analyse(run), True
+    return priced(found.analysis, run), False
+
+
+def _html(analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:
+    from reports.render import render_html  # noqa: PLC0415 - what each format needs takes a while
+
+    assert bundling is not None
+    inside = carried(analysis, whole=whole)
+    return render_html(inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still)
+
+
+def _markdown(analysis: Analysis) -> str:
+    from reports.render import render_markdown  # noqa: PLC0415 - as above
+
+    return render_markdown(analysis)
+
+
+def _csv(analysis: Analysis) -> str:
+    from reports.table import render_csv  # noqa: PLC0415 - as above
+
+    return render_csv(analysis)
+
+
+def _json(analysis: Analysis) -> str:
+    from harness.analysis.results import results_document  # noqa: PLC0415 - as above
+
+    return json.dumps(results_document(analysis), indent=1) + "\n"

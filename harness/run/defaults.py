@@ -1,0 +1,82 @@
+"""Every default that a user may want to change: profiles, sampling, limits, patience."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.protocol import VARIANTS
+
+PROFILE = "quick"
+RUNS = Path("runs")
+# Telemetry samples a second.
+RATE_HZ = 10.0
+MOST_RATE_HZ = 100.0
+# Of the machine's memory, what a container may use.
+MEMORY_SHARE = 0.9
+# Seconds between two looks at a running container.
+POLL_S = 0.05
+# How long a fleet waits for a node that others use, and until it asks a busy one again.
+FLEET_WAIT_S = 600.0
+FLEET_BUSY_AGAIN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much is measured.
+
+    Attributes:
+        trials: containers for each workload and device at least; `max_trials` while the interval of the
+            throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
+        windows, window_s, warmup_s, analysis_window_s, analysis_windows, analysis_warmup_s, steps, full: see
+            workloads.protocol.Spec.
+        stall_s: a trial that writes no event for so long counts as hung.
+        limit_s: a trial that takes longer is ended.
+    """
+
+    name: str
+    purpose: str
+    variants: tuple[str, ...]
+    trials: int
+    max_trials: int
+    target_interval: float
+    budget_s: float
+    windows: int
+    window_s: float
+    warmup_s: float
+    analysis_window_s: float
+    analysis_windows: int
+    analysis_warmup_s: float
+    steps: int
+    full: bool
+    stall_s: float
+    limit_s: float
+
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="smoke",
+            purpose="a few minutes: does everything work? Its numbers mean nothing",
+            variants=VARIANTS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
+            windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_windows=2,
+            analysis_warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
+        ),
+        Profile(
+            name="quick",
+            purpose="minutes: steady-state speed from repeated trials; training times are projected",
+            variants=VARIANTS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
+            windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.3, analysis_windows=2,
+            analysis_warmup_s=0.7, steps=0, full=False, stall_s=300, limit_s=1200,
+        ),
+        Profile(
+            name="full",
+            purpose="hours: the published epochs trained to the end where time allows, else as quick",
+            variants=VARIANTS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
+            windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
+            analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,159 @@
+"""Options held against the catalogue and this machine: what will be run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import psutil
+
+from harness.cpuset import processors
+from harness.data.datasets import MODES
+from harness.data.weights import check_weights
+from harness.engines.gpu import select_gpus
+from harness.errors import GpuError, UsageError
+from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
+from harness.rounding import counted
+from harness.run.catalogue import Entry, built_in, external, select
+from harness.run.defaults import Profile
+from harness.run.options import Options
+from harness.run.params import check_axes, check_params
+from harness.run.plan import (
+    device_words,
+    devices_named,
+    grid,
+    plan_trials,
+    profile_named,
+    variants_named,
+)
+from harness.run.prices import read_prices
+from harness.system.gpus import discover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Options held against the catalogue and the machine: what will be run."""
+
+    options: Options
+    profile: Profile
+    entries: tuple[Entry, ...]
+    gpus: tuple[Gpu, ...]
+    planned: tuple[PlannedTrial, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The image targets that the planned trials need."""
+        return tuple(dict.fromkeys(self.target(trial) for trial in self.planned))
+
+    def target(self, trial: PlannedTrial) -> str:
+        """Return the image target that a planned trial runs in."""
+        return target_for(self.entry(trial.workload).workload.image, gpu=bool(trial.gpus))
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of a planned workload."""
+        return next(entry for entry in self.entries if entry.workload.name == name)
+
+
+def resolve(options: Options) -> Resolved:
+    """Hold the options against the catalogue and this machine's GPUs.
+
+    Raises:
+        UsageError: an unknown profile, workload, device, variant, parameter, CPU or data mode, or no usable
+            price.
+        GpuError: a GPU was asked for by name and none can be used.
+    """
+    if options.data not in MODES:
+        raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
+    if options.price:
+        read_prices(options.price)
+    _check_cpus(options.cpus)
+    profile = _profile(options)
+    entries = entries_of(options)
+    gpus = _gpus(options)
+    devices = devices_named(options.device, len(gpus))
+    workloads = tuple(entry.workload for entry in entries)
+    check_weights(options.weights, workloads)
+    params = check_params(options.fixed_params, workloads)
+    axes = check_axes(options.axes, workloads)
+    planned = plan_trials(
+        workloads,
+        devices,
+        profile,
+        variants_named(options.variants, profile, options.analysis, workloads),
+        params,
+        grid(axes),
+    )
+    if not planned:
+        raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
+    return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
+
+
+def _check_cpus(text: str) -> None:
+    """Make sure that --cpus names CPUs of this machine, before anything is built."""
+    count = psutil.cpu_count() or 1
+    named = processors(text)
+    if text and (not named or max(named) >= count):
+        raise UsageError(
+            f"--cpus {text} does not name CPUs of this machine.",
+            hint=f"It has {counted(count, 'processor')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
+        )
+
+
+def _gpus(options: Options) -> tuple[Gpu, ...]:
+    """Return the chosen GPUs; none when none is asked for, so that a CPU run needs no driver at all."""
+    words = device_words(options.device)
+    if set(words) <= {"cpu"}:
+        return ()
+    found, reason = discover()
+    if found:
+        return select_gpus(found, options.gpus)
+    if set(words) <= {"auto", "cpu"}:
+        return ()
+    raise GpuError(
+        f"Device {options.device!r} was asked for and no GPU can be used: {reason.rstrip('.')}.",
+        hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
+    )
+
+
+def _profile(options: Options) -> Profile:
+    profile = profile_named(options.profile)
+    changed: dict[str, Any] = asdict(profile)
+    if options.trials is not None:
+        if options.trials < 1:
+            raise UsageError(f"{options.trials} trials cannot be run.", hint="Give --trials 1 or more.")
+        changed |= {"trials": options.trials, "max_trials": options.trials}
+    if options.stall_s is not None:
+        changed["stall_s"] = options.stall_s
+    return Profile(**changed)
+
+
+def entries_of(options: Options) -> tuple[Entry, ...]:
+    """Return the workloads that were asked for, the user's own among them.
+
+    Raises:
+        UsageError: one does not exist, or is called like another.
+    """
+    own = tuple(entry for path in options.files for entry in external(path))
+    known = built_in()
+    taken = {entry.workload.name for entry in known}
+    for entry in own:
+        if entry.workload.name in taken:
+            raise UsageError(
+                f"{entry.path} declares {entry.workload.name!r}, which there is already.",
+                hint="Give the workload in your file another name.",
+            )
+        taken.add(entry.workload.name)
+    if own and not options.workloads:
+        return own
+    chosen = select(known + own, options.workloads)
+    return (*chosen, *(entry for entry in own if entry not in chosen))
+
+
+def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
+    """Return a profile with the settings that a run had: those that tfbench still knows."""
+    recorded = manifest.parameters.get("settings")
+    known = {each.name for each in fields(Profile)}
+    settings = {name: value for name, value in dict(recorded or {}).items() if name in known}
+    if "variants" in settings:
+        settings["variants"] = tuple(settings["variants"])
+    return replace(profile, **settings)
