@@ -28,9 +28,9 @@ from harness.telemetry import Source, Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
 from harness.telemetry.nvml import fast_readings
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
-from harness.telemetry.nvml_card import Handle, Reading
 from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_fields import FAST, SLOW, TRAFFIC, Fields
+from harness.telemetry.nvml_gpu import Handle, Reading
 from harness.telemetry.nvml_slow import NvmlSlowSource, Xid, slow_readings
 from harness.telemetry.sources import default_sources
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
-from harness.system.exclusive import LOCK_ENV
+from harness.system.file_locks import LOCK_ENV
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 240.0

@@ -113,7 +113,7 @@ RULES: Mapping[str, Rule] = {
             "harness.telemetry",
             "workloads.protocol",
         ),
-        others=("psutil", "pynvml", "requests"),
+        others=("filelock", "psutil", "pynvml", "requests"),
     ),
     "harness.run": Rule(
         ours=("harness", "workloads.protocol"),

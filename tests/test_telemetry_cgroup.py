@@ -10,7 +10,7 @@ import pytest
 
 from harness.telemetry import Target
 from harness.telemetry.cgroup import CgroupSource
-from harness.telemetry.cgroupfs import NoCgroupError, locate
+from harness.telemetry.cgroup_location import NoCgroupError, locate
 from harness.telemetry.metrics import METRICS
 from harness.telemetry.process import ProcessSource
 
@@ -141,7 +141,7 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
     [
         (lambda root: v2(root, own=DOCKER), PID, "shares the harness's cgroup"),
         (lambda root: v1(root, own=DOCKER), PID, "shares the harness's cgroup"),
-        (v2, None, "another machine"),
+        (v2, None, "The process has ended"),
         (v2, 1, "cannot be read"),
         (lambda root: put(root, {f"proc/{PID}/cgroup": "0::/x\n", "proc/self/cgroup": "0::/\n",
                                  "proc/self/mountinfo": "1 1 0:1 / / rw - ext4 /dev/vda rw\n"}),

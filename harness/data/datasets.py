@@ -23,7 +23,7 @@ from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
 from harness.model.run import DataInfo
 from harness.progress import Progress
-from harness.system.cachelock import filling
+from harness.system.file_locks import filling
 from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")

@@ -19,7 +19,7 @@ from harness.progress import Silent
 from harness.run.prepare import Prepared
 from harness.run.runner import Runner
 from harness.run.store import RunFolder, TrialRecord
-from harness.system.exclusive import default_path, measuring
+from harness.system.file_locks import default_path, measuring
 from harness.telemetry import Source
 from harness.telemetry.network import NetworkSource
 from harness.telemetry.sources import default_sources
@@ -106,7 +106,7 @@ class TrainingWorker:
             interval_s=1 / rate_hz if rate_hz else 0.0,
             progress=Silent(),
         )
-        with measuring(prepared.manifest.run_id, self._lock()):
+        with measuring(self._lock()):
             (record,) = runner.run((job,))
         path = folder.trial(trial_id).path
         try:

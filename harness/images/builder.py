@@ -21,7 +21,7 @@ from harness.images.build import Build
 from harness.images.contexts import Base, BuildContexts
 from harness.model.run import ImageInfo
 from harness.progress import Progress, Silent
-from harness.system.cachelock import filling
+from harness.system.file_locks import filling
 
 
 class ImageBuilder:

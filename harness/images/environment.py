@@ -19,7 +19,7 @@ from harness.images.pip import DISK_HINT, install
 from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
 from harness.model.run import ImageInfo
 from harness.progress import Progress
-from harness.system.cachelock import filling
+from harness.system.file_locks import filling
 
 # TensorFlow's wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")

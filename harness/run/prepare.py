@@ -52,7 +52,7 @@ from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, TrialRecord, read_run
 from harness.system.cloud import cloud_facts
-from harness.system.exclusive import default_path, measuring
+from harness.system.file_locks import default_path, measuring
 from harness.system.machine import host_facts, system_description
 from harness.telemetry.sources import default_sources
 
@@ -196,7 +196,7 @@ def execute(
         ended=ended,
     )
     try:
-        with measuring(prepared.manifest.run_id, default_path()):
+        with measuring(default_path()):
             if not prepared.folder.exists():
                 declared = tuple(entry.workload for entry in prepared.resolved.entries)
                 prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)

@@ -19,7 +19,7 @@ from harness.model.run import EngineInfo, Gpu
 from harness.paths import Paths
 from harness.progress import Progress, Silent
 from harness.system.disk_space import Disk, needs
-from harness.system.exclusive import default_path, measuring
+from harness.system.file_locks import default_path, measuring
 from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
 from harness.system.machine import disk_of
@@ -244,7 +244,7 @@ def _source(name: str, there: bool, missing: Mapping[str, str]) -> Check:
 
 def _exclusive() -> Check:
     try:
-        with measuring("doctor", default_path()):
+        with measuring(default_path()):
             return Check(name="Other runs", state=State.OK, fact="none is measuring here now")
     except TfbenchError as error:
         return Check(name="Other runs", state=State.NOTE, fact=error.message, remedy=error.hint)

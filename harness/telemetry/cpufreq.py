@@ -10,7 +10,7 @@ import psutil
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.procfile import ProcFile
+from harness.telemetry.kernel_files import KernelFile
 
 _CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
 _THROTTLE = "cpu_throttle_events"
@@ -37,7 +37,7 @@ class FrequencySource:
         self._root = root
         self._clocks = clocks or _clocks_mhz
         self._now_ns = now_ns
-        self._throttle: list[ProcFile] = []
+        self._throttle: list[KernelFile] = []
         self._gap: GapSink | None = None
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
@@ -47,7 +47,7 @@ class FrequencySource:
             (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         )
         for path in paths:
-            file = ProcFile(path)
+            file = KernelFile(path)
             try:
                 file.open()
             except OSError:

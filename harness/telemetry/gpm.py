@@ -8,17 +8,14 @@ GPU.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pynvml
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards, read_cards
-from harness.telemetry.nvml_session import Session
+from harness.telemetry import Target
+from harness.telemetry.nvml_gpu import Failed, GpuSource, Handle, Reading
 
 _MIB = 1024 * 1024
 # Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes
@@ -36,7 +33,7 @@ GPM_METRICS: Mapping[str, tuple[int, float]] = {
 }
 
 
-class Gpm:
+class Gpm(Reading):
     """The GPM metrics of one GPU or MIG instance, by two sample buffers that take turns.
 
     Each sample is the end of one reading and the beginning of the next: one is taken a reading.
@@ -82,8 +79,8 @@ class Gpm:
             pynvml.nvmlGpmSampleGet(handle, buffer)
 
     def _open(self, handle: Handle) -> None:
-        card = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
-        if not pynvml.nvmlGpmQueryDeviceSupport(card).isSupportedDevice:
+        gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
+        if not pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         self._filled = False
@@ -126,43 +123,12 @@ class Gpm:
         self._buffers = []
 
 
-class GpmSource:
-    """GPM metrics five times a second, in a thread of their own.
-
-    Args:
-        session: NVML, shared with the other sources.
-        now_ns: the clock.
-    """
+class GpmSource(GpuSource):
+    """GPM metrics five times a second, in a thread of their own."""
 
     name = "gpm"
-    interval_s: float | None = 0.2
+    interval_s = 0.2
 
-    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._session = session
-        self._now_ns = now_ns
-        self._cards: tuple[Card, ...] = ()
-        self._readings: list[Gpm] = []
-
-    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Take the first sample of each GPU, which the first reading is compared with."""
-        if not target.gpus:
-            return {}
-        self._readings = []
-        self._cards = open_cards(self.name, target, gap, self._session, self._reading)
-        return {card.device: card.metrics() for card in self._cards}
-
-    def _reading(self, uuid: str) -> Sequence[Gpm]:
-        self._readings.append(Gpm(uuid))
-        return self._readings[-1:]
-
-    def read(self) -> Iterable[Sample]:
-        """Read every GPU."""
-        return read_cards(self.name, self._cards, self._now_ns)
-
-    def stop(self) -> None:
-        """Free the buffers and let go of NVML."""
-        if self._cards:
-            for reading in self._readings:
-                reading.reset()
-            self._cards = ()
-            self._session.close()
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return the reading; its first sample is the one that the next is compared with."""
+        return (Gpm(uuid),)

@@ -1,21 +1,22 @@
-"""The source "host": what the whole machine does, read from /proc once a tick.
-
-psutil gives the same numbers at several times the cost, since it opens every file anew and parses all of
-it (benchmarks/sampling_cost.py prints both); where it does as well, as for clocks, it is used.
-"""
+"""The source "host": what the whole machine does, read from /proc once a tick."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.proc_rates import disks, interfaces
-from harness.telemetry.procfs import Load, Memory, Part, Pressure, Processors, Values
+from harness.telemetry.kernel_files import FileReader, Rates, Reading, Values, pressure
 
 HOST, CORES = "host", "cores"
+_NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
+_MEMORY = re.compile(rb"^(MemTotal|MemAvailable|Buffers|Cached|SwapTotal|SwapFree):\s+(\d+)", re.MULTILINE)
+# What is layered over other disks, or lies in memory, would count traffic twice.
+_VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
+_SECTOR_BYTES = 512  # what the kernel counts in, whatever the device's own sectors are
 
 
 class HostSource:
@@ -32,73 +33,167 @@ class HostSource:
     def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._root = root
         self._now_ns = now_ns
-        self._processors = Processors(root / "proc")
-        self._parts: dict[str, tuple[Part, Sequence[str]]] = {}
-        self._gap: GapSink = _no_gap
+        self._cpus = _Cpus()
+        self._reader: FileReader | None = None
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open /proc; a file that is not there is a gap for its metrics."""
-        self._gap = gap
-        self._parts = {}
-        proc, sys = self._root / "proc", self._root / "sys"
-        candidates: tuple[tuple[str, Part], ...] = (
-            ("stat", self._processors),
-            ("meminfo", Memory(proc)),
-            ("loadavg", Load(proc)),
-            ("diskstats", disks(proc, sys)),
-            ("self/net/dev", interfaces(proc, sys)),
-            ("pressure/cpu", Pressure(proc / "pressure/cpu", "cpu")),
-            ("pressure/memory", Pressure(proc / "pressure/memory", "mem")),
-            ("pressure/io", Pressure(proc / "pressure/io", "io")),
-        )
-        for name, part in candidates:
-            try:
-                self._parts[name] = (part, part.open(self._now_ns()))
-            except (OSError, ValueError, LookupError) as error:
-                part.close()
-                for metric in _METRICS_OF[name]:
-                    gap(self.name, HOST, metric, _reason(name, error))
-        columns = {HOST: tuple(metric for _, metrics in self._parts.values() for metric in metrics)}
-        return columns | {CORES: tuple(self._processors.core_metrics())}
+        """Open /proc; a file that does not exist is a gap for its metrics."""
+        self._cpus = _Cpus()
+        self._reader = FileReader(self.name, HOST, gap)
+        metrics = self._reader.open(self._readings(), self._now_ns())
+        return {HOST: metrics, CORES: self._cpus.core_metrics()}
 
     def read(self) -> Iterable[Sample]:
         """Read every file once."""
+        if self._reader is None:
+            return
         now_ns = self._now_ns()
-        values: Values = {}
-        for name, (part, metrics) in self._parts.items():
-            try:
-                values |= part.read(now_ns)
-            except (OSError, ValueError, LookupError) as error:
-                for metric in metrics:
-                    self._gap(self.name, HOST, metric, _reason(name, error))
-        yield Sample(t_ns=now_ns, source=self.name, device=HOST, values=values)
-        if self._processors.cores:
-            yield Sample(t_ns=now_ns, source=self.name, device=CORES, values=self._processors.cores)
+        yield Sample(t_ns=now_ns, source=self.name, device=HOST, values=self._reader.read(now_ns))
+        if self._cpus.cores:
+            yield Sample(t_ns=now_ns, source=self.name, device=CORES, values=self._cpus.cores)
 
     def stop(self) -> None:
         """Close the files."""
-        for part, _ in self._parts.values():
-            part.close()
-        self._parts = {}
+        if self._reader is not None:
+            self._reader.close()
+
+    def _readings(self) -> tuple[Reading, ...]:
+        proc, sys = self._root / "proc", self._root / "sys"
+        return (
+            Reading(path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, all_at_once=False),
+            Reading(
+                path=proc / "meminfo",
+                metrics=("mem_used_bytes", "mem_available_bytes", "mem_cached_bytes", "swap_used_bytes"),
+                parse=_memory,
+            ),
+            Reading(path=proc / "loadavg", metrics=("load1",), parse=_load),
+            _traffic(
+                proc / "diskstats",
+                _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS)),
+                r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)",
+                ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
+                _SECTOR_BYTES,
+            ),
+            _traffic(
+                proc / "self/net/dev",
+                physical(sys),
+                r"^ *(?:NAMES): *(\d+)(?: +\d+){7} +(\d+)",
+                ("net_recv_bytes_per_s", "net_sent_bytes_per_s"),
+            ),
+            pressure(proc / "pressure/cpu", "cpu", ("some",), _NO_PRESSURE),
+            pressure(proc / "pressure/memory", "mem", ("some", "full"), _NO_PRESSURE),
+            pressure(proc / "pressure/io", "io", ("some", "full"), _NO_PRESSURE),
+        )
 
 
-_METRICS_OF: Mapping[str, tuple[str, ...]] = {
-    "stat": ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct"),
-    "meminfo": ("mem_used_bytes", "mem_available_bytes"),
-    "loadavg": ("load1",),
-    "diskstats": ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
-    "self/net/dev": ("net_recv_bytes_per_s", "net_sent_bytes_per_s"),
-    "pressure/cpu": ("cpu_pressure_some_s",),
-    "pressure/memory": ("mem_pressure_some_s", "mem_pressure_full_s"),
-    "pressure/io": ("io_pressure_some_s", "io_pressure_full_s"),
-}
+class _Cpus:
+    """/proc/stat: shares of time of all CPUs together and of each, and context switches.
+
+    The kernel counts in hundredths of a second: at 10 Hz one CPU moves in steps of 10 %.
+    """
+
+    METRICS = ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct",
+               "context_switches_per_s", "procs_running")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, tuple[int, ...]] = {}
+        self._switches = Rates()
+        self.cores: Values = {}
+
+    def core_metrics(self) -> tuple[str, ...]:
+        """Return the names that `cores` may have: a CPU that is brought online later has no column."""
+        return tuple(_core_metric(name) for name in self._last if name != b"cpu")
+
+    def parse(self, content: bytes, now_ns: int) -> Values:
+        """Parse /proc/stat; `cores` then has the busy share of each CPU."""
+        # Between the CPUs and the rest stands one number for every interrupt there is.
+        cpus, _, rest = content.partition(b"intr ")
+        rows = {
+            name: tuple(map(int, counts)) for name, *counts in (line.split() for line in cpus.splitlines())
+        }
+        if not self._last:
+            self._last = dict.fromkeys(rows, ())
+        shares = {name: _shares(self._last[name], row) for name, row in rows.items() if name in self._last}
+        self._last |= {name: rows[name] for name in shares}
+        self.cores = {
+            _core_metric(name): share["cpu_util_pct"]
+            for name, share in shares.items()
+            if name != b"cpu" and share
+        }
+        counts = dict(line.split(None, 2)[:2] for line in rest.splitlines()[1:])
+        return {
+            **shares[b"cpu"],
+            **self._switches.of({"context_switches_per_s": int(counts[b"ctxt"])}, now_ns),
+            "procs_running": int(counts[b"procs_running"]),
+        }
 
 
-def _reason(name: str, error: Exception) -> str:
-    if name.startswith("pressure") and isinstance(error, FileNotFoundError):
-        return "This kernel does not account for pressure (boot it with psi=1)."
-    return f"/proc/{name} cannot be read: {error}."
+def _core_metric(name: bytes) -> str:
+    return f"core{name[3:].decode()}_util_pct"
 
 
-def _no_gap(source: str, device: str, metric: str, reason: str) -> None:
-    """Stand in until `start` has been given where gaps go."""
+def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
+    # Time of guests is in the first two fields already.
+    total = sum(after[:8]) - sum(before[:8])
+    if not before or total <= 0:
+        return {}
+    # A counter may run backwards by a tick (iowait, and idle on a CPU that was offline).
+    user, nice, system, idle, iowait, irq, softirq, steal = (
+        100.0 * max(0, b - a) / total for a, b in zip(before[:8], after[:8], strict=True)
+    )
+    return {
+        "cpu_util_pct": round(max(0.0, 100.0 - idle - iowait), 2),
+        "cpu_user_pct": round(user + nice, 2),
+        "cpu_system_pct": round(system + irq + softirq, 2),
+        "cpu_iowait_pct": round(iowait, 2),
+        "cpu_steal_pct": round(steal, 2),
+    }
+
+
+def _memory(content: bytes, now_ns: int) -> Values:
+    found = {name: int(kib) * 1024 for name, kib in _MEMORY.findall(content)}
+    return {
+        "mem_used_bytes": found[b"MemTotal"] - found[b"MemAvailable"],
+        "mem_available_bytes": found[b"MemAvailable"],
+        "mem_cached_bytes": found[b"Buffers"] + found[b"Cached"],
+        "swap_used_bytes": found[b"SwapTotal"] - found[b"SwapFree"],
+    }
+
+
+def _load(content: bytes, now_ns: int) -> Values:
+    return {"load1": float(content.split(None, 1)[0])}
+
+
+def _traffic(
+    path: Path, names: Collection[str], line: str, metrics: tuple[str, str], unit_bytes: int = 1
+) -> Reading:
+    """Return the reading of two counters, summed over the lines of some disks or interfaces, as rates.
+
+    Args:
+        line: regular expression with NAMES where the names go, and a group for each counter.
+    """
+    pattern = re.compile(line.replace("NAMES", "|".join(map(re.escape, names))).encode(), re.MULTILINE)
+    rates = Rates()
+
+    def parse(content: bytes, now_ns: int) -> Values:
+        if not names:
+            raise FileNotFoundError
+        rows = pattern.findall(content)
+        totals = {name: unit_bytes * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
+        return rates.of(totals, now_ns)
+
+    missing = f"The kernel lists nothing physical in {path}."
+    return Reading(path=path, metrics=metrics, parse=parse, missing=missing, all_at_once=False)
+
+
+def physical(sys: Path) -> Collection[str]:
+    """Return the interfaces with hardware behind them; bonds, bridges and containers' ends only repeat it.
+
+    Where there are none, in a container, all but loopback count.
+    """
+    every = _names(sys / "class/net", lambda folder: folder.name != "lo")
+    return [name for name in every if (sys / "class/net" / name / "device").exists()] or every
+
+
+def _names(folder: Path, counts: Callable[[Path], bool]) -> list[str]:
+    return [each.name for each in folder.iterdir() if counts(each)] if folder.is_dir() else []

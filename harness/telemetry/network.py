@@ -14,7 +14,7 @@ import psutil
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.proc_rates import physical
+from harness.telemetry.host import physical
 
 METRICS = ("net_recv_bytes", "net_sent_bytes")
 

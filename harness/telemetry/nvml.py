@@ -6,16 +6,13 @@ second), which smooths short pauses away; gpm.py and nvml_buffers.py resolve the
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pynvml
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
+from harness.telemetry import Target
 from harness.telemetry.nvml_fields import FAST, Fields
-from harness.telemetry.nvml_session import Session
+from harness.telemetry.nvml_gpu import Call, Failed, GpuSource, Handle, Reading
 
 _REASONS = (
     (pynvml.nvmlClocksEventReasonGpuIdle, "throttle_idle"),
@@ -30,41 +27,17 @@ _REASONS = (
 )
 
 
-class NvmlSource:
-    """Utilisation, memory, power, temperature, clocks and what holds them down, at every tick.
-
-    Args:
-        session: NVML, shared with the other sources.
-        now_ns: the clock.
-    """
+class NvmlSource(GpuSource):
+    """Utilisation, memory, power, temperature, clocks and what holds them down, at every tick."""
 
     name = "nvml"
-    interval_s: float | None = None
 
-    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._session = session
-        self._now_ns = now_ns
-        self._cards: tuple[Card, ...] = ()
-
-    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the target's GPUs; what they do not support is a gap each."""
-        if not target.gpus:
-            return {}
-        self._cards = open_cards(self.name, target, gap, self._session, lambda uuid: fast_readings())
-        return {card.device: card.metrics() for card in self._cards}
-
-    def read(self) -> Iterable[Sample]:
-        """Read every GPU."""
-        return read_cards(self.name, self._cards, self._now_ns)
-
-    def stop(self) -> None:
-        """Let go of NVML."""
-        if self._cards:
-            self._cards = ()
-            self._session.close()
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return the readings of a tick."""
+        return fast_readings()
 
 
-class PowerUsage:
+class PowerUsage(Reading):
     """nvmlDeviceGetPowerUsage, for GPUs whose fields do not tell instant and average power apart.
 
     Args:
@@ -84,12 +57,6 @@ class PowerUsage:
         """Ask for it where it is needed: it takes as long as all fields together."""
         return {metric: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000 for metric in self.metrics}
 
-    def drop(self, metric: str) -> None:
-        """Do nothing: it fails as a whole."""
-
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
-
 
 def fast_readings() -> tuple[Reading, ...]:
     """Return the readings of a tick, each cheap enough for it."""
@@ -101,36 +68,36 @@ def fast_readings() -> tuple[Reading, ...]:
         PowerUsage(fields),
         Call(
             ("temperature_c",),
-            lambda card: (pynvml.nvmlDeviceGetTemperatureV(card, pynvml.NVML_TEMPERATURE_GPU),),
-            lambda card: (pynvml.nvmlDeviceGetTemperature(card, pynvml.NVML_TEMPERATURE_GPU),),
+            lambda gpu: (pynvml.nvmlDeviceGetTemperatureV(gpu, pynvml.NVML_TEMPERATURE_GPU),),
+            lambda gpu: (pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),),
         ),
-        Call(("sm_clock_mhz",), lambda card: (pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_SM),)),
-        Call(("mem_clock_mhz",), lambda card: (pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_MEM),)),
+        Call(("sm_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),)),
+        Call(("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)),
         Call(("performance_state",), _performance_state),
         Call(
             ("throttle_reasons", *(name for _, name in _REASONS)),
-            lambda card: _decoded(pynvml.nvmlDeviceGetCurrentClocksEventReasons(card)),
-            lambda card: _decoded(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
+            lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
+            lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
         ),
     )
 
 
-def _utilisation(card: Handle) -> tuple[float, ...]:
-    rates = pynvml.nvmlDeviceGetUtilizationRates(card)
+def _utilisation(gpu: Handle) -> tuple[float, ...]:
+    rates = pynvml.nvmlDeviceGetUtilizationRates(gpu)
     return rates.gpu, rates.memory
 
 
-def _memory_v2(card: Handle) -> tuple[float, ...]:
+def _memory_v2(gpu: Handle) -> tuple[float, ...]:
     """Leave out what the driver reserves for itself, as the first version does not."""
-    return (pynvml.nvmlDeviceGetMemoryInfo(card, version=pynvml.nvmlMemory_v2).used,)
+    return (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,)
 
 
-def _memory(card: Handle) -> tuple[float, ...]:
-    return (pynvml.nvmlDeviceGetMemoryInfo(card).used,)
+def _memory(gpu: Handle) -> tuple[float, ...]:
+    return (pynvml.nvmlDeviceGetMemoryInfo(gpu).used,)
 
 
-def _performance_state(card: Handle) -> tuple[float, ...]:
-    state = pynvml.nvmlDeviceGetPerformanceState(card)
+def _performance_state(gpu: Handle) -> tuple[float, ...]:
+    state = pynvml.nvmlDeviceGetPerformanceState(gpu)
     if state == pynvml.NVML_PSTATE_UNKNOWN:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return (state,)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pynvml
 
 from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_card import Card, Failed, Handle, open_cards
+from harness.telemetry import Target
 from harness.telemetry.nvml_fields import number
+from harness.telemetry.nvml_gpu import Failed, GpuSource, Handle, Reading
 from harness.telemetry.nvml_session import Session
 
 
@@ -48,7 +48,7 @@ UTILISATION = Buffer(
 )
 
 
-class Drain:
+class Drain(Reading):
     """What is new in a buffer of one GPU since the last call.
 
     Args:
@@ -57,10 +57,14 @@ class Drain:
     """
 
     def __init__(self, buffer: Buffer, since_us: int) -> None:
-        self.metrics: tuple[str, ...] = (buffer.metric,)
         self.new: list[tuple[int, float]] = []
         self._buffer = buffer
         self._since_us = since_us
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The buffer's metric."""
+        return (self._buffer.metric,)
 
     def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
         """Put what is new into `new`, oldest first."""
@@ -78,14 +82,8 @@ class Drain:
                 self._since_us = stamp_us
         return {}
 
-    def drop(self, metric: str) -> None:
-        """Do nothing: it fails as a whole."""
 
-    def reset(self) -> None:
-        """Do nothing: the stamps stay valid."""
-
-
-class BufferSource:
+class BufferSource(GpuSource):
     """One of the driver's buffers, for every GPU of the target.
 
     Args:
@@ -101,53 +99,26 @@ class BufferSource:
         now_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        super().__init__(session, now_ns)
+        self.name = buffer.source
+        self.interval_s = buffer.interval_s
         self._buffer = buffer
-        self._session = session
-        self._now_ns = now_ns
         self._wall_ns = wall_ns
-        self._cards: tuple[tuple[Card, Drain], ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The buffer's."""
-        return self._buffer.source
-
-    @property
-    def interval_s(self) -> float | None:
-        """The buffer's."""
-        return self._buffer.interval_s
-
-    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Skip what the buffers hold from before."""
-        if not target.gpus:
-            return {}
-        drains: list[Drain] = []
-
-        def readings(uuid: str) -> Sequence[Drain]:
-            drains.append(Drain(self._buffer, self._wall_ns() // 1000))
-            return drains[-1:]
-
-        cards = open_cards(self.name, target, gap, self._session, readings)
-        self._cards = tuple(zip(cards, drains, strict=True))
-        return {card.device: card.metrics() for card in cards}
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return what drains the buffer, less what it holds from before."""
+        return (Drain(self._buffer, self._wall_ns() // 1000),)
 
     def read(self) -> Iterable[Sample]:
         """Give every new sample, on the sampler's clock."""
-        for card, drain in self._cards:
-            card.read()
+        for gpu in self._gpus:
+            gpu.read()
             # Anew each time: the wall clock is steered, and may be set.
             offset_ns = self._now_ns() - self._wall_ns()
-            new, drain.new = drain.new, []
-            for stamp_us, value in new:
-                yield Sample(
-                    t_ns=stamp_us * 1000 + offset_ns,
-                    source=self.name,
-                    device=card.device,
-                    values={self._buffer.metric: value},
-                )
-
-    def stop(self) -> None:
-        """Let go of NVML."""
-        if self._cards:
-            self._cards = ()
-            self._session.close()
+            for drain in gpu.readings:
+                assert isinstance(drain, Drain)
+                new, drain.new = drain.new, []
+                for stamp_us, value in new:
+                    t_ns = stamp_us * 1000 + offset_ns
+                    values = {self._buffer.metric: value}
+                    yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values=values)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from harness.telemetry.nvml_card import Failed, Handle
+from harness.telemetry.nvml_gpu import Failed, Handle, Reading
 
 _ALL_LINKS = 0xFFFFFFFF
 _VALUE = {
@@ -75,7 +75,7 @@ TRAFFIC = (
 )
 
 
-class Fields:
+class Fields(Reading):
     """Some fields of a GPU, by one call.
 
     Args:
@@ -113,9 +113,6 @@ class Fields:
         """Leave `metric` out of the call."""
         self._fields = tuple(field for field in self._fields if field.metric != metric)
         self._ids = [(field.id, field.scope) for field in self._fields]
-
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
 
 
 def number(kind: int, value: Any) -> float:

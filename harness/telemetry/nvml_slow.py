@@ -6,22 +6,19 @@ counters cover the whole trial however far apart the readings between are.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pynvml
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_card import Call, Card, Failed, Handle, Reading, open_cards, read_cards
+from harness.telemetry import Target
+from harness.telemetry.gpu_processes import OtherProcesses
 from harness.telemetry.nvml_fields import SLOW, TRAFFIC, Fields
-from harness.telemetry.nvml_session import Session
-from harness.telemetry.tenants import Tenants
+from harness.telemetry.nvml_gpu import Call, Failed, GpuSource, Handle, Reading
 
 
-class UnlessGpm:
+class UnlessGpm(Reading):
     """A reading for GPUs without GPM, which tells the same for less, and misses nothing in between."""
 
     def __init__(self, reading: Reading) -> None:
@@ -51,10 +48,10 @@ class UnlessGpm:
         self._reading.reset()
 
 
-class Xid:
+class Xid(Reading):
     """Critical errors of the driver, counted from the start of sampling."""
 
-    metrics: tuple[str, ...] = ("xid_errors", "xid_last")
+    metrics = ("xid_errors", "xid_last")
 
     def __init__(self) -> None:
         self._events: Any = None
@@ -74,9 +71,6 @@ class Xid:
         counted: dict[str, float] = {"xid_errors": self._count}
         return counted if self._last is None else counted | {"xid_last": self._last}
 
-    def drop(self, metric: str) -> None:
-        """Do nothing: it fails as a whole."""
-
     def reset(self) -> None:
         """Free the event set: it belongs to an earlier initialisation."""
         if self._events is not None:
@@ -85,62 +79,30 @@ class Xid:
             self._events = None
 
 
-class NvmlSlowSource:
-    """Energy, heat, traffic, errors, link state, power limit and other users of each GPU.
-
-    Args:
-        session: NVML, shared with the other sources.
-        now_ns: the clock.
-    """
+class NvmlSlowSource(GpuSource):
+    """Energy, heat, traffic, errors, link state, power limit and other users of each GPU."""
 
     name = "nvml_slow"
-    interval_s: float | None = 2.0
+    interval_s = 2.0
 
-    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._session = session
-        self._now_ns = now_ns
-        self._cards: tuple[Card, ...] = ()
-        self._xids: list[Xid] = []
-
-    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the target's GPUs; what they do not support is a gap each."""
-        if not target.gpus:
-            return {}
-        self._xids = []
-
-        def readings(uuid: str) -> Sequence[Reading]:
-            self._xids.append(Xid())
-            return (*slow_readings(target.pid), self._xids[-1])
-
-        self._cards = open_cards(self.name, target, gap, self._session, readings)
-        return {card.device: card.metrics() for card in self._cards}
-
-    def read(self) -> Iterable[Sample]:
-        """Read every GPU."""
-        return read_cards(self.name, self._cards, self._now_ns)
-
-    def stop(self) -> None:
-        """Free the event sets and let go of NVML."""
-        if self._cards:
-            for xid in self._xids:
-                xid.reset()
-            self._cards = ()
-            self._session.close()
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return the readings."""
+        return (*slow_readings(target.pid), Xid())
 
 
 def slow_readings(pid: int | None) -> tuple[Reading, ...]:
     """Return the slow readings but XID; processes under `pid` are the trial's own."""
     return (
         Fields(SLOW),
-        Call(("pcie_link_gen",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(card),)),
-        Call(("pcie_link_width",), lambda card: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(card),)),
+        Call(("pcie_link_gen",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)),
+        Call(("pcie_link_width",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),)),
         UnlessGpm(Fields(TRAFFIC)),
         UnlessGpm(Call(("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s"), _pcie_throughput)),
-        Tenants(pid),
+        OtherProcesses(pid),
     )
 
 
-def _pcie_throughput(card: Handle) -> Sequence[float]:
+def _pcie_throughput(gpu: Handle) -> Sequence[float]:
     # The driver measures for 20 ms in each direction, while the caller sleeps.
     counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
-    return [pynvml.nvmlDeviceGetPcieThroughput(card, counter) * 1024 for counter in counters]
+    return [pynvml.nvmlDeviceGetPcieThroughput(gpu, counter) * 1024 for counter in counters]

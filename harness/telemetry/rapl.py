@@ -9,13 +9,13 @@ from pathlib import Path
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.procfile import ProcFile
+from harness.telemetry.kernel_files import KernelFile
 
 
 @dataclass(slots=True, kw_only=True)
 class _Zone:
     device: str
-    file: ProcFile
+    file: KernelFile
     range_uj: int
     last_uj: int
     total_uj: int
@@ -59,7 +59,7 @@ class RaplSource:
                 parent = names.get(folder.name.rpartition(":")[0], "")
                 names[folder.name] = device = f"{parent}_{name}" if parent else name
                 zone_range = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
-                file = ProcFile(folder / "energy_uj")
+                file = KernelFile(folder / "energy_uj")
                 file.open()
                 start_uj = int(file.read())
             except PermissionError:

@@ -15,7 +15,7 @@ import pytest
 
 from harness.model.run import Status
 from harness.run.store import read_run
-from harness.system.exclusive import LOCK_ENV
+from harness.system.file_locks import LOCK_ENV
 from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import PATIENCE_S, ROOT, wait_until, workload_file
 

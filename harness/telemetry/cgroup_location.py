@@ -30,7 +30,7 @@ def locate(root: Path, pid: int | None) -> Cgroup:
         NoCgroupError: no such process, no mounted hierarchy, or a cgroup that is the harness's own too.
     """
     if pid is None:
-        raise NoCgroupError("The container runs on another machine.")
+        raise NoCgroupError("The process has ended.")
     paths = _paths(root / f"proc/{pid}/cgroup")
     own = _paths(root / "proc/self/cgroup")
     folders: dict[str, Path] = {}
@@ -72,10 +72,10 @@ def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
             continue
-        place = (root / _unescape(fields[4]).lstrip("/"), _unescape(fields[3]))
+        mount = (root / _unescape(fields[4]).lstrip("/"), _unescape(fields[3]))
         controllers = [UNIFIED] if kind[0] == "cgroup2" else kind[2].split(",")
         for controller in controllers:
-            found.setdefault(controller, place)
+            found.setdefault(controller, mount)
     return found
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 import pynvml
 
-from harness.telemetry.nvml_card import Failed, Handle
 from harness.telemetry.nvml_errors import UnreadableError
+from harness.telemetry.nvml_gpu import Failed, Handle, Reading
 
 # PROC_PID_INIT_INO: the inode of the process namespace that the kernel starts in.
 _HOST_NAMESPACE = "pid:[4026531836]"
 
 
-class Tenants:
+class OtherProcesses(Reading):
     """Processes with a context on the GPU that do not descend from the trial's first process.
 
     Args:
@@ -23,7 +23,7 @@ class Tenants:
         host_pids: tells whether process numbers here are the host's.
     """
 
-    metrics: tuple[str, ...] = ("foreign_processes", "foreign_mem_bytes")
+    metrics = ("foreign_processes", "foreign_mem_bytes")
 
     def __init__(self, pid: int | None, host_pids: Callable[[], bool] | None = None) -> None:
         self._pid = pid
@@ -50,12 +50,6 @@ class Tenants:
             return True  # ended since NVML listed it
         except psutil.Error:
             return False
-
-    def drop(self, metric: str) -> None:
-        """Do nothing: it fails as a whole."""
-
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
 
 
 def _in_host_namespace() -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import pynvml
 
@@ -16,13 +17,13 @@ Handle = Any  # a ctypes pointer of pynvml's
 Failed = Callable[[str, int], None]
 
 
-class Reading(Protocol):
+class Reading:
     """One NVML call, or a few that belong together, and the metrics that come of it."""
 
     @property
     def metrics(self) -> Sequence[str]:
         """What `read` can give."""
-        ...
+        raise NotImplementedError
 
     def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
         """Call NVML; a metric that fails by itself goes to `failed` with NVML's code.
@@ -31,18 +32,16 @@ class Reading(Protocol):
             NVMLError: all of it failed.
             UnreadableError: it cannot work on this host.
         """
-        ...
+        raise NotImplementedError
 
     def drop(self, metric: str) -> None:
-        """Ask for `metric` no more."""
-        ...
+        """Ask for `metric` no more; a reading that fails as a whole is dropped by its GPU."""
 
     def reset(self) -> None:
         """Forget what belongs to an earlier handle."""
-        ...
 
 
-class Call:
+class Call(Reading):
     """A call that gives all of its metrics or none.
 
     Args:
@@ -51,27 +50,26 @@ class Call:
     """
 
     def __init__(self, metrics: Sequence[str], *functions: Callable[[Handle], Sequence[float]]) -> None:
-        self.metrics: tuple[str, ...] = tuple(metrics)
+        self._metrics = tuple(metrics)
         self._functions = functions
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The metrics."""
+        return self._metrics
 
     def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
         """Call the first function that works, and only that one from then on."""
         while True:
             try:
-                return dict(zip(self.metrics, self._functions[0](handle), strict=True))
+                return dict(zip(self._metrics, self._functions[0](handle), strict=True))
             except pynvml.NVMLError as error:
                 if len(self._functions) == 1 or meaning(error.value) is not Meaning.METRIC:
                     raise
                 self._functions = self._functions[1:]
 
-    def drop(self, metric: str) -> None:
-        """Do nothing: a call that fails for good fails as a whole and is not made again."""
 
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
-
-
-class Card:
+class WatchedGpu:
     """A GPU under one name, and the readings that it turns out to support.
 
     Args:
@@ -92,8 +90,8 @@ class Card:
     ) -> None:
         self.device = device
         self.uuid = uuid
+        self.readings = list(readings)
         self._source = source
-        self._readings = list(readings)
         self._dropped: set[str] = set()
         self._session = session
         self._gap = gap
@@ -101,9 +99,9 @@ class Card:
         self._handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
-        """Return what samples may hold: all that has not been found unsupported."""
-        found = (metric for reading in self._readings for metric in reading.metrics)
-        return tuple(metric for metric in found if metric not in self._dropped)
+        """Return what samples may hold: all that has not turned out to be unsupported."""
+        names = (metric for reading in self.readings for metric in reading.metrics)
+        return tuple(metric for metric in names if metric not in self._dropped)
 
     def read(self) -> Mapping[str, float]:
         """Read all that the GPU supports; nothing, and a gap, while it is lost."""
@@ -113,10 +111,9 @@ class Card:
             with self._session.call() as generation:
                 if generation != self._generation:
                     self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
-                    for reading in self._readings:
-                        reading.reset()
+                    self.reset()
                     self._generation = generation
-                for reading in tuple(self._readings):
+                for reading in tuple(self.readings):
                     values |= self._one(reading)
         except pynvml.NVMLError as error:
             self._gap(self._source, self.device, "*", explain(error.value, self.uuid))
@@ -124,6 +121,11 @@ class Card:
             self._session.renew(generation)
             return {}
         return values
+
+    def reset(self) -> None:
+        """Have every reading forget what belongs to an earlier handle."""
+        for reading in self.readings:
+            reading.reset()
 
     def _one(self, reading: Reading) -> Mapping[str, float]:
         """Read one; errors that concern the GPU as a whole are raised."""
@@ -143,43 +145,68 @@ class Card:
             for metric in reading.metrics:
                 self._gap(self._source, self.device, metric, str(error))
                 self._dropped.add(metric)
-            self._readings.remove(reading)
+            self.readings.remove(reading)
             return {}
         except pynvml.NVMLError as error:
             for metric in reading.metrics:
                 failed(metric, error.value)
             if meaning(error.value) is Meaning.METRIC:
-                self._readings.remove(reading)
+                self.readings.remove(reading)
             return {}
 
 
-def open_cards(
-    source: str,
-    target: Target,
-    gap: GapSink,
-    session: Session,
-    readings: Callable[[str], Sequence[Reading]],
-) -> tuple[Card, ...]:
-    """Make a GPU for each of the target's GPUs, with `readings(uuid)`, and read it once.
+class GpuSource:
+    """A source that reads every GPU of the target; subclasses name it and its readings.
 
-    That first reading finds what is not supported, and bears the cost of NVML's first calls.
+    Args:
+        session: NVML, shared with the other sources.
+        now_ns: the clock.
     """
-    session.open()
-    cards = tuple(
-        Card(source=source, device=device, uuid=uuid, readings=readings(uuid), session=session, gap=gap)
-        for device, uuid in target.gpus.items()
-    )
-    for card in cards:
-        card.read()
-    return cards
 
+    name: str
+    interval_s: float | None = None
 
-def read_cards(source: str, cards: Sequence[Card], now_ns: Callable[[], int]) -> tuple[Sample, ...]:
-    """Read each GPU, stamped at its own instant; GPUs that give nothing are left out."""
-    samples = []
-    for card in cards:
-        t_ns = now_ns()
-        values = card.read()
-        if values:
-            samples.append(Sample(t_ns=t_ns, source=source, device=card.device, values=values))
-    return tuple(samples)
+    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._session = session
+        self._now_ns = now_ns
+        self._gpus: tuple[WatchedGpu, ...] = ()
+
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return the readings of one GPU."""
+        raise NotImplementedError
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Open the target's GPUs and read each once: that finds what is not supported, and warms NVML up."""
+        if not target.gpus:
+            return {}
+        self._session.open()
+        self._gpus = tuple(
+            WatchedGpu(
+                source=self.name,
+                device=device,
+                uuid=uuid,
+                readings=self.readings(uuid, target),
+                session=self._session,
+                gap=gap,
+            )
+            for device, uuid in target.gpus.items()
+        )
+        for gpu in self._gpus:
+            gpu.read()
+        return {gpu.device: gpu.metrics() for gpu in self._gpus}
+
+    def read(self) -> Iterable[Sample]:
+        """Read each GPU, stamped at its own instant; GPUs that give nothing are left out."""
+        for gpu in self._gpus:
+            t_ns = self._now_ns()
+            values = gpu.read()
+            if values:
+                yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values=values)
+
+    def stop(self) -> None:
+        """Let go of NVML."""
+        if self._gpus:
+            for gpu in self._gpus:
+                gpu.reset()
+            self._gpus = ()
+            self._session.close()

@@ -1,0 +1,174 @@
+"""Files of the kernel's that are opened once and read again on every tick, and the source that reads several.
+
+psutil gives the same numbers at several times the cost, since it opens every file anew and parses all of it
+(benchmarks/sampling_cost.py prints both).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.telemetry import GapSink
+
+Values = dict[str, float]
+# Content and the time of reading, nanoseconds -> metrics.
+Parse = Callable[[bytes, int], Mapping[str, float]]
+# Larger ones cost more: Python allocates the whole buffer on every read (1 MiB: 14 us, 64 KiB: 3 us).
+_CHUNK = 1 << 16
+_UNREADABLE = (OSError, ValueError, LookupError)
+
+
+class KernelFile:
+    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def open(self) -> None:
+        """Open it.
+
+        Raises:
+            OSError: it does not exist or may not be read.
+        """
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> bytes:
+        """Return the whole content.
+
+        Raises:
+            OSError: the kernel object is gone.
+        """
+        if self._descriptor is None:
+            raise FileNotFoundError(self._path)
+        # The kernel hands some of these files out a page at a time, however large the buffer.
+        content = chunk = os.pread(self._descriptor, _CHUNK, 0)
+        while chunk:
+            chunk = os.pread(self._descriptor, _CHUNK, len(content))
+            content += chunk
+        return content
+
+    def close(self) -> None:
+        """Close it; no error if it is not open."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One file, the metrics that come of it, and how.
+
+    Attributes:
+        missing: the reason to give where the file does not exist.
+        all_at_once: the first reading has every metric that there will be, so that the others are missing.
+    """
+
+    path: Path
+    metrics: tuple[str, ...]
+    parse: Parse
+    missing: str = ""
+    all_at_once: bool = True
+
+
+class FileReader:
+    """Read several files into the values of one device of a source; a failing file is a gap.
+
+    Args:
+        source, device: as in gaps and samples.
+        gap: where gaps go.
+    """
+
+    def __init__(self, source: str, device: str, gap: GapSink) -> None:
+        self._source = source
+        self._device = device
+        self._gap = gap
+        self._open: list[tuple[Reading, KernelFile]] = []
+
+    def open(self, readings: Sequence[Reading], now_ns: int) -> tuple[str, ...]:
+        """Open what exists, read it once, and return the metrics that `read` can give."""
+        metrics: list[str] = []
+        for each in readings:
+            file = KernelFile(each.path)
+            try:
+                file.open()
+                values = each.parse(file.read(), now_ns)
+            except _UNREADABLE as error:
+                file.close()
+                missing = isinstance(error, FileNotFoundError) and each.missing
+                self._note(each.metrics, missing or f"{each.path} cannot be read: {error}.")
+                continue
+            self._open.append((each, file))
+            absent = [name for name in each.metrics if each.all_at_once and name not in values]
+            metrics += [name for name in each.metrics if name not in absent]
+            self._note(absent, f"{each.path.name} has no such value here: its controller is not enabled.")
+        return tuple(metrics)
+
+    def read(self, now_ns: int) -> Values:
+        """Read every file once."""
+        values: Values = {}
+        for each, file in self._open:
+            try:
+                values |= each.parse(file.read(), now_ns)
+            except _UNREADABLE as error:
+                self._note(each.metrics, f"{each.path} cannot be read: {error}.")
+        return values
+
+    def close(self) -> None:
+        """Close the files."""
+        for _, file in self._open:
+            file.close()
+        self._open = []
+
+    def _note(self, metrics: Sequence[str], reason: str) -> None:
+        for metric in metrics:
+            self._gap(self._source, self._device, metric, reason)
+
+
+class Rates:
+    """Cumulative counters as rates; none at the first reading, nor when a counter has fallen."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, ...] = ()
+        self._at_ns = 0
+
+    def of(self, totals: Mapping[str, float], now_ns: int) -> Values:
+        """Return each counter's rate since the last call, a second."""
+        before, self._last = self._last, tuple(totals.values())
+        since_ns, self._at_ns = self._at_ns, now_ns
+        if not before or now_ns <= since_ns or any(a < b for a, b in zip(self._last, before, strict=True)):
+            return {}
+        per_s = 1e9 / (now_ns - since_ns)
+        return {
+            metric: round((total - old) * per_s, 1)
+            for (metric, total), old in zip(totals.items(), before, strict=True)
+        }
+
+
+def table(content: bytes) -> dict[bytes, int]:
+    """Parse lines of "key value" as cgroups write them; lines of another form are left out."""
+    rows = (line.split() for line in content.splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].lstrip(b"-").isdigit()}
+
+
+def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> Reading:
+    """Return the reading of a file of pressure stall information: cumulative seconds.
+
+    Args:
+        resource: "cpu", "mem" or "io", as in the metrics' names.
+        shares: of "some" and "full".
+    """
+
+    def parse(content: bytes, now_ns: int) -> Values:
+        rows = {row[0].decode(): row[-1] for line in content.splitlines() if (row := line.split())}
+        return {
+            f"{resource}_pressure_{share}_s": int(rows[share].removeprefix(b"total=")) / 1e6
+            for share in shares
+            if share in rows
+        }
+
+    metrics = tuple(f"{resource}_pressure_{share}_s" for share in shares)
+    return Reading(path=path, metrics=metrics, parse=parse, missing=missing)
