@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import socket
+import subprocess
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +14,16 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import FleetError, StoreError, UsageError
-from harness.fleet import backend, code, scratch
+from harness.fleet import backend, code
 from harness.fleet.backend import connected, offset_s
-from harness.fleet.choice import choose, node_keys
 from harness.fleet.folder import JOURNAL, FleetFolder
 from harness.fleet.messages import Entry, FleetPlan, Node, Problem, State, Task
-from harness.fleet.node_checks import problems
 from harness.fleet.node_facts import facts as ask
 from harness.fleet.node_facts import kind, versions
+from harness.fleet.nodes import choose, node_keys, problems
 from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.session import needed_targets, shipped
+from harness.fleet.worker import scratch_folder
 from harness.run.options import Options
 from tests.conftest import ROOT
 from tests.fleets import OURS, disk, facts, node
@@ -190,7 +190,7 @@ class TestFolder:
         settings={"wait_s": 5.0},
     )  # fmt: skip
 
-    def test_the_plan_reads_back_as_it_wbaseline(self, tmp_path: Path) -> None:
+    def test_the_plan_reads_back_as_it_was(self, tmp_path: Path) -> None:
         folder = FleetFolder(tmp_path / "f")
         folder.create(self.PLAN)
         assert folder.read_plan() == self.PLAN
@@ -273,28 +273,15 @@ def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "RAY_AUTH_MODE=token" in caught.value.hint
 
 
-class TestScratch:
-    def test_a_folder_lasts_for_the_block_and_containers_may_enter_it(self, tmp_path: Path) -> None:
-        with scratch.held(tmp_path / "cache") as folder:
-            assert folder.stat().st_mode & 0o777 == 0o755
-        assert list((tmp_path / "cache").iterdir()) == []
-
-    def test_what_killed_workers_left_is_swept_a_month_later(self, tmp_path: Path) -> None:
-        left, files = scratch.make(tmp_path), scratch.kept(tmp_path, "0123")
-        (files / "my.py").write_text("pass")
-        others = tmp_path / "data"
-        others.mkdir()
-        made_s = left.stat().st_mtime
-        scratch.sweep(tmp_path, now_s=made_s + scratch.SWEPT_AFTER_S - 60)
-        assert left.is_dir() and files.is_dir()
-        long_ago = made_s - scratch.SWEPT_AFTER_S - 60
-        for path in (left, files, others):
-            os.utime(path, (long_ago, long_ago))
-        assert scratch.kept(tmp_path, "0123") == files
-        with scratch.held(tmp_path):
-            assert not left.exists()
-        assert (files / "my.py").exists(), "it was asked for a moment ago"
-        assert others.is_dir(), "not the fleet's"
+def test_what_killed_workers_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    left, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
+    for folder in (left, ours, others):
+        folder.mkdir()
+    made = scratch_folder(tmp_path)
+    assert made.stat().st_mode & 0o777 == 0o755, "containers may enter it"
+    assert set(tmp_path.iterdir()) == {made, ours, others}
 
 
 @pytest.mark.parametrize(

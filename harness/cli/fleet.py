@@ -21,10 +21,10 @@ from harness.cli.measuring import raise_for_trials, stoppable
 from harness.cli.options import Json, Quiet, Resume, takes_options
 from harness.errors import FleetError, Interrupted, UsageError
 from harness.fleet.backend import connected
-from harness.fleet.choice import ALL
 from harness.fleet.folder import BRIEF, FleetFolder
 from harness.fleet.messages import Entry
 from harness.fleet.multiworker import counts_in, teams_of
+from harness.fleet.nodes import ALL
 from harness.fleet.session import Ready, Wanted, prepare, resume, run, scale
 from harness.model.scaling import Scaling
 from harness.rounding import counted

@@ -20,8 +20,8 @@ from typing import Any
 
 from harness.errors import FleetError, TfbenchError
 from harness.fleet import code, node_facts
-from harness.fleet.choice import node_keys
 from harness.fleet.messages import Begun, Failed, Lost, Message, Node, Order, Problem, Task
+from harness.fleet.nodes import node_keys
 from harness.fleet.training_worker import Result, TrainingWorker, shares
 from harness.fleet.worker import work
 
@@ -41,8 +41,7 @@ LOCKED = (
 )
 PROBE_S = 120.0
 KNOCK_S = 5.0
-# A node that was asked a moment ago answers at once; a slower answer says nothing about its clock.
-CLOCK_S = 10.0
+CLOSE_S = 10.0
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NODE_LABEL = "ray.io/node-id"
 
@@ -161,14 +160,22 @@ def ask(
         cloud: whether nodes may ask their cloud's metadata service.
     """
     ray = _ray()
-    answers = _call(nodes, node_facts.facts, (tuple(targets), engine, cloud))
+    sent_s = time.time()
+    remote = ray.remote(node_facts.facts)
+    answers = [
+        remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(
+            tuple(targets), engine, cloud
+        )
+        for node in nodes
+    ]
     asked: list[Node] = []
     silent: list[Problem] = []
-    until_s = time.monotonic() + PROBE_S
-    for node in nodes:
+    for node, answer in zip(nodes, answers, strict=True):
         try:
-            left_s = max(0.0, until_s - time.monotonic())
-            asked.append(replace(node, facts=ray.get(answers[node.key], timeout=left_s)))
+            left_s = max(0.0, sent_s + PROBE_S - time.time())
+            facts = ray.get(answer, timeout=left_s)
+            offset = offset_s(sent_s, facts.wall_s, time.time()) if facts.wall_s else None
+            asked.append(replace(node, facts=facts, clock_offset_s=offset))
         except ray.exceptions.RayError as error:
             asked.append(node)
             silent.append(
@@ -178,19 +185,7 @@ def ask(
                     hint="Look at `ray status` and at Ray's logs there; its Python must have tfbench[fleet].",
                 )
             )
-    return tuple(_with_clock(node) if node.facts else node for node in asked), tuple(silent)
-
-
-def _with_clock(node: Node) -> Node:
-    """Find by how much a node's wall clock surely differs: what its answer's way took is no difference."""
-    ray = _ray()
-    try:
-        sent_s = time.time()
-        theirs_s = ray.get(_call([node], node_facts.wall_s, ())[node.key], timeout=CLOCK_S)
-        got_s = time.time()
-    except ray.exceptions.RayError:
-        return node
-    return replace(node, clock_offset_s=offset_s(sent_s, theirs_s, got_s))
+    return tuple(asked), tuple(silent)
 
 
 def offset_s(sent_s: float, theirs_s: float, got_s: float) -> float:
@@ -269,7 +264,9 @@ class RayBackend:
             del self._streams[stream]
             hint = "Look at Ray's logs on that node."
             return Failed(
-                message=f"Its environment cannot be set up: {_words(error)}", hint=hint, exit_code=10
+                message=f"Its environment cannot be set up: {_words(error)}",
+                hint=hint,
+                exit_code=FleetError.exit_code,
             )
         except ray.exceptions.RayError as error:
             del self._streams[stream]
@@ -338,7 +335,7 @@ class RayTeam:
 
         ray = _ray()
         with suppress(ray.exceptions.RayError):
-            ray.get([worker.close.remote() for worker in self._workers], timeout=CLOCK_S)
+            ray.get([worker.close.remote() for worker in self._workers], timeout=CLOSE_S)
         for worker in self._workers:
             ray.kill(worker)
         with suppress(ray.exceptions.RayError):
@@ -371,17 +368,6 @@ class RayTeam:
                 hint = "Go on with the other nodes: tfbench fleet --resume, or fewer --workers."
                 raise FleetError(f"Node {node.key} died: {_words(error)}", hint=hint) from error
         return found
-
-
-def _call(nodes: Sequence[Node], function: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """Run a function on each node at once, beside whatever runs there."""
-    remote = _ray().remote(function)
-    return {
-        node.key: remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(
-            *arguments
-        )
-        for node in nodes
-    }
 
 
 def _pinned(node: Node) -> Any:

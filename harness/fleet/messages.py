@@ -25,8 +25,9 @@ class Facts:
         engine: the container engine that answers, "" for none, and why.
         images: targets ("cpu", "cuda") whose image is built already.
         cache_disk: where the node keeps its cache: wheels, data, the local engine's environments.
-        image_disk: where its engine keeps images; None without one, and for one on another machine.
+        image_disk: where its engine keeps images; None without one.
         gpus: names of the GPUs.
+        wall_s: its wall clock as it answered, seconds since the epoch; 0 where it did not say.
     """
 
     versions: Mapping[str, str]
@@ -40,6 +41,7 @@ class Facts:
     image_disk: Disk | None = None
     gpus: tuple[str, ...] = ()
     cpus: int = 0
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,11 +32,6 @@ def versions(checkout: Path = CHECKOUT) -> Mapping[str, str]:
     }
 
 
-def wall_s() -> float:
-    """Return this machine's wall clock, seconds since the epoch."""
-    return time.time()
-
-
 def facts(targets: Sequence[str], engine: str, cloud: bool, needed: Sequence[str] = NEEDED) -> Facts:
     """Describe this node; never raises for what is missing.
 
@@ -82,6 +77,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
         image_disk=disk_of(Path(found.folder)) if found.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
+        wall_s=time.time(),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import __version__
 from harness.errors import FleetError, UsageError
-from harness.fleet import backend, choice, node_checks, node_facts
+from harness.fleet import backend, node_facts, nodes
 from harness.fleet.driver import Board, Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Task
@@ -32,7 +32,7 @@ class Wanted:
 
     Attributes:
         address: of the cluster, "auto" for the one that this machine is part of.
-        nodes: see choice.choose.
+        nodes: see nodes.choose.
         retry: hand the rest of a lost node's plan to another one of its kind.
         wait_s: how long a node that others use is waited for.
         command: the command line, for the record.
@@ -40,7 +40,7 @@ class Wanted:
     """
 
     address: str = "auto"
-    nodes: str = choice.ALL
+    nodes: str = nodes.ALL
     retry: bool = True
     wait_s: float = FLEET_WAIT_S
     command: str = ""
@@ -62,13 +62,13 @@ def survey(
 ) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
     """Ask every node of the cluster what it is, and say what is wrong with which."""
     targets = needed_targets(options)
-    nodes = backend.alive_nodes()
-    say(f"Asking {counted(len(nodes), 'node')} what they are")
-    asked, problems = backend.ask(nodes, targets, engine=options.engine, cloud=options.cloud_metadata)
+    alive = backend.alive_nodes()
+    say(f"Asking {counted(len(alive), 'node')} what they are")
+    asked, problems = backend.ask(alive, targets, engine=options.engine, cloud=options.cloud_metadata)
     ours = node_facts.versions(checkout)
     for node in asked:
-        problems += node_checks.problems(
-            node, ours, engine=options.engine, targets=targets, build=not options.images
+        problems += tuple(
+            nodes.problems(node, ours, engine=options.engine, targets=targets, build=not options.images)
         )
     return asked, problems
 
@@ -91,7 +91,7 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
         StoreError: the folder cannot be written.
     """  # fmt: skip
     asked, problems = survey(options, say=say, checkout=checkout)
-    chosen = choice.choose(asked, wanted.nodes)
+    chosen = nodes.choose(asked, wanted.nodes)
     now = datetime.datetime.now(datetime.UTC)
     fleet_id = f"fleet-{new_run_id(now)}"
     plan = FleetPlan(

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.fleet import scratch
 from harness.fleet.messages import Begun, Order
 from harness.fleet.packing import pack
-from harness.fleet.worker import prepared_for
+from harness.fleet.worker import begun, prepared_for, scratch_folder
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.prepare import Prepared
@@ -65,18 +64,16 @@ class TrainingWorker:
             TfbenchError: this node cannot do it.
         """
         paths = paths_here(os.environ)
-        self._scratch = scratch.make(paths.cache)
-        prepared = prepared_for(self._order, paths, self._scratch, Silent())
-        self._prepared = prepared
-        declared = tuple(entry.workload for entry in prepared.resolved.entries)
-        return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)
+        self._scratch = scratch_folder(paths.cache)
+        self._prepared = prepared_for(self._order, paths, self._scratch, Silent())
+        return begun(self._prepared)
 
     def free_port(self) -> str:
         """Return address:port where nothing listens now; TensorFlow will, in a moment."""
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("", 0))
-            return f"{self._address}:{one.getsockname()[1]}"
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("", 0))
+            return f"{self._address}:{listener.getsockname()[1]}"
 
     def run(self, trial_id: str, workers: Sequence[str], rank: int) -> Result:
         """Run one trial as worker number `rank` of those at the addresses `workers`.
@@ -119,7 +116,7 @@ class TrainingWorker:
         if self._prepared is not None:
             self._prepared.engine.close()
         if self._scratch is not None:
-            scratch.drop(self._scratch)
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _lock(self) -> Path:
         """Return the machine's lock; workers of one machine keep their own, beside the first one's."""
@@ -132,21 +129,21 @@ def tf_config(workers: Sequence[str], rank: int) -> str:
     return json.dumps({"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}})
 
 
-def shares(machines: Sequence[str], processors: Mapping[str, int]) -> tuple[Share, ...]:
+def shares(machines: Sequence[str], cpus: Mapping[str, int]) -> tuple[Share, ...]:
     """Divide the CPUs of machines that hold several workers; no two workers get the same one.
 
     Args:
         machines: each worker's machine, in the order of workers.
-        CPUs: machine -> how many it has.
+        cpus: machine -> how many it has.
     """
-    found = []
+    divided = []
     for number, machine in enumerate(machines):
         count = machines.count(machine)
         part = machines[:number].count(machine)
-        each = processors[machine] // count
-        cpus = f"{part * each}-{(part + 1) * each - 1}" if count > 1 and each else ""
-        found.append(Share(cpus=cpus, part=part, of=count))
-    return tuple(found)
+        each = cpus[machine] // count
+        own = f"{part * each}-{(part + 1) * each - 1}" if count > 1 and each else ""
+        divided.append(Share(cpus=own, part=part, of=count))
+    return tuple(divided)
 
 
 def _sources() -> Sequence[Source]:

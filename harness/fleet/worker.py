@@ -1,4 +1,4 @@
-"""Do one order on the node that it was sent to: `tfbench bench` with its trials sent back as they end."""
+"""Run one order on the node that it was sent to: as `tfbench bench`, with trials sent back as they end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import hashlib
 import json
 import os
 import queue
+import re
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,12 +16,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.errors import TfbenchError
 from harness.fleet.messages import Begun, Done, Failed, Heartbeat, Message, Order, Started, TrialDone
 from harness.fleet.packing import pack, unpack
-from harness.fleet.scratch import held, kept
 from harness.paths import Paths, paths_here
 from harness.progress import Progress, Task
 from harness.run.extracts import to_json
@@ -32,29 +36,32 @@ Outbox = queue.Queue[Message | None]
 
 
 def work(order: Order) -> Iterator[Message]:
-    """Do `order` and yield what happens; ends with Done or Failed.
+    """Run `order` and yield what happens; ends with Done or Failed.
 
     The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
     every container that it started.
     """
     yield Started()
     outbox: Outbox = queue.Queue()
-    threading.Thread(target=_do, args=(order, paths_here(os.environ), outbox), daemon=True).start()
+    threading.Thread(target=_run, args=(order, paths_here(os.environ), outbox), daemon=True).start()
     while (message := outbox.get()) is not _END:
         yield message
 
 
-def _do(order: Order, paths: Paths, outbox: Outbox) -> None:
+def _run(order: Order, paths: Paths, outbox: Outbox) -> None:
     try:
-        with held(paths.cache) as folder:
+        folder = scratch_folder(paths.cache)
+        try:
             done = _measure(order, paths, folder, outbox)
-        # The driver may end this process when it has heard of it.
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        # The driver may end this process once it has this.
         outbox.put(done)
     except TfbenchError as error:
         outbox.put(Failed(message=error.message, hint=error.hint, exit_code=error.exit_code))
-    except Exception as error:  # what nobody has foreseen must reach the driver in words, not as a hang
-        said = f"{type(error).__name__}: {error}"
-        outbox.put(Failed(message=said, hint="Run `tfbench doctor` on that node.", exit_code=1))
+    except Exception as error:  # an unforeseen error must reach the driver in words, not as a hang
+        message = f"{type(error).__name__}: {error}"
+        outbox.put(Failed(message=message, hint="Run `tfbench doctor` on that node.", exit_code=1))
     finally:
         outbox.put(_END)
 
@@ -63,26 +70,25 @@ def _measure(order: Order, paths: Paths, scratch: Path, outbox: Outbox) -> Done:
     progress = Reporter(outbox, order.heartbeat_s)
     prepared = prepared_for(order, paths, scratch, progress)
     folder = prepared.folder
-    declared = tuple(entry.workload for entry in prepared.resolved.entries)
-    outbox.put(Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned))
+    outbox.put(begun(prepared))
 
     def ended(record: TrialRecord) -> None:
-        path = folder.trial(record.id).path
+        archive = pack(folder.trial(record.id).path)
         outbox.put(
-            TrialDone(
-                trial_id=record.id, status=record.status, message=record.message, archive=pack(path)
-            )
-        )  # fmt: skip
+            TrialDone(trial_id=record.id, status=record.status, message=record.message, archive=archive)
+        )
 
     execute(prepared, progress, ended)
     stops = (folder.path / "stops.json").read_text(encoding="utf-8")
     # A run that goes on lacks the telemetry of its first part here; the driver has all of it.
-    return Done(stops=stops, brief="" if order.seed else brief_of(folder.path))
+    brief = "" if order.seed else json.dumps(to_json(extract(analyse(read_run(folder.path)))))
+    return Done(stops=stops, brief=brief)
 
 
-def brief_of(run: Path) -> str:
-    """Return a run in brief, as JSON, which is all that a comparison needs of it."""
-    return json.dumps(to_json(extract(analyse(read_run(run)))))
+def begun(prepared: Prepared) -> Begun:
+    """Return the message that a run is planned."""
+    declared = tuple(entry.workload for entry in prepared.resolved.entries)
+    return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)
 
 
 def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) -> Prepared:
@@ -98,9 +104,9 @@ def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) 
         prepared = resume(path, paths, progress)
         jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
         return replace(prepared, jobs=jobs)
-    options = replace(read_options(order.options), out=scratch)
-    options = replace(options, files=tuple(files[str(path)] for path in options.files))
-    resolved = resolve(options)
+    options = read_options(order.options)
+    own = tuple(files[str(path)] for path in options.files)
+    resolved = resolve(replace(options, out=scratch, files=own))
     if order.only is not None:
         rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
         resolved = replace(resolved, planned=rest)
@@ -108,22 +114,35 @@ def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) 
     return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
 
 
+def scratch_folder(cache: Path) -> Path:
+    """Make a folder that a container's user can reach, and remove those of workers that were killed.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    for path in cache.glob("fleet-*-*"):
+        owner = re.match(r"fleet-(\d+)-", path.name)
+        if owner and not psutil.pid_exists(int(owner[1])):
+            shutil.rmtree(path, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"fleet-{os.getpid()}-", dir=cache))
+    folder.chmod(0o755)
+    return folder
+
+
 def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
-    """Lay the user's own files where they are found again when the run is resumed: by content.
+    """Write the user's own files where a resumed run finds them again: by content.
 
     Returns:
         the driver's path -> this node's.
     """
+    content = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
     paths = {}
-    content = hashlib.sha256()
-    for name, text in sorted(files.items()):
-        content.update(f"{name}\0{text}\0".encode())
     for name, text in files.items():
         # Files that lay beside each other still do, so that one can import the other.
-        place = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
-        folder = kept(cache, content.hexdigest()[:16]) / place
-        folder.mkdir(exist_ok=True)
-        path = folder / Path(name).name
+        beside = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
+        path = cache / "workload-files" / content / beside / Path(name).name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         path.chmod(0o644)
         paths[name] = path
@@ -131,7 +150,7 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
 
 
 class Reporter:
-    """A Progress that sends a heartbeat to the driver, at most one in `heartbeat_s`."""
+    """A Progress that sends heartbeats, no more often than the order says."""
 
     def __init__(self, outbox: Outbox, heartbeat_s: float) -> None:
         self._outbox = outbox
