@@ -163,14 +163,22 @@ class TestReal:
                 ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), table)
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
-    def test_a_torn_file_by_hand_is_said(self, tmp_path: Path) -> None:
+    def test_a_torn_file_by_hand_is_fetched_again(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        table = known(archive)
-        archive.write_bytes(archive.read_bytes()[:-5])
+        whole, table = archive.read_bytes(), known(archive)
+        archive.write_bytes(whole[:-5])
         progress = RecordingProgress()
         _, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, progress, table)
         assert info.kind == "procedural"
-        assert "is not the published file" in progress.lines[0]
+        assert "could not be fetched" in progress.lines[0]
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home/small.tar.gz").write_bytes(whole)
+        with served(tmp_path / "home") as url:
+            (published,) = table["small-cifar"].archives
+            there = replace(published, url=f"{url}/small.tar.gz")
+            table = {"small-cifar": replace(table["small-cifar"], archives=(there,))}
+            _, info = ensure_data(CIFAR, "w", tmp_path, "real", 1, progress, table)
+        assert info.kind == "real"
 
     def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path) -> None:
         wrong = Data(name="cifar10", shape=(28, 28), classes=10, train=10, test=10)

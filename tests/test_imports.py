@@ -80,14 +80,13 @@ RULES: Mapping[str, Rule] = {
         ours=(
             "harness.data",
             "harness.errors",
-            "harness.images",
             "harness.model",
             "harness.progress",
             "harness.rounding",
             "harness.system",
             "workloads.protocol",
         ),
-        others=("PIL", "numpy", "requests"),
+        others=("PIL", "numpy", "pooch", "requests"),
     ),
     "harness.images": Rule(
         ours=(
@@ -121,7 +120,7 @@ RULES: Mapping[str, Rule] = {
         others=("cattrs", "numpy", "psutil"),
     ),
     "harness.fleet": Rule(
-        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "ray")
+        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "psutil", "ray")
     ),
     "harness.cli": Rule(ours=("harness", "reports", "workloads.protocol"), others=("rich", "typer")),
     "reports": Rule(

@@ -6,19 +6,19 @@ Each archive lies in `<cache>/data/archives/` under its own name. Without a netw
 from __future__ import annotations
 
 import errno
-import hashlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pooch
 import requests
 
 from harness.errors import DataError
-from harness.progress import Progress
+from harness.progress import Progress, Task
 
-_CONNECT_S, _READ_S = 4.0, 20.0
-_CHUNK = 1 << 18
+_TIMEOUT_S = (4.0, 20.0)
 # How long a failure to fetch is not tried again, so that a host without network loses no time at each run.
 _REMEMBER_S = 24 * 3600.0
 
@@ -32,85 +32,68 @@ class Archive:
     checksum: str
 
 
-class ArchiveCache:
-    """The folder of archives.
+def fetch(
+    archive: Archive,
+    folder: Path,
+    progress: Progress,
+    *,
+    retry: bool,
+    now: Callable[[], float] = time.time,
+) -> Path:
+    """Return the verified file, fetched if it is not in the folder.
 
     Args:
-        folder: where they lie; need not exist.
-        progress: gets a bar for each download.
+        folder: need not exist.
+        retry: fetch even if it failed a short while ago.
         now: wall clock in seconds.
+
+    Raises:
+        DataError: it cannot be fetched, or is not what its authors published.
+        OSError: the folder cannot be written.
     """
-
-    def __init__(self, folder: Path, progress: Progress, now: Callable[[], float] = time.time) -> None:
-        self._folder = folder
-        self._progress = progress
-        self._now = now
-
-    def get(self, archive: Archive, *, retry: bool) -> Path:
-        """Return the verified file, fetched if it is not here.
-
-        Args:
-            archive: which.
-            retry: fetch even if it failed a short while ago.
-
-        Raises:
-            DataError: it cannot be fetched, or is not what its authors published.
-            OSError: the folder cannot be written.
-        """
-        path = self._folder / archive.file
-        if path.exists():
-            if _matches(path, archive.checksum):
-                return path
-            raise DataError(
-                f"{path} is not the published file ({archive.checksum.partition(':')[0]} differs).",
-                hint="Remove it, so that it is fetched again, or copy it anew.",
-            )
-        failed = self._folder / f"{archive.file}.failed"
-        if not retry and failed.exists() and self._now() - failed.stat().st_mtime < _REMEMBER_S:
-            raise _unreachable(archive, path, failed.read_text(encoding="utf-8").strip())
-        self._folder.mkdir(parents=True, exist_ok=True)
-        try:
-            self._fetch(archive, path)
-        except requests.RequestException as error:
-            reason = type(error).__name__
-            if error.response is not None:
-                reason = f"HTTP status {error.response.status_code}"
-            failed.write_text(reason + "\n", encoding="utf-8")
-            raise _unreachable(archive, path, reason) from error
-        failed.unlink(missing_ok=True)
+    path = folder / archive.file
+    if path.exists() and pooch.hashes.hash_matches(path, archive.checksum):
         return path
-
-    def _fetch(self, archive: Archive, path: Path) -> None:
-        partial = path.with_name(path.name + ".partial")
-        algorithm, _, expected = archive.checksum.partition(":")
-        digest = hashlib.new(algorithm, usedforsecurity=False)
-        try:
-            with requests.get(archive.url, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
-                response.raise_for_status()
-                length = response.headers.get("Content-Length")
-                with (
-                    partial.open("wb") as file,
-                    self._progress.task(archive.file, float(length) if length else None, "B") as bar,
-                ):
-                    for chunk in response.iter_content(_CHUNK):
-                        file.write(chunk)
-                        digest.update(chunk)
-                        bar.advance(len(chunk))
-            if digest.hexdigest() != expected:
-                raise DataError(
-                    f"{archive.url} gave something else than the published file ({algorithm} differs).",
-                    hint=f"A proxy may have answered instead. Get the file another way and put it at {path}.",
-                )
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    failed = folder / f"{archive.file}.failed"
+    if not retry and failed.exists() and now() - failed.stat().st_mtime < _REMEMBER_S:
+        raise _unreachable(archive, path, failed.read_text(encoding="utf-8").strip())
+    pooch.get_logger().setLevel(logging.ERROR)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with progress.task(archive.file, None, "B") as task:
+            download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
+            pooch.retrieve(archive.url, archive.checksum, archive.file, folder, downloader=download)
+    except requests.RequestException as error:
+        status = error.response.status_code if error.response is not None else None
+        reason = f"HTTP status {status}" if status else type(error).__name__
+        failed.write_text(reason + "\n", encoding="utf-8")
+        raise _unreachable(archive, path, reason) from error
+    except ValueError as error:
+        raise DataError(
+            f"{archive.url} gave something else than the published file.",
+            hint=f"A proxy may have answered instead. Get the file another way and put it at {path}.",
+        ) from error
+    failed.unlink(missing_ok=True)
+    return path
 
 
-def _matches(path: Path, checksum: str) -> bool:
-    algorithm, _, expected = checksum.partition(":")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
-    return digest.hexdigest() == expected
+class _Bar:
+    """A task as the progress bar that pooch wants."""
+
+    def __init__(self, task: Task) -> None:
+        self.total = 0
+        self._done = 0
+        self._task = task
+
+    def update(self, amount: int) -> None:
+        self._done += amount
+        self._task.advance(float(amount))
+
+    def reset(self) -> None:
+        self.update(-self._done)
+
+    def close(self) -> None:
+        pass
 
 
 def _unreachable(archive: Archive, path: Path, reason: str) -> DataError:

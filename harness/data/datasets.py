@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pooch
+
 from harness.data import jpegs, procedural, tables, tokens
-from harness.data.archives import ArchiveCache, disk_error
+from harness.data.archives import disk_error, fetch
 from harness.data.forms import FORMS, Form, class_names
 from harness.data.known import KNOWN
 from harness.data.published_data import Published
 from harness.errors import DataError, UsageError
-from harness.images.locks import file_sha256
 from harness.model.run import DataInfo
 from harness.progress import Progress
 from harness.system.file_locks import filling
@@ -106,8 +107,8 @@ class _Datasets:
         key = _key({"real": checksums, "train": data.train, "test": data.test})
 
         def make(folder: Path) -> str:
-            archives = ArchiveCache(self._folder / "archives", self._progress)
-            paths = [archives.get(archive, retry=retry) for archive in published.archives]
+            archives = self._folder / "archives"
+            paths = [fetch(one, archives, self._progress, retry=retry) for one in published.archives]
             with self._progress.task(f"reading {data.name}", None):
                 return published.unpack(paths, data, folder)
 
@@ -191,5 +192,5 @@ def _key(recipe: Mapping[str, object]) -> str:
 def _content_sha256(form: Form, folder: Path) -> str:
     digest = hashlib.sha256()
     for name in form.files(folder):
-        digest.update(f"{name.removesuffix('.npy')} {file_sha256(folder / name)}\n".encode())
+        digest.update(f"{name.removesuffix('.npy')} {pooch.file_hash(folder / name)}\n".encode())
     return digest.hexdigest()

@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pooch
+
 from harness.errors import DataError, UsageError
-from harness.images.locks import file_sha256
 from harness.model.run import WeightsInfo
 from workloads.protocol import Workload
 
@@ -44,7 +45,7 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
         DataError: the file cannot be read, or the cache cannot be written.
     """
     try:
-        sha256 = file_sha256(path)
+        sha256 = pooch.file_hash(path)
         folder = cache / "weights" / f"sha256-{sha256}"
         if not (folder / path.name).is_file():
             folder.parent.mkdir(parents=True, exist_ok=True)
