@@ -72,25 +72,25 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
     """Create the variables of metrics, loss and optimiser: none may be made inside a compiled loop."""
     if not model.built:
         model(x)
-    if isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
-        _make_on_every_worker(model, x, y)
-    elif tf.distribute.has_strategy():
-        model.test_on_batch(x, y)
-    else:
-        x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
-        shape = getattr(model, "output_shape", None)
-        # A model that is a class of its own has no declared shape: it has to be asked.
-        prediction = tf.zeros([len(x), *shape[1:]]) if shape else tf.zeros_like(model(x, training=False))
-        model.compute_loss(x=x, y=y, y_pred=prediction)
-        model.compute_metrics(x, y, prediction, sample_weight=None)
+    x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
+    shape = getattr(model, "output_shape", None)
+    # A model that is a class of its own has no declared shape: it has to be asked.
+    prediction = tf.zeros([len(x), *shape[1:]]) if shape else tf.zeros_like(model(x, training=False))
+    model.compute_loss(x=x, y=y, y_pred=prediction)
+    model.compute_metrics(x, y, prediction, sample_weight=None)
     model.optimizer.build(model.trainable_variables)
     model.reset_metrics()
 
 
-def _make_on_every_worker(model: Any, x: Any, y: Any) -> None:
-    """Run one test step: Keras' own test_on_batch fails with several workers, see together.py."""
-    among = tf.distribute.get_strategy()
-    tf.function(lambda: among.run(model.test_step, ((x, y),)), autograph=False)()
+def make_mirrored_variables(model: Any, x: Any, y: Any, strategy: tf.distribute.Strategy) -> None:
+    """Do the same on all devices of a strategy, by one test step."""
+    with strategy.scope():
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            # Keras' own test_on_batch fails with several workers, see together.py.
+            tf.function(lambda: strategy.run(model.test_step, ((x, y),)), autograph=False)()
+        else:
+            model.test_on_batch(x, y)
+        model.reset_metrics()
 
 
 def running_loss(model: Any) -> float | None:

@@ -41,10 +41,12 @@ def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -
 
 
 def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
-    forward = steps.compile_forward(model, jit=bool(params["jit_compile"]))
+    constant = bool(params.get("constant_weights"))
+    forward = steps.compile_forward(model, jit=bool(params["jit_compile"]), constant_weights=constant)
     with tf.device(job.devices[0]):
         batch = tf.identity(tf.convert_to_tensor(images))
-
+        if params.get("half_images"):
+            batch = tf.cast(batch, model.compute_dtype)
         meter.begin()
         pending = None
         while True:

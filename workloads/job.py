@@ -57,6 +57,11 @@ class Job:
         return len(self.devices) * max(1, self.spec.workers)
 
     @property
+    def worker(self) -> int:
+        """This container's place among those that train together, from 0."""
+        return self.strategy.cluster_resolver.task_id if self.spec.workers and self.strategy else 0
+
+    @property
     def pipeline(self) -> bool:
         """Whether the workload feeds Keras fit by a pipeline of its own."""
         return self.author.dataset is not None

@@ -2,43 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, steps
+from workloads import building, loaders, pipeline, replicas, steps
 from workloads.job import Job
 from workloads.protocol import DATA
 from workloads.timing import Meter
 
 
-def train(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
-    """Train on data that lies on the device, `steps_per_execution` steps a call."""
+def train(job: Job, params: Mapping[str, Any], meter: Meter, models: Sequence[Any]) -> None:
+    """Train on data that lies on the devices, `steps_per_execution` steps a call; a copy of the model on each.
+
+    A workload that has no data but its pipeline's trains on one batch of it.
+    """
     batch, per_call = params["batch_size"], params["steps_per_execution"]
     began = meter.now()
-    train = job.resident(params)
-    if train is None:
-        one_batch(job, params, meter, model, per_call=per_call)
-        return
-    x, y = train
-    with job.strategy.scope() if job.strategy else tf.device(job.devices[0]):
-        building.make_variables(model, x[:batch], y[:batch])
-        run = steps.compile_train(
-            model, steps.gather, steps=per_call, jit=bool(params["jit_compile"]), strategy=job.strategy
-        )
-        tensors = on_device(job, (x, y))
+    whole = job.resident(params)
+    x, y = whole if whole is not None else first_batch(job, params)
+    jit = params["jit_compile"]
+    if jit is None:
+        jit = bool(getattr(models[0], "jit_compile", False))
+    for model, name in zip(models, job.devices, strict=True):
+        with tf.device(name):
+            building.make_variables(model, x[:batch], y[:batch])
+    run = _compiled(job, models, steps.same if whole is None else steps.gather, per_call, jit=jit)
+    tensors = on_devices(job, (x, y))
     meter.phase(DATA, began)
-    an_call = per_call * batch * job.replicas
+    a_call = per_call * batch * job.replicas
     order = Permutations(len(x), job.spec.seed)
-    shape = (per_call, batch) if job.strategy is None else (per_call, job.replicas, batch)
-    an_epoch = job.author.workload.samples_per_epoch or len(x)
+    nothing = tf.zeros([per_call, job.replicas, 1], tf.int32)
+
+    def selection() -> Any:
+        return tf.constant(order.take(a_call).reshape(per_call, job.replicas, batch))
+
+    workload = job.author.workload
+    an_epoch = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
     drive(
-        meter, model, lambda: run(tensors, tf.constant(order.take(an_call).reshape(shape))),
-        steps=per_call, samples=an_call, total=params["epochs"] * an_epoch if meter.full else 0,
+        meter, models[0], lambda: run(tensors, nothing if whole is None else selection()),
+        steps=per_call, samples=a_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
+
+
+def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, *, jit: bool) -> Any:
+    if job.replicas > 1:
+        return replicas.compile_train(job, models, pick, steps=per_call, jit=jit)
+
+    def only(tensors: Any, chosen: Any) -> tuple[Any, Any]:
+        return pick(tensors[0], chosen[0])
+
+    return steps.compile_train(models[0], only, steps=per_call, jit=jit)
+
+
+def mirrored_batch(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+    """Train by Keras' own step under the strategy, on one batch that lies on each device."""
+    assert job.strategy is not None
+    began = meter.now()
+    x, y = first_batch(job, params)
+    building.make_mirrored_variables(model, x, y, job.strategy)
+    copies = on_devices(job, (x, y))
+    batch = tuple(
+        job.strategy.experimental_distribute_values_from_function(
+            lambda context, part=part: copies[context.replica_id_in_sync_group % len(copies)][part]
+        )
+        for part in range(2)
+    )
+    run = steps.compile_mirrored(model, job.strategy)
+    meter.phase(DATA, began)
+    samples = params["batch_size"] * job.replicas
+    drive(meter, model, lambda: run(batch), steps=1, samples=samples, total=0)
 
 
 def drive(meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int) -> None:
@@ -80,43 +115,13 @@ class Permutations:
         return joined[:number]
 
 
-def on_device(job: Job, tensors: tuple[Any, ...]) -> Any:
-    """Put arrays onto the device, a copy on each where there are several."""
-    if job.strategy is None:
-        with tf.device(job.devices[0]):
-            return tuple(tf.identity(tf.convert_to_tensor(tensor)) for tensor in tensors)
-    # The strategy puts what the function makes onto the first device: from there it would cross to the others
-    # at every step.
-    places = job.strategy.extended.worker_devices
-
-    def own(context: Any, tensor: Any) -> Any:
-        with tf.device(places[context.replica_id_in_sync_group % len(places)]):
-            return tf.identity(tf.convert_to_tensor(tensor))
-
-    return tuple(
-        job.strategy.experimental_distribute_values_from_function(partial(own, tensor=tensor))
-        for tensor in tensors
-    )
-
-
-def one_batch(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, *, per_call: int) -> None:
-    """Train on one batch that lies on the device until the meter says stop."""
-    batch = params["batch_size"]
-    began = meter.now()
-    x, y = first_batch(job, params)
-    jit = params["jit_compile"]
-    if jit is None:
-        jit = bool(getattr(model, "jit_compile", False))
-    with job.strategy.scope() if job.strategy else tf.device(job.devices[0]):
-        building.make_variables(model, x, y)
-        run = steps.compile_train(model, steps.same, steps=per_call, jit=jit, strategy=job.strategy)
-        tensors = on_device(job, (x, y))
-        selection = tf.zeros([per_call, job.replicas], tf.int32)
-    meter.phase(DATA, began)
-    workload = job.author.workload
-    total = params["epochs"] * (workload.samples_per_epoch or workload.data.train) if meter.full else 0
-    samples = per_call * batch * job.replicas
-    drive(meter, model, lambda: run(tensors, selection), steps=per_call, samples=samples, total=total)
+def on_devices(job: Job, tensors: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:
+    """Return arrays as tensors on each device of this process."""
+    copies = []
+    for name in job.devices:
+        with tf.device(name):
+            copies.append(tuple(tf.identity(tf.convert_to_tensor(tensor)) for tensor in tensors))
+    return copies
 
 
 def first_batch(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from workloads import probe, resnet
 from workloads.author import Stage
+from workloads.loss_scaling import BranchFreeLossScaling
 from workloads.protocol import Change, Data, Optimization, Published, Remark, Requests, Workload
 
 DATA = Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32")
@@ -49,7 +50,13 @@ training = Workload(
     epochs=1,
     optimizer="SGD, momentum 0.9",
     loss="sparse categorical cross-entropy",
-    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False, "sliced_pooling": False},
+    params={
+        "cpu:batch_size": 8,
+        "jit_compile": False,
+        "fused_batch_norm": False,
+        "sliced_pooling": False,
+        "branch_free_scaling": False,
+    },
     tuned={
         "feed": "resident",
         "gpu:precision": "fp16",
@@ -155,6 +162,40 @@ training = Workload(
             why="twice as many again",
         ),
         Optimization(
+            name="batch-768",
+            params={**FP16_XLA, "batch_size": 768, "fused_batch_norm": True, "sliced_pooling": True},
+            after="tuned",
+            device="gpu",
+            why="half as many again, in the tuned variant",
+        ),
+        Optimization(
+            name="branch-free-scaling",
+            params={
+                **FP16_XLA,
+                "batch_size": 512,
+                "fused_batch_norm": True,
+                "sliced_pooling": True,
+                "branch_free_scaling": True,
+            },
+            after="tuned",
+            device="gpu",
+            why="the host need not wait for the device to say whether all gradients are finite",
+        ),
+        Optimization(
+            name="ten-steps-a-call",
+            params={
+                **FP16_XLA,
+                "batch_size": 512,
+                "fused_batch_norm": True,
+                "sliced_pooling": True,
+                "branch_free_scaling": True,
+                "steps_per_execution": 10,
+            },
+            after="opt:branch-free-scaling",
+            device="gpu",
+            why="one call from Python runs ten steps, so that the device never waits for the next",
+        ),
+        Optimization(
             name="xla-fused-batch-norm",
             params={**FP16_XLA, "batch_size": 512, "fused_batch_norm": True},
             after="opt:batch-512",
@@ -241,7 +282,14 @@ inference = Workload(
     batch_size=32,
     epochs=1,
     task="infer",
-    params={"cpu:batch_size": 8, "jit_compile": False, "fused_batch_norm": False, "fold_batch_norm": False},
+    params={
+        "cpu:batch_size": 8,
+        "jit_compile": False,
+        "fused_batch_norm": False,
+        "fold_batch_norm": False,
+        "constant_weights": False,
+        "half_images": False,
+    },
     tuned={
         "feed": "resident",
         "fold_batch_norm": True,
@@ -298,6 +346,26 @@ inference = Workload(
             why="latency against throughput",
         ),
         Optimization(
+            name="constant-weights",
+            params={**FP16_XLA, "fold_batch_norm": True, "constant_weights": True, "batch_size": 256},
+            after="opt:xla-folded",
+            device="gpu",
+            why="weights are constants of the program, in half width: they are not converted for every batch",
+        ),
+        Optimization(
+            name="half-images",
+            params={
+                **FP16_XLA,
+                "fold_batch_norm": True,
+                "constant_weights": True,
+                "half_images": True,
+                "batch_size": 256,
+            },
+            after="opt:constant-weights",
+            device="gpu",
+            why="images come in half width, as the network computes: a pipeline can hand them over like that",
+        ),
+        Optimization(
             name="batch-512",
             params={**ANY_XLA, "fold_batch_norm": True, "batch_size": 512},
             after="tuned",
@@ -329,7 +397,13 @@ service = Workload(
     batch_size=1,
     epochs=1,
     task="infer",
-    params={"jit_compile": False, "fused_batch_norm": False, "fold_batch_norm": False},
+    params={
+        "jit_compile": False,
+        "fused_batch_norm": False,
+        "fold_batch_norm": False,
+        "constant_weights": False,
+        "half_images": False,
+    },
     tuned={
         "feed": "resident",
         "fold_batch_norm": True,
@@ -371,6 +445,8 @@ def training_model(params: Mapping[str, Any]) -> tf.keras.Model:
         fused_batch_norm=params["fused_batch_norm"], sliced_pooling=params["sliced_pooling"]
     )
     optimizer = tf.keras.optimizers.SGD(0.05, momentum=0.9)
+    if params["branch_free_scaling"] and params["precision"] == "fp16":
+        optimizer = BranchFreeLossScaling(optimizer)
     built.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
     return built
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
-
-from workloads import building
 
 # (tensors on the device, what this step takes of them) -> (x, y)
 Pick = Callable[[Any, Any], tuple[Any, Any]]
@@ -28,33 +27,37 @@ def same(tensors: Any, indices: Any) -> tuple[Any, Any]:
     return tensors
 
 
-def compile_train(
-    model: Any, pick: Pick, *, steps: int, jit: bool, strategy: tf.distribute.Strategy | None
-) -> Callable[[Any, Any], Any]:
+def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[[Any, Any], Any]:
     """Return a function (tensors, selection) -> loss that trains `steps` steps in one call.
 
     Args:
         pick: makes a step's batch.
         steps: loops inside the compiled function, a number known to XLA.
-        jit: compile by XLA; with a strategy only forward and backward pass, since replicas meet in between.
-        strategy: for several devices: selection then has shape [steps, replicas, ...].
+        jit: compile by XLA.
     """
-    if strategy is None:
-        return tf.function(
-            _loop(lambda tensors, chosen: model.train_step(pick(tensors, chosen))["loss"], steps),
-            jit_compile=jit,
-            autograph=False,
-        )
-    step = _replica_step(model, pick, jit=jit)
+    return tf.function(
+        looped(lambda tensors, chosen: model.train_step(pick(tensors, chosen))["loss"], steps),
+        jit_compile=jit,
+        autograph=False,
+    )
 
-    def on_all(tensors: Any, chosen: Any) -> Any:
-        losses = strategy.run(step, args=(tensors, chosen))
+
+def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
+    """Return a function (batch of each device) -> loss that trains one step as Keras does under a strategy."""
+
+    @tf.function(autograph=False)
+    def run(batches: Any) -> Any:
+        losses = strategy.run(lambda batch: model.train_step(batch)["loss"], (batches,))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
-    return tf.function(_loop(on_all, steps), autograph=False)
+    with strategy.scope():
+        model.optimizer.build(model.trainable_variables)
+    return run
 
 
-def _loop(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], Any]:
+def looped(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], Any]:
+    """Return a function of (tensors, selection) that runs `steps` steps, each with its row of the selection."""
+
     def many(tensors: Any, selection: Any) -> Any:
         if steps == 1:
             return step(tensors, selection[0])
@@ -68,40 +71,6 @@ def _loop(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], A
         return tf.while_loop(lambda index, _: index < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
     return many
-
-
-def _replica_step(model: Any, pick: Pick, *, jit: bool) -> Callable[[Any, Any], Any]:
-    def mine(chosen: Any) -> Any:
-        return chosen[tf.distribute.get_replica_context().replica_id_in_sync_group]
-
-    if not jit:
-        return lambda tensors, chosen: model.train_step(pick(tensors, mine(chosen)))["loss"]
-
-    @tf.function(jit_compile=True, autograph=False)
-    def gradients(x: Any, y: Any) -> tuple[Any, Any]:
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-            scaled = _scaled(model.optimizer, loss)
-        return loss, tape.gradient(scaled, model.trainable_variables)
-
-    tracker = building.loss_metric(model)
-
-    def step(tensors: Any, chosen: Any) -> Any:
-        loss, grads = gradients(*pick(tensors, mine(chosen)))
-        model.optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
-        # Keras has divided the loss by the number of replicas, so that gradients can be summed.
-        loss = loss * tf.distribute.get_strategy().num_replicas_in_sync
-        if tracker is not None:
-            # As Keras' own train_step does, which this stands in for: the loss is read from there.
-            tracker.update_state(loss)
-        return loss
-
-    return step
-
-
-def _scaled(optimizer: Any, loss: Any) -> Any:
-    scale = getattr(optimizer, "scale_loss", None) or getattr(optimizer, "get_scaled_loss", None)
-    return scale(loss) if scale is not None else loss
 
 
 def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], Any]:
@@ -119,6 +88,22 @@ def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], 
     )
 
 
-def compile_forward(model: Any, *, jit: bool) -> Callable[[Any], Any]:
-    """Return a function batch -> predictions."""
-    return tf.function(lambda batch: model(batch, training=False), jit_compile=jit, autograph=False)
+def compile_forward(model: Any, *, jit: bool, constant_weights: bool = False) -> Callable[[Any], Any]:
+    """Return a function batch -> predictions.
+
+    Args:
+        constant_weights: make the weights constants of the program, in the type that the model computes in.
+    """
+    if not constant_weights:
+        return tf.function(lambda batch: model(batch, training=False), jit_compile=jit, autograph=False)
+    trained, others = (
+        [np.asarray(one).astype(model.compute_dtype) for one in part]
+        for part in (model.trainable_variables, model.non_trainable_variables)
+    )
+    return tf.function(
+        lambda batch: model.stateless_call(
+            [tf.constant(one) for one in trained], [tf.constant(one) for one in others], batch, training=False
+        )[0],
+        jit_compile=jit,
+        autograph=False,
+    )

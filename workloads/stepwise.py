@@ -71,9 +71,7 @@ def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter)
     began = meter.now()
     _step(job, params, meter)
     per_call = factor(variant, CALLS_PREFIX)
-    run = steps.compile_train(
-        job.shared.model, steps.same, steps=per_call, jit=_jit(job, params), strategy=None
-    )
+    run = steps.compile_train(job.shared.model, steps.same, steps=per_call, jit=_jit(job, params))
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.shared.batch)
         selection = tf.zeros([per_call, 1], tf.int32)

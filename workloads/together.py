@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, pipeline, tuning
+from workloads import building, pipeline, steps, tuning
 from workloads.job import Job
 from workloads.timing import Meter
 
@@ -72,15 +72,7 @@ def fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     batch = params["batch_size"]
     batches = iter(among.distribute_datasets_from_function(lambda context: _share(job, params, context)))
 
-    def step(batch_of_one: Any) -> Any:
-        return model.train_step(batch_of_one)["loss"]
-
-    @tf.function(autograph=False)
-    def run(batch_of_all: Any) -> Any:
-        return among.reduce(tf.distribute.ReduceOp.MEAN, among.run(step, (batch_of_all,)), axis=None)
-
-    with among.scope():
-        model.optimizer.build(model.trainable_variables)
+    run = steps.compile_mirrored(model, among)
     meter.loss = lambda: building.take_loss(model)
     total = params["epochs"] * _count(job) if meter.full else 0
     meter.begin()

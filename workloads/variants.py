@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, loaders, pipeline, resident, together
+from workloads import author, building, loaders, pipeline, replicas, resident, together
 from workloads.job import Job
 from workloads.protocol import BASELINE, BUILD, EVALUATE, TUNED
 from workloads.timing import Meter
@@ -85,10 +85,14 @@ def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     """Run baseline, tuned or a opt: build, train until told to stop, evaluate."""
     began = meter.now()
     factory = job.author.model if variant == BASELINE else job.author.tuned_model
-    model = building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)
+    if params["feed"] == "resident":
+        models = replicas.build(job, factory, params)
+    else:
+        models = [building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)]
+    model = models[0]
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
-        resident.train(job, params, meter, model)
+        resident.train(job, params, meter, models)
     elif job.spec.workers:
         together.fit(job, params, meter, model)
     else:
@@ -145,7 +149,7 @@ def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) 
     began = meter.now()
     model = building.build(job.author.model, params, strategy=job.strategy, seed=job.spec.seed)
     meter.phase(BUILD, began)
-    resident.one_batch(job, params, meter, model, per_call=1)
+    resident.mirrored_batch(job, params, meter, model)
 
 
 def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:

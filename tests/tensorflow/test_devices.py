@@ -87,12 +87,9 @@ import numpy as np
 import tensorflow as tf
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from workloads import devices, resident
-names = ["CPU:0", "CPU:1"]
-strategy = devices.strategy_for(names)
-job = SimpleNamespace(strategy=strategy, devices=names)
-(copies,) = resident.on_device(job, (np.arange(6.0),))
-print(json.dumps([one.backing_device for one in strategy.experimental_local_results(copies)]))
+from workloads import resident
+copies = resident.on_devices(SimpleNamespace(devices=["CPU:0", "CPU:1"]), (np.arange(6.0),))
+print(json.dumps([one.backing_device for (one,) in copies]))
 """
 
 

@@ -57,6 +57,59 @@ def test_baseline_and_tuned_feed_every_device(script, name):
     assert min(losses) > 0.5 * math.log(classes)
 
 
+IN_STEP = """
+import json
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from workloads import building, devices, replicas, steps, tuning
+from workloads.job import Job
+from workloads.protocol import EventWriter, Spec
+def factory(params):
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((6,)), layers.Dense(5), layers.BatchNormalization(),
+                                 layers.Dense(3, activation="softmax", dtype="float32")])
+    model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
+    return model
+names = ["CPU:0", "CPU:1"]
+job = Job(author=None, spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
+          strategy=devices.strategy_for(names), train=None, test=None)
+params = {**tuning.DRIVER_DEFAULTS, "precision": PRECISION}
+random = np.random.default_rng(0)
+data = [(tf.constant(random.random((8, 6), np.float32)), tf.constant(random.integers(0, 3, 8))) for _ in names]
+models = replicas.build(job, factory, params)
+mirrored = building.build(factory, params, strategy=job.strategy, seed=1)
+mirrored.set_weights(models[0].get_weights())
+for model, name in zip(models, names):
+    with tf.device(name):
+        building.make_variables(model, *data[0])
+run = replicas.compile_train(job, models, steps.same, steps=3, jit=JIT)
+for _ in range(2):
+    run(data, tf.zeros([3, 2, 1], tf.int32))
+apart = [float(tf.reduce_max(tf.abs(a - b)))
+         for a, b in zip(models[0].trainable_variables, models[1].trainable_variables)]
+building.make_mirrored_variables(mirrored, *data[0], job.strategy)
+together = steps.compile_mirrored(mirrored, job.strategy)
+batch = tuple(job.strategy.experimental_distribute_values_from_function(
+    lambda context: data[context.replica_id_in_sync_group][part]) for part in range(2))
+for _ in range(6):
+    together(batch)
+from_mirrored = [float(np.abs(a - b).max()) for a, b in zip(models[0].get_weights(), mirrored.get_weights())]
+print(json.dumps([max(apart), from_mirrored]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("precision", "jit", "within"), [("fp32", False, 1e-5), ("fp32", True, 1e-5), ("fp16", True, 5e-3)]
+)
+def test_copies_stay_the_same_and_learn_what_keras_learns_under_a_strategy(script, precision, jit, within):
+    apart, from_mirrored = script(IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit)))
+    assert apart == 0
+    assert max(from_mirrored) < within
+
+
 INFERRED = """
 import json
 from pathlib import Path

@@ -1,0 +1,32 @@
+"""Loss scaling without a branch, for steps that XLA compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
+    """Keras' loss scaling with a selection where Keras branches on whether all gradients are finite.
+
+    For a branch in a compiled program the host waits until the device has told it the condition, and starts the
+    rest, and the next step, only then.
+    """
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Apply the gradients and then, where one was not finite, put everything back as it was."""
+        variables = list(trainable_variables or self._trainable_variables)
+        if not self.built:
+            self.build(variables)
+        finite = self.check_finite(grads)
+        kept = [*variables, *self.inner_optimizer.variables]
+        before = [tf.convert_to_tensor(variable) for variable in kept]
+        scale, count = (tf.convert_to_tensor(one) for one in (self.dynamic_scale, self.step_counter))
+        self.inner_optimizer.apply([grad / scale for grad in grads], variables)
+        for variable, old in zip(kept, before, strict=True):
+            variable.assign(tf.where(finite, tf.convert_to_tensor(variable), old))
+        grows = tf.equal(count, self.dynamic_growth_steps - 1)
+        self.dynamic_scale.assign(scale * tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5))
+        self.step_counter.assign(tf.where(finite & ~grows, count + 1, 0))

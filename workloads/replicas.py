@@ -1,0 +1,114 @@
+"""Training on several devices: a copy of the model on each of them, and one exchange of gradients a step.
+
+MirroredStrategy lets the optimiser and the exchange follow operation by operation, variable by variable. Here a
+step has three parts: XLA compiles the forward and backward pass; NCCL reduces all gradients at once, in one flat
+buffer; XLA compiles unscaling, the check for infinities and the optimiser. All copies begin with the same weights
+and apply the same gradients, and so stay the same; averages such as batch normalisation's are the first
+device's, as they are under MirroredStrategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import building
+from workloads.job import Job
+from workloads.steps import Pick, looped
+
+# Of the collective: TensorFlow's own strategies count their keys from 1.
+GROUP_KEY = INSTANCE_KEY = 1_000_000
+# Not measured yet.
+WHOLE = False
+
+
+def build(job: Job, factory: Callable[[Mapping[str, Any]], Any], params: Mapping[str, Any]) -> list[Any]:
+    """Return a copy of the model for each device, all with the same weights but random numbers of their own."""
+    models = []
+    for index, name in enumerate(job.devices):
+        with tf.device(name):
+            models.append(building.build(factory, params, strategy=None, seed=job.spec.seed + index))
+            models[index].set_weights(models[0].get_weights())
+    return models
+
+
+def compile_train(
+    job: Job, models: Sequence[Any], pick: Pick, *, steps: int, jit: bool, whole: bool = WHOLE
+) -> Callable[[Sequence[Any], Any], Any]:
+    """Return a function (tensors of each device, selection) -> loss that trains all copies in step.
+
+    The selection has shape [steps, replicas, ...], replicas of other workers included.
+
+    Args:
+        pick: makes a step's batch of one device.
+        steps: of one call.
+        jit: compile by XLA.
+        whole: compile all steps with their exchange into one program; on GPUs only, where XLA has the exchange.
+    """
+    whole = whole and jit and job.gpu
+    runs = []
+    for model, name in zip(models, job.devices, strict=True):
+        with tf.device(name):
+            step = _replica(model, pick, job, jit=jit and not whole)
+        runs.append(tf.function(looped(step, steps), jit_compile=True, autograph=False) if whole else step)
+    first = job.worker * len(models)
+
+    def on_all(tensors: Sequence[Any], chosen: Any) -> Any:
+        losses = []
+        for index, (name, run) in enumerate(zip(job.devices, runs, strict=True)):
+            with tf.device(name):
+                losses.append(run(tensors[index], chosen[..., first + index, :]))
+        return tf.add_n(losses) / len(losses)
+
+    return tf.function(on_all if whole else looped(on_all, steps), autograph=False)
+
+
+def _replica(model: Any, pick: Pick, job: Job, *, jit: bool) -> Callable[[Any, Any], Any]:
+    variables = model.trainable_variables
+    tracker = building.loss_metric(model)
+    # Gradients of half precision lose nothing: they are scaled, and the check finds what does not fit.
+    width = tf.float16 if hasattr(model.optimizer, "inner_optimizer") else tf.float32
+    # Without a token of its own each device's exchange would wait for the one before it, which waits for it.
+    token = tf.Variable(0.0, trainable=False)
+
+    def gradients(tensors: Any, chosen: Any) -> tuple[Any, Any]:
+        x, y = pick(tensors, chosen)
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            scaled = model.optimizer.scale_loss(loss)
+        parts = [tf.convert_to_tensor(part) / job.replicas for part in tape.gradient(scaled, variables)]
+        return loss, [tf.cast(tf.reshape(part, [-1]), width) for part in parts]
+
+    def update(loss: Any, flat: Any) -> None:
+        parts = tf.split(flat, [variable.shape.num_elements() for variable in variables])
+        model.optimizer.apply_gradients(
+            (tf.cast(tf.reshape(part, variable.shape), variable.dtype), variable)
+            for part, variable in zip(parts, variables, strict=True)
+        )
+        if tracker is not None:
+            tracker.update_state(loss)
+
+    passes, finish = (tf.function(part, jit_compile=jit, autograph=False) for part in (gradients, update))
+
+    def step(tensors: Any, chosen: Any) -> Any:
+        loss, parts = passes(tensors, chosen)
+        # Not within the passes: XLA's own concatenation takes 100 times as long on a CPU.
+        finish(loss, _summed(tf.concat(parts, 0), token, job))
+        return loss
+
+    return step
+
+
+def _summed(flat: Any, token: Any, job: Job) -> Any:
+    return tf.raw_ops.CollectiveReduceV2(
+        input=flat,
+        group_size=job.replicas,
+        group_key=GROUP_KEY,
+        instance_key=INSTANCE_KEY,
+        ordering_token=[token.handle],
+        merge_op="Add",
+        final_op="Id",
+        communication_hint="nccl" if job.gpu else "ring",
+    )
