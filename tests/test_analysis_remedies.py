@@ -34,7 +34,7 @@ from workloads.protocol import (
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
     TUNED,
-    TUNED_INPUT,
+    WITHOUT_INPUT,
     Change,
     Spec,
 )
@@ -186,7 +186,7 @@ def test_code_says_which_names_are_placeholders(code: str, said: str) -> None:
 def declared_variants(entry: Entry) -> list[str]:
     return [
         TUNED,
-        TUNED_INPUT,
+        WITHOUT_INPUT,
         *(f"{OPTIMIZATION_PREFIX}{optimization.name}" for optimization in entry.workload.optimizations),
     ]
 

@@ -16,7 +16,7 @@ from harness.model.variants import variant_name
 from tests.builders import COMPUTE_BOUND, LAUNCH_BOUND, VariantSpeed, cpu_run, gpu_run, run
 from tests.builders_parts import CPU_SPEEDS
 from tests.builders_telemetry import CPUS, retold, seconds_of, under_quota
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED_INPUT, Change
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, Change
 
 Speeds = Mapping[str, VariantSpeed]
 
@@ -364,7 +364,7 @@ def test_input_remedy_is_measured_by_the_variant_that_changes_nothing_else() -> 
             trial,
             variants=tuple(
                 VariantInfo(variant=one.variant, params=one.params, changes=(change,))
-                if one.variant == TUNED_INPUT
+                if one.variant == WITHOUT_INPUT
                 else one
                 for one in trial.variants
             ),
@@ -373,14 +373,14 @@ def test_input_remedy_is_measured_by_the_variant_that_changes_nothing_else() -> 
     )
     found = verdict(replace(made, trials=trials), "input-bound")
     assert found.remedy is not None and found.remedy.measured_gain is not None
-    assert found.remedy.measured_variant == TUNED_INPUT
+    assert found.remedy.measured_variant == WITHOUT_INPUT
     assert found.remedy.measured_gain.median == pytest.approx(1.3, rel=0.03)
     assert "num_parallel_calls" in found.remedy.code
     assert "also changes" not in found.remedy.text
     assert found.remedy.miss == pytest.approx(1.3 / found.remedy.predicted_gain - 1, rel=0.05)  # type: ignore[operator]
     headline = analyse(replace(made, trials=trials)).headline
     assert "The prediction for cifar100-mlp missed" in headline
-    assert headline.endswith(f"was measured ({variant_name(TUNED_INPUT)}).")
+    assert headline.endswith(f"was measured ({variant_name(WITHOUT_INPUT)}).")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     piped = replace(workload("piped"), stages=("read", "batch"))
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
-    pipeline = ("tuned-input", "threads:1", "epoch:first", "epoch:cached")
+    pipeline = ("without:input", "threads:1", "epoch:first", "epoch:cached")
     planned = variants_named("", QUICK, True, suite)
     assert planned["piped"] == (*VARIANTS, *PROBES, "host-fed", *stages, *pipeline)
     assert not set(planned["mlp"]) & {*stages, *pipeline}

@@ -26,7 +26,7 @@ from reports.titles import titles_of
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, Document, analysis, local, page
-from workloads.protocol import TUNED, TUNED_INPUT
+from workloads.protocol import TUNED, WITHOUT_INPUT
 
 pytestmark = pytest.mark.slow
 
@@ -184,7 +184,7 @@ def test_found_limits_come_with_gains_and_code():
 def test_every_measured_gain_names_its_variant():
     analysed = analysis("gpu")
     verdict = next(one for one in analysed.verdicts if one.remedy and one.remedy.measured_gain)
-    for variant, said in ((TUNED_INPUT, "only the pipeline tuned"), (TUNED, "tuned")):
+    for variant, said in ((WITHOUT_INPUT, "only the pipeline tuned"), (TUNED, "tuned")):
         remedy = replace(verdict.remedy, measured_variant=variant)
         made = replace(analysed, verdicts=(replace(verdict, remedy=remedy),))
         assert f"measured gain ({said})" in render_html(made, bundle=pages.javascript)

@@ -37,11 +37,21 @@ SINGLE_STREAM, SERVER = "SingleStream", "Server"
 # those.
 CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
-TUNED_INPUT = "tuned-input"  # baseline with nothing but the pipeline's remedies
 FIRST_EPOCH, CACHED_EPOCH = "epoch:first", "epoch:cached"  # the pipeline before and after its caches are full
+# The baseline with one cause of lost time taken away, and nothing else changed.
+WITHOUT_PREFIX = "without:"
+WITHOUT_INPUT, WITHOUT_LAUNCH, WITHOUT_FRAMEWORK, WITHOUT_COPY = WITHOUT = tuple(
+    f"{WITHOUT_PREFIX}{cause}" for cause in ("input", "launch", "framework", "copy")
+)
 BATCH_PREFIX = "batch:"  # model-only with a batch that many times as large
 CALLS_PREFIX = "calls:"  # model-only with that many steps in one call
 THREADS_PREFIX = "threads:"  # input-only on that many threads
+
+# Figures that the driver reports of the baseline, as metrics: seconds a step in functions that the compiled
+# step has Python run, and in the workload's own callbacks; how often the step was traced while it was
+# measured; whether Keras runs it eagerly (1 or 0); and of a batch in host memory its bytes.
+PYTHON_IN_STEP, CALLBACKS, RETRACES = "python_in_step_s", "callbacks_s", "retraces"
+RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 
 # The driver's exit codes beside 0 and 1 (a variant or the workload raised; the error event says what).
 NO_GPU_EXIT = 20  # TensorFlow registered fewer GPUs than Spec.gpus, or did not place work on them

@@ -18,7 +18,7 @@ from workloads.protocol import (
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
-    TUNED_INPUT,
+    WITHOUT_INPUT,
     Change,
     Optimization,
     Spec,
@@ -102,7 +102,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
         base.update(resolve(declared, spec.device))
     if workload.takes_weights:
         base["weights"] = spec.weights
-    if variant == TUNED_INPUT:
+    if variant == WITHOUT_INPUT:
         declared = resolve(workload.tuned, spec.device)
         own = {key: value for key, value in declared.items() if key in PIPELINE_PARAMS}
         base.update({**PIPELINE_REMEDIES, **own})
@@ -122,7 +122,7 @@ def variant_changes(workload: Workload, spec: Spec, variant: str, *, pipeline: b
     changes = []
     before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
     after = variant_params(workload, spec, variant, pipeline=pipeline)
-    if variant in (TUNED, TUNED_INPUT) or variant.startswith(OPTIMIZATION_PREFIX):
+    if variant in (TUNED, WITHOUT_INPUT) or variant.startswith(OPTIMIZATION_PREFIX):
         said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
         optimization_why = (
             _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""
@@ -160,7 +160,7 @@ def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> 
         return one_device and trains
     if variant.startswith(BATCH_PREFIX):
         return one_device
-    if variant == TUNED_INPUT:
+    if variant == WITHOUT_INPUT:
         return pipeline and trains and not spec.workers
     if variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(THREADS_PREFIX):
         return pipeline

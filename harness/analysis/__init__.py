@@ -1,23 +1,23 @@
-"""Analysis: pure functions from a Run to what the report says."""
+"""Analysis: pure functions from a Run to numbers and findings; no sentences."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.analysis.case import cases
+from harness.analysis.caveats import run_caveats
 from harness.analysis.compare import comparisons
 from harness.analysis.cost import CLAIM, cost_ratios, costs
-from harness.analysis.headline import headline
+from harness.analysis.findings import findings
+from harness.analysis.machine_caveats import machine_caveats
 from harness.analysis.measures import measures
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
-from harness.analysis.quality import quality
 from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.analysis.rules import verdicts
-from harness.analysis.spent import spent
+from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries
-from harness.analysis.sweeps import headline as sweep_headline
 from harness.analysis.sweeps import sweeps
-from harness.model.analysis import Analysis
+from harness.model.analysis import Analysis, Severity
 from harness.model.run import Run
 
 __all__ = ["analyse", "priced"]
@@ -28,36 +28,36 @@ def analyse(run: Run) -> Analysis:
 
     Never raises for what a run lacks: an interrupted, failed or empty run gives what there is.
     """
-    found = measures(run)
-    summed = summaries(run, found)
-    ratios = (*comparisons(found), *request_ratios(run))
+    measured = measures(run)
+    summed = summaries(run, measured)
+    ratios = (*comparisons(measured), *request_ratios(run))
+    grouped = tuple(cases(run, summed, ratios, measured))
     swept = sweeps(run)
-    said = verdicts(run, summed, ratios)
-    published = () if swept else published_comparisons(run, summed, ratios, said)
-    found_out = Analysis(
+    times = step_times(grouped)
+    caveats = dict.fromkeys((*run_caveats(run, measured, summed), *machine_caveats(run, summed)))
+    analysis = Analysis(
         run=run,
-        headline=sweep_headline(swept) if swept else headline(run, summed, ratios, published, said),
         summaries=summed,
         comparisons=ratios,
-        published=published,
-        verdicts=said,
-        quality=quality(run, found, summed),
+        published=() if swept else published_comparisons(run, grouped),
+        step_times=times,
+        findings=findings(grouped, times),
+        caveats=tuple(sorted(caveats, key=lambda caveat: caveat.severity is not Severity.WARNING)),
         sweeps=swept,
         latencies=latencies(run),
         capacities=capacities(run),
-        pipelines=pipelines(run, summed, ratios),
-        spent=spent(run),
+        pipelines=pipelines(grouped),
     )
-    return priced(found_out, run)
+    return priced(analysis, run)
 
 
 def priced(analysis: Analysis, run: Run) -> Analysis:
     """Compute again what depends on the prices alone; `run` differs from the analysis' in nothing else."""
-    dearer = cost_ratios(run, analysis.comparisons)
+    ratios = cost_ratios(run, analysis.comparisons)
     return replace(
         analysis,
         run=run,
         costs=costs(run, analysis.summaries),
-        cost_ratios=dearer,
-        cost_claim=CLAIM if dearer else None,
+        cost_ratios=ratios,
+        cost_claim=CLAIM if ratios else None,
     )

@@ -1,4 +1,4 @@
-"""All that a rule may look at for one workload on one device, and the verdict it gives."""
+"""One workload on one device: its variants, and lookups in their telemetry."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import PER_CORE, core_mean, gpu_names
-from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_BASELINE
+from harness.analysis.align import core_mean, gpu_names
+from harness.analysis.compare import CPU
+from harness.analysis.measures import Measure, Measures
+from harness.analysis.stages import slowest_stages
 from harness.cpuset import processors
-from harness.model.analysis import Comparison, Estimate, Evidence, Finding, Remedy, Summary, Verdict
-from harness.model.run import Run, Status
-from workloads.protocol import BASELINE, TUNED, Workload
+from harness.model.analysis import Comparison, Estimate, Summary
+from harness.model.run import Run, Trial
+from workloads.protocol import STAGE_PREFIX, Workload
 
 # USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.
-FREE = 0.15
+SATURATED_FREE = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +24,9 @@ class Case:
     """One workload on one device.
 
     Attributes:
-        variants: variant -> its summary, for the variants that were measured.
+        variants, measures: by variant, for those that were measured: over all trials, and one for each.
         ratios: the comparisons of this workload.
+        trials: those of this workload and device that ended well.
     """
 
     run: Run
@@ -31,12 +34,19 @@ class Case:
     name: str
     device: str
     variants: Mapping[str, Summary]
+    measures: Mapping[str, tuple[Measure, ...]]
     ratios: tuple[Comparison, ...]
+    trials: tuple[Trial, ...]
 
     @property
     def on_gpu(self) -> bool:
         """Whether the device is one or more GPUs."""
         return self.device != CPU
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs of the device, as "gpu0"."""
+        return gpu_names(self.device)
 
     def speed(self, variant: str) -> float | None:
         """Return a variant's samples/s."""
@@ -46,61 +56,41 @@ class Case:
     def host(self, variant: str, source: str, metric: str) -> float | None:
         """Return a metric that is not a GPU's over a variant's steady state; the first device that has it."""
         summary = self.variants.get(variant)
-        found = (
+        values = (
             value
             for key, value in (summary.telemetry if summary else {}).items()
             if key.startswith(f"{source}.") and key.endswith(f".{metric}")
         )
-        return next(found, None)
+        return next(values, None)
 
-    def core(self, variant: str, metric: str) -> float | None:
-        """Return a CPU's own metric over a variant's steady state, the median of its trials."""
-        values = [
-            value
-            for trial in self.run.trials
-            if trial.workload == self.name and trial.device == self.device
-            if (value := core_mean(trial, variant, metric)) is not None
-        ]
-        return median(values) if values else None
-
-    def cards(self, variant: str, *choices: tuple[str, str]) -> tuple[float, ...]:
+    def gpu_values(self, variant: str, *choices: tuple[str, str]) -> tuple[float, ...]:
         """Return one value a GPU, of the first (source, metric) that every GPU of the device has."""
         summary = self.variants.get(variant)
-        names = gpu_names(self.device)
         for source, metric in choices:
-            keys = [f"{source}.{name}.{metric}" for name in names]
+            keys = [f"{source}.{name}.{metric}" for name in self.gpus]
             if summary and keys and all(key in summary.telemetry for key in keys):
                 return tuple(summary.telemetry[key] for key in keys)
         return ()
 
+    def gpu_mean(self, variant: str, source: str, metric: str) -> float | None:
+        """Return a metric's mean over the GPUs of the device."""
+        values = self.gpu_values(variant, (source, metric))
+        return sum(values) / len(values) if values else None
+
+    def metric(self, variant: str, name: str) -> float | None:
+        """Return the median over trials of a figure that the driver reported of a variant."""
+        values = [
+            metric.value
+            for trial in self.trials
+            for metric in trial.metrics
+            if (metric.variant, metric.name) == (variant, name)
+        ]
+        return median(values) if values else None
+
     def ratio(self, kind: str, variant: str) -> Estimate | None:
         """Return a comparison whose numerator is this device's variant."""
         wanted = f"{self.device}/{variant}"
-        return next((one.ratio for one in self.ratios if one.kind == kind and one.numerator == wanted), None)
-
-    @property
-    def over_cpu(self) -> Estimate | None:
-        """Baseline, this device over the CPU."""
-        return self.ratio(GPU_OVER_CPU, BASELINE)
-
-    @property
-    def tuned_gain(self) -> Estimate | None:
-        """Tuned over baseline on this device."""
-        return self.ratio(TUNED_OVER_BASELINE, TUNED)
-
-    @property
-    def cpus(self) -> float | None:
-        """How many CPUs the container could use: those visible to it, or its quota if less."""
-        visible = [
-            float(value)
-            for trial in self.run.trials
-            if trial.workload == self.name and trial.device == self.device and trial.status is Status.OK
-            and isinstance(value := trial.facts.get("cpus_visible"), int)
-        ]  # fmt: skip
-        quota = self.host(BASELINE, "cgroup", "cpu_limit_cpus")
-        pinned = self.pinned
-        limits = [*visible[:1], *([quota] if quota else []), *([float(len(pinned))] if pinned else [])]
-        return min(limits, default=None)
+        return next((each.ratio for each in self.ratios if (each.kind, each.numerator) == (kind, wanted)), None)
 
     @property
     def pinned(self) -> tuple[int, ...]:
@@ -108,107 +98,105 @@ class Case:
         options = self.run.manifest.parameters.get("options")
         return processors(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
 
-    def too_short(self, source: str) -> bool:
-        """Tell whether a source was read, but not often enough to speak of baseline's windows alone."""
-        summary = self.variants.get(BASELINE)
-        known = summary.telemetry if summary else {}
-        return any(
-            f"{source}.{one.device}.{name}" not in known
-            and f"{source}.{one.device}.{name}_per_s" not in known
-            for trial in self.run.trials
-            if trial.workload == self.name and trial.device == self.device
-            for one in trial.telemetry
-            if one.source == source and one.device != PER_CORE and len(one.t_ns) >= 2
-            for name in one.columns
+    @property
+    def host_cpus(self) -> int | None:
+        """How many CPUs the host's telemetry is about: those it is pinned to, or all."""
+        cpus = self.run.manifest.host_facts.get("cpus")
+        return len(self.pinned) or (cpus if isinstance(cpus, int) else None)
+
+    @property
+    def cpus(self) -> float | None:
+        """How many CPUs the container could use: those visible to it, or its quota if less."""
+        limits = [float(len(self.pinned))] if self.pinned else []
+        for trial in self.trials[:1]:
+            visible = trial.facts.get("cpus_visible")
+            limits += [float(visible)] if isinstance(visible, int) else []
+        for variant in self.variants:
+            quota = self.host(variant, "cgroup", "cpu_limit_cpus")
+            limits += [quota] if quota else []
+        return min(limits, default=None)
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """The stages that were drained, in the pipeline's order."""
+        declared = self.workload.stages if self.workload else ()
+        ran = [name.removeprefix(STAGE_PREFIX) for name in self.variants if name.startswith(STAGE_PREFIX)]
+        return tuple(
+            sorted(ran, key=lambda name: declared.index(name) if name in declared else len(declared))
         )
 
-    def verdict(
-        self,
-        rule: str,
-        finding: Finding,
-        sentence: str,
-        *,
-        cause: str = "",
-        evidence: Sequence[Evidence] = (),
-        cost: float | None = None,
-        remedy: Remedy | None = None,
-    ) -> Verdict:
-        """Return a verdict on this workload and device."""
-        return Verdict(
-            workload=self.name,
-            device=self.device,
-            rule=rule,
-            finding=finding,
-            cause=cause,
-            sentence=sentence,
-            evidence=tuple(evidence),
-            cost=cost,
-            remedy=remedy,
-        )
+    @property
+    def slowest_stages(self) -> tuple[str, ...]:
+        """The stage that costs most, or those that cannot be told apart."""
+        return slowest_stages(self.stage_names, self.measures)
 
 
-def cases(run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison]) -> Iterator[Case]:
+def cases(
+    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], found: Measures
+) -> Iterator[Case]:
     """Yield one case for each workload and device that has a summary."""
     declared = {workload.name: workload for workload in run.workloads}
     groups: dict[tuple[str, str], dict[str, Summary]] = {}
-    for one in summaries:
-        groups.setdefault((one.workload, one.device), {})[one.variant] = one
+    for summary in summaries:
+        groups.setdefault((summary.workload, summary.device), {})[summary.variant] = summary
     for (name, device), variants in groups.items():
+        measures = {
+            key.variant: group for key, group in found.items() if (key.workload, key.device) == (name, device)
+        }
+        trials = {each.trial.id: each.trial for group in measures.values() for each in group}
         yield Case(
             run=run,
             workload=declared.get(name),
             name=name,
             device=device,
             variants=variants,
-            ratios=tuple(one for one in ratios if one.workload == name),
+            measures=measures,
+            ratios=tuple(each for each in ratios if each.workload == name),
+            trials=tuple(trials.values()),
         )
 
 
-def activity(case: Case, variant: str) -> tuple[float, str] | None:
-    """Return the share of time in which the device did something, and which metric says so.
+def device_activity(case: Case, variant: str) -> float | None:
+    """Return the share of time in which some kernel was resident on the GPUs, or the CPUs in use were busy.
 
-    On a GPU: some kernel was resident (an upper bound of how busy it was). On the CPU: CPU time
-    over the CPUs that the container could use.
+    For a GPU an upper bound of how busy it was.
     """
     if case.on_gpu:
-        for source, metric in (
-            ("gpm", "graphics_util_pct"),
-            ("nvml_util", "gpu_util_pct"),
-            ("nvml", "gpu_util_pct"),
-        ):
-            values = case.cards(variant, (source, metric))
-            if values:
-                return sum(values) / len(values) / 100, metric
-        return None
+        choices = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
+        values = case.gpu_values(variant, *choices)
+        return sum(values) / len(values) / 100 if values else None
     used, cpus = cpus_used(case, variant), case.cpus
-    return (min(1.0, used / cpus), "cpu_usage_s") if used is not None and cpus else None
+    return min(1.0, used / cpus) if used is not None and cpus else None
 
 
 def cpus_used(case: Case, variant: str) -> float | None:
     """Return the CPUs' worth of time that the container used in a variant."""
-    for source in ("cgroup", "process"):
-        used = case.host(variant, source, "cpu_usage_s_per_s")
-        if used is not None:
-            return used
-    return None
+    used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
+    return case.host(variant, "process", "cpu_usage_s_per_s") if used is None else used
 
 
-def host_idle(case: Case, variant: str) -> float | None:
-    """Return the share of the time in which CPUs that the container could use did nothing at all."""
-    busy, total, cpus = host_busy(case, variant), case.run.manifest.host_facts.get("cpus"), case.cpus
-    if busy is None or not cpus:
+def free_cpus(case: Case, variant: str) -> float | None:
+    """Return the share of the CPUs that the container may use which nobody used, where few are free.
+
+    None where more than SATURATED_FREE is free, or nothing tells: what others did then mattered to nobody.
+    """
+    busy, total, cpus = host_busy(case, variant), case.host_cpus, case.cpus
+    if busy is None or not cpus or not total:
         return None
-    if case.pinned or not isinstance(total, int):
-        return 1.0 - busy
-    return min(1.0, (1.0 - busy) * total / cpus)
+    free = 1.0 - busy if case.pinned else min(1.0, (1.0 - busy) * total / cpus)
+    return free if free < SATURATED_FREE else None
 
 
 def host_busy(case: Case, variant: str) -> float | None:
     """Return how busy the CPUs were, between 0 and 1: those it is pinned to, or all of the host."""
     if case.pinned:
         names = [f"core{number}_util_pct" for number in case.pinned]
-        cores = [value for name in names if (value := case.core(variant, name)) is not None]
-        if cores:
-            return sum(cores) / len(cores) / 100
+        cores = [
+            value
+            for trial in case.trials
+            for name in names
+            if (value := core_mean(trial, variant, name)) is not None
+        ]
+        return sum(cores) / len(cores) / 100 if cores else None
     busy = case.host(variant, "host", "cpu_util_pct")
-    return None if busy is None or case.pinned else busy / 100
+    return None if busy is None else busy / 100

@@ -13,7 +13,7 @@ from workloads.protocol import (
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
     TUNED,
-    TUNED_INPUT,
+    WITHOUT_PREFIX,
 )
 
 GPU_OVER_CPU = "gpu-over-cpu"
@@ -36,17 +36,17 @@ def _comparisons(found: Measures) -> Iterator[Comparison]:
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
         if key.variant == TUNED:
             yield from _ratio(found, TUNED_OVER_BASELINE, key, key._replace(variant=BASELINE))
-        if key.variant.startswith(OPTIMIZATION_PREFIX) or key.variant == TUNED_INPUT:
+        if key.variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
             yield from _ratio(found, OPTIMIZATION_OVER_BASELINE, key, key._replace(variant=BASELINE))
-        cards = gpu_names(key.device)
-        if len(cards) > 1 and key.variant in (BASELINE, TUNED):
-            yield from _ratio(found, SCALING, key, key._replace(device=cards[0]), len(cards))
+        gpus = gpu_names(key.device)
+        if len(gpus) > 1 and key.variant in (BASELINE, TUNED):
+            yield from _ratio(found, SCALING, key, key._replace(device=gpus[0]), len(gpus))
 
 
-def _ratio(found: Measures, kind: str, top: Key, bottom: Key, cards: int = 1) -> Iterator[Comparison]:
+def _ratio(found: Measures, kind: str, top: Key, bottom: Key, gpus: int = 1) -> Iterator[Comparison]:
     if bottom not in found:
         return
-    per_card = {index: value / cards for index, value in by_index(found[top]).items()}
+    per_card = {index: value / gpus for index, value in by_index(found[top]).items()}
     value = ratio(per_card, by_index(found[bottom]))
     if value is not None:
         yield Comparison(

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t as student
 
-from harness.analysis.student import quantile, upper_tail
 from harness.model.analysis import Estimate
 
 STOPPED_WIDER = 1.25
@@ -57,7 +57,7 @@ class Gap:
 
     def half(self, level: float = LEVEL) -> float:
         """Return half the width of the interval that leaves out `level`, in logarithms."""
-        return quantile(level / 2, self.degrees) * self.error
+        return _quantile(level / 2, self.degrees) * self.error
 
     def estimate(self, level: float = LEVEL) -> Estimate:
         """Return the ratio with its interval."""
@@ -77,7 +77,7 @@ class Gap:
             return 1.0
         if self.error == 0:
             return 0.0 if self.log else 1.0
-        return 2 * upper_tail(abs(self.log) / self.error, self.degrees)
+        return 2 * float(student.sf(abs(self.log) / self.error, self.degrees))
 
     def detectable(self, level: float = LEVEL) -> float | None:
         """Return the smallest slowdown, as a share, that is found all but MISSED of the time.
@@ -87,8 +87,13 @@ class Gap:
         """
         if not self.known:
             return None
-        reach = quantile(level / 2, self.degrees) + quantile(MISSED / 2, self.degrees)
+        reach = _quantile(level / 2, self.degrees) + _quantile(MISSED / 2, self.degrees)
         return -math.expm1(-reach * self.error)
+
+
+def _quantile(tail: float, degrees: float) -> float:
+    """Return Student's t that a share `tail` lies above."""
+    return float(student.isf(tail, degrees))
 
 
 def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
@@ -143,7 +148,7 @@ def trials_needed(one: Gap, slowdown: float, level: float = LEVEL) -> int | None
     noise = one.error * math.sqrt(one.n / 2)
     for n in range(2, MOST_TRIALS + 1):
         degrees = 2.0 * n - 2
-        reach = quantile(level / 2, degrees) + quantile(MISSED / 2, degrees)
+        reach = _quantile(level / 2, degrees) + _quantile(MISSED / 2, degrees)
         if reach * noise * math.sqrt(2 / n) <= -math.log1p(-slowdown):
             return n
     return None

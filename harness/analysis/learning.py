@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from statistics import median
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from harness.analysis.case import Case
-from harness.analysis.words import percent
-from harness.model.analysis import Evidence, Finding, Remedy, Verdict
+from harness.model.analysis import Cause, Finding
 from harness.model.run import Run
 from workloads.protocol import BASELINE, TUNED, Workload
+
+if TYPE_CHECKING:
+    from harness.analysis.case import Case
 
 STEPS_TRAINED = "steps_trained"
 # Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
@@ -44,71 +46,19 @@ def learned(accuracy: float | None, needed: float | None, epochs: float | None) 
     return None if epochs is not None and epochs < 1 else False
 
 
-def epochs_seen(case: Case, variant: str) -> float | None:
-    """Return how often a variant went through the training data until its accuracy was taken, by the median."""
-    steps = [
-        metric.value
-        for trial in case.run.trials
-        if (trial.workload, trial.device) == (case.name, case.device)
-        for metric in trial.metrics
-        if (metric.variant, metric.name) == (variant, STEPS_TRAINED)
-    ]
-    if not steps or case.workload is None or case.workload.data.train <= 0 or variant not in case.variants:
-        return None
-    return median(steps) * case.variants[variant].batch_size / case.workload.data.train
-
-
-def not_learning(case: Case) -> Verdict | None:
-    """Tell whether the model learned: baseline's accuracy on held-out data against `required_accuracy`."""
-    rule = "not-learning"
+def not_learning(case: Case) -> Iterator[Finding]:
+    """Yield a finding for the worse of baseline and tuned where it did not learn."""
     needed = required_accuracy(case.run, case.workload)
-    if needed is None:
-        return None
-    accuracies = {
-        variant: one.accuracy
-        for variant, one in case.variants.items()
-        if one.accuracy is not None and variant in (BASELINE, TUNED)
-    }
-    if not accuracies:
-        return case.verdict(
-            rule, Finding.INCONCLUSIVE, "Whether training worked cannot be told: no accuracy was reported."
-        )
-    evidence = [
-        Evidence(
-            metric=f"accuracy on held-out data ({variant})",
-            observed=percent(value),
-            threshold=percent(needed),
-        )
-        for variant, value in accuracies.items()
+    failed = [
+        (summary.accuracy, variant)
+        for variant in (BASELINE, TUNED)
+        if (summary := case.variants.get(variant)) and summary.accuracy_ok is False and summary.accuracy is not None
     ]
-    failed = [variant for variant in accuracies if case.variants[variant].accuracy_ok is False]
-    short = [variant for variant in accuracies if case.variants[variant].accuracy_ok is None]
-    variant = min(failed or short or accuracies, key=lambda name: accuracies[name])
-    least = accuracies[variant]
-    if not failed and short:
-        sentence = (
-            f"Whether training works cannot be told ({variant}): {percent(least)} of unseen samples are "
-            f"right, but "
-            f"it was too short to see every sample once."
+    if needed is not None and failed:
+        accuracy, variant = min(failed)
+        yield Finding(
+            workload=case.name,
+            device=case.device,
+            cause=Cause.NOT_LEARNING,
+            facts={"accuracy": accuracy, "needed": needed, "tuned": float(variant == TUNED)},
         )
-        return case.verdict(rule, Finding.INCONCLUSIVE, sentence, evidence=evidence)
-    if not failed:
-        sentence = f"Training works: {percent(least)} of unseen samples are right."
-        return case.verdict(rule, Finding.CLEAR, sentence, evidence=evidence)
-    return case.verdict(
-        rule,
-        Finding.FOUND,
-        f"The model did not learn ({variant}): only {percent(least)} of unseen samples are right, "
-        f"{percent(needed)} are "
-        f"expected. Its speed may be that of a broken training.",
-        cause="training does not work",
-        evidence=evidence,
-        remedy=Remedy(
-            text="Look into loss, learning rate and precision before trusting the speed; a longer "
-            "measurement also "
-            "trains for longer.",
-            code=f"tfbench bench --profile full --workload {case.name}",
-            predicted_gain=None,
-            measured_gain=None,
-        ),
-    )

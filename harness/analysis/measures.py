@@ -26,6 +26,7 @@ class Measure:
     Attributes:
         throughput: samples/s; step_s: seconds a step; batch: samples a step.
         wait_share: of the windows in which waiting could be seen, None when in none.
+        window_throughputs: samples/s of each window.
     """
 
     trial: Trial
@@ -34,6 +35,7 @@ class Measure:
     step_s: float
     batch: int
     wait_share: float | None
+    window_throughputs: tuple[float, ...] = ()
 
 
 Measures = Mapping[Key, tuple[Measure, ...]]
@@ -85,6 +87,11 @@ def measure_of(trial: Trial, variant: str) -> Measure | None:
         step_s=time_ns / SECOND_NS / steps,
         batch=round(samples / steps),
         wait_share=_wait_share(windows),
+        window_throughputs=tuple(
+            window.samples * SECOND_NS / (window.end_ns - window.start_ns)
+            for window in windows
+            if window.samples > 0 and window.end_ns > window.start_ns
+        ),
     )
 
 

@@ -22,19 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats as distributions
 
 from harness.model.analysis import Estimate
 
 SMALL = 15
 RESAMPLES = 2000
 SEED = 20_240_229
-
-# Upper 2.5 % quantile of Student's t by degrees of freedom, from 1.
-_T_975 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-
 
 def estimate(values: Sequence[float], unit: str) -> Estimate | None:
     """Return the median of independent values with its 95 % interval; None when there are no values.
@@ -75,8 +69,8 @@ def _bootstrap(array: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def t_quantile(degrees: float) -> float:
-    """Return Student's t that 2.5 % lie above; rounded down to the table, so that it is never too low."""
-    return _T_975[min(max(int(degrees), 1), len(_T_975)) - 1]
+    """Return Student's t that 2.5 % lie above."""
+    return float(distributions.t.isf(0.025, degrees))
 
 
 def ratio(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Estimate | None:
@@ -165,25 +159,12 @@ class Drift:
 def drift(values: Sequence[float]) -> Drift | None:
     """Return the trend of values in the order they were measured; None under four, where none can be told.
 
-    Kendall's test with its exact distribution (Mann 1945) and the slope of Theil and Sen (Sen 1968).
+    Kendall's test (Mann 1945) and the slope of Theil and Sen (Sen 1968).
     """
     array = np.asarray(values, dtype=np.float64)
-    n = array.size
-    if n < 4:
+    if array.size < 4:
         return None
-    i, j = np.triu_indices(n, 1)
-    rises = array[j] - array[i]
-    score = abs(int(np.sign(rises).sum()))
-    slope = float(np.median(rises / (j - i)))
-    first = float(np.median(array)) - slope * (n - 1) / 2
-    return Drift(change=slope * (n - 1) / first if first else 0.0, p=_kendall_p(n, score))
-
-
-def _kendall_p(n: int, score: int) -> float:
-    """Count the permutations whose inversions give at least `score` concordant minus discordant pairs."""
-    counts = np.ones(1)
-    for size in range(2, n + 1):
-        counts = np.convolve(counts, np.full(size, 1.0 / size))
-    pairs = n * (n - 1) // 2
-    scores = pairs - 2 * np.arange(pairs + 1)
-    return float(min(1.0, counts[np.abs(scores) >= score].sum()))
+    order = np.arange(array.size)
+    line = distributions.theilslopes(array, order)
+    change = line.slope * (array.size - 1) / line.intercept if line.intercept else 0.0
+    return Drift(change=float(change), p=float(distributions.kendalltau(order, array).pvalue))

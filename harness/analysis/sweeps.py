@@ -11,10 +11,8 @@ from harness.analysis.best import may_be_best
 from harness.analysis.energy import energy_over_trials, energy_per_sample
 from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.stats import estimate, ratio
-from harness.analysis.words import interval, listed, significant
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Point, Run, Scalar, Status, Trial
-from harness.rounding import counted, point_words
 
 _ACCURACY = "accuracy"
 # Of a point's trials the one that says most about it comes first.
@@ -25,11 +23,6 @@ _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Sta
 def sweeps(run: Run) -> tuple[Sweep, ...]:
     """Return one sweep for each workload, device and variant that was swept; () for a plain run."""
     return tuple(_sweeps(run))
-
-
-def headline(found: Sequence[Sweep]) -> str:
-    """Return a paragraph in plain English: the best point of each sweep, and what is tied with it."""
-    return " ".join(_sentence(one) for one in found)
 
 
 def _sweeps(run: Run) -> Iterator[Sweep]:
@@ -119,41 +112,3 @@ def _axis(name: str, points: Sequence[Point], medians: Mapping[Point, float]) ->
         return Axis(name=name, values=values, effect=None)
     means = [sum(row[value] for row in whole) / len(whole) for value in values]
     return Axis(name=name, values=values, effect=math.exp(max(means) - min(means)))
-
-
-def _sentence(sweep: Sweep) -> str:
-    where = f"{sweep.workload} on {sweep.device}, {sweep.variant}"
-    best = sweep.best
-    if best is None or best.throughput is None:
-        return f"No point of {where} gave a result."
-    done = [one for one in sweep.points if one.throughput is not None]
-    words = [
-        f"{where} is fastest with {point_words(best.point)}: {significant(best.throughput.median)} samples/s"
-        f"{interval(best.throughput)}."
-    ]
-    slowest = min(done, key=lambda one: one.throughput.median if one.throughput else math.inf)
-    if slowest.over_best is not None and len(done) > 1:
-        times = significant(1 / slowest.over_best.median)
-        words.append(f"That is {times} times the speed of the slowest point, {point_words(slowest.point)}.")
-    words.append(_ties(sweep, best, done))
-    for status, text in ((Status.OUT_OF_MEMORY, "ran out of memory"), (Status.FAILED, "failed")):
-        lost = [
-            point_words(one.point) for one in sweep.points if one.status is status and one.throughput is None
-        ]
-        if lost:
-            words.append(f"{len(lost)} of {counted(len(sweep.points), 'point')} {text}: {'; '.join(lost)}.")
-    missing = sum(one.status in (None, Status.INTERRUPTED) for one in sweep.points)
-    if missing:
-        words.append(f"{missing} of {len(sweep.points)} points were not measured yet.")
-    return " ".join(filter(None, words))
-
-
-def _ties(sweep: Sweep, best: SweepPoint, done: Sequence[SweepPoint]) -> str:
-    if best.tied is None:
-        return "With a single trial each, points cannot be told apart." if len(done) > 1 else ""
-    tied = [point_words(one.point) for one in sweep.points if one.tied and one is not best]
-    if not tied:
-        return "No other point may be as fast." if len(done) > 1 else ""
-    if len(tied) > 4:
-        return f"{len(tied)} other points cannot be told from it."
-    return f"It cannot be told from {listed(tied)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.run import Point, Run, Scalar, Status
@@ -12,7 +12,10 @@ from workloads.protocol import Change, Published
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A median with its 95 % bootstrap interval over `n` independent values; n == 1 has no interval."""
+    """A median of `n` independent values with its 95 % interval; n == 1 has no interval.
+
+    The interval is Student's t on logarithms for few values, else bootstrap: see harness.analysis.stats.
+    """
 
     median: float
     low: float
@@ -39,8 +42,8 @@ class Summary:
         step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
         wait_share: share of the steady time spent waiting for input, between 0 and 1.
         training_s: time for the published epochs; `training_projected` tells projected from measured.
-        training_how: how it is known, in words that follow "it is"; "" without it.
-        training_bound: upper where only the first epoch was measured and a cache speeds up those after it.
+        training_bound: upper where only the first epoch was measured and a cache speeds up those after it,
+            lower the other way round.
         cold_start: (phase, seconds) in order, everything before steady state.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: from the GPU's counter, or None.
@@ -68,7 +71,6 @@ class Summary:
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
     epoch_s: float | None = None
-    training_how: str = ""
     training_bound: Bound = Bound.NONE
 
 
@@ -136,10 +138,10 @@ class PublishedComparison:
 
     Attributes:
         value, upto: the number, or the two ends of a published range; upto is 0 for a single number.
-        measured: None where nothing matches; measured_label says of what it is.
+        measured: of `measured_variant`; None where nothing matches.
         factor: how many times the published speed (or ratio) the measured one is, against the nearer end of
             a range, 1 within it; None for units in which a ratio says nothing, and where nothing is measured.
-        reasons: why the two may differ, in sentences, from what this run knows; the weightiest first.
+        other_variant: the published settings were not run here, and the baseline stands in for them.
     """
 
     workload: str
@@ -150,138 +152,196 @@ class PublishedComparison:
     unit: str
     note: str
     measured: Estimate | None
-    measured_label: str
+    measured_variant: str
     upto: float = 0.0
     factor: Estimate | None = None
-    reasons: tuple[str, ...] = ()
+    other_variant: bool = False
 
 
-class Finding(StrEnum):
-    """What a rule concluded."""
+class Part(StrEnum):
+    """A part of a step's time; all parts of a breakdown add up to the step as it was measured."""
 
-    FOUND = "found"
-    CLEAR = "clear"
-    INCONCLUSIVE = "inconclusive"
+    COMPUTE = "compute"  # the device works
+    LAUNCH = "launch"  # the device waits for the next kernel or call
+    FRAMEWORK = "framework"  # Python around the compiled step, or inside it
+    INPUT_WAIT = "input wait"  # the step waits for its batch
+    INPUT_SLOWDOWN = "slowed by input"  # the step is slower while the pipeline runs
+    COPY = "copy"  # host to device
+    EXCHANGE = "exchange"  # gradients between devices
+    HOST = "host taken"  # CPU quota, steal, other programs
+    UNEXPLAINED = "unexplained"  # the rest, with its sign
+
+
+INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
+# What an optimization can take away; the device's own work and what is not accounted for cannot be.
+REMOVABLE = tuple(part for part in Part if part not in (Part.COMPUTE, Part.UNEXPLAINED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One number that a rule looked at; `threshold` says what would have changed the outcome."""
-
-    metric: str
-    observed: str
-    threshold: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """What to do about a finding. Gains are throughput ratios; measured is None until a variant has shown it.
+class StepTime:
+    """Where a step's time goes, for one workload, device and variant.
 
     Attributes:
-        at_least: the prediction is a lower bound.
-        measured_variant: the variant that showed the measured gain, "" without one.
-        miss: by which share the measured gain misses the prediction, where that is more than is allowed;
-            negative when it is less than was predicted.
-        not_judged: why the prediction cannot be held against the measured gain; "" where it can be, and where
-            one of them is missing.
+        batch: samples of the step: the baseline's, also for other variants, so that times compare.
+        total: seconds a step.
+        parts: seconds a step, in the order of Part; their medians add up to that of `total`. A part that
+            could not be measured here is absent. Only UNEXPLAINED may be negative.
     """
-
-    text: str
-    code: str
-    predicted_gain: float | None
-    measured_gain: Estimate | None
-    at_least: bool = False
-    measured_variant: str = ""
-    miss: float | None = None
-    not_judged: str = ""
-
-    @property
-    def fails(self) -> bool:
-        """Whether it was tried and made nothing faster."""
-        return self.measured_gain is not None and self.measured_gain.median <= 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One rule's word on one workload and device; `cost` is the share of time lost to the cause."""
 
     workload: str
     device: str
-    rule: str
-    finding: Finding
-    cause: str
-    sentence: str
-    evidence: tuple[Evidence, ...]
-    cost: float | None
-    remedy: Remedy | None
+    variant: str
+    batch: int
+    total: Estimate
+    parts: Mapping[Part, Estimate]
+
+    def share(self, *parts: Part) -> float:
+        """Return the share of the step that some parts take together."""
+        return sum(self.parts[part].median for part in parts if part in self.parts) / self.total.median
+
+
+class Cause(StrEnum):
+    """What a finding is about; most belong to one part of the step."""
+
+    INPUT = "input"  # the pipeline is slower than the model
+    OVERLAP = "no overlap"  # input and computing take turns
+    DISK = "disk"  # the pipeline waits for storage
+    COPY = "copy"
+    LAUNCH = "launch"
+    EXCHANGE = "exchange"
+    RUN_EAGERLY = "run_eagerly"
+    CALLBACKS = "callbacks"
+    PYTHON_IN_STEP = "Python in the step"
+    RETRACING = "retracing"
+    KERAS_LOOP = "Keras loop"
+    QUOTA = "CPU quota"
+    STEAL = "steal"
+    OTHER_PROGRAMS = "other programs"
+    COMPUTE = "compute"
+    MEMORY_BANDWIDTH = "memory bandwidth"
+    HEAT = "heat"
+    POWER = "power limit"
+    NOT_LEARNING = "not learning"
+    UNEXPLAINED = "unexplained"
+    IMPOSSIBLE = "impossible measurement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """A variant that removes a cause: what it changes, and its speed over the baseline's.
+
+    Attributes:
+        alone: it changes nothing that does not answer the cause, so that the gain is that of the cause.
+    """
+
+    variant: str
+    changes: tuple[Change, ...]
+    gain: Estimate
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A cause of lost time, or the limit that remains where little is lost.
+
+    Attributes:
+        parts: of the step, those that the cause accounts for; () where it is none of them.
+        share: of the step's time, 0 to 1; None where no time is lost to it.
+        gain: predicted speed over the baseline's with the cause removed, 1 / (1 - share).
+        ablation: the measured gain beside it.
+        stages: of the input pipeline, the slowest; several where their intervals do not tell them apart.
+        facts: what was observed, by name, for the sentence about it: numbers in SI units and shares 0 to 1.
+    """
+
+    workload: str
+    device: str
+    cause: Cause
+    parts: tuple[Part, ...] = ()
+    share: Estimate | None = None
+    gain: float | None = None
+    ablation: Ablation | None = None
+    stages: tuple[str, ...] = ()
+    facts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of an input pipeline.
-
-    Attributes:
-        start_s, cost_s: seconds a sample before it, and that it adds.
-        share: of the whole pipeline's time.
-        ceiling: samples/s of the pipeline up to and including it.
-    """
+    """One stage of an input pipeline: seconds a sample that it adds, and samples/s up to and including it."""
 
     name: str
-    start_s: float
-    cost_s: float
-    share: float
-    ceiling: float
-    trial_ids: tuple[str, ...]
+    cost: Estimate
+    capacity: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The input pipeline of a workload on a device, stage by stage; speeds in samples/s where measured.
+    """The input pipeline of a workload on a device.
 
     Attributes:
-        baseline, model: what training reaches, and what the model alone could take.
-        first_epoch, cached: the pipeline by itself before its caches are full, and after.
-        running: how it uses the CPUs, in words.
+        slowest: the stage that costs most, several where their intervals overlap; () where none costs time.
+        capacities: samples/s by variant: input alone, first epoch, cached, model alone, baseline, tuned.
+        cpus_used, cpus: what the pipeline uses by itself, and what it may use; None where not known.
+        serial: it prepares one sample after another; None where not known.
     """
 
     workload: str
     device: str
     stages: tuple[Stage, ...]
-    baseline: float | None
-    model: float | None
-    first_epoch: float | None
-    cached: float | None
-    running: str
+    slowest: tuple[str, ...]
+    capacities: Mapping[str, Estimate]
+    cpus_used: float | None
+    cpus: float | None
+    serial: bool | None
+
+
+class Severity(StrEnum):
+    """How much a caveat matters."""
+
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class CaveatKind(StrEnum):
+    """What a reader must know before trusting a number."""
+
+    SMOKE = "smoke"
+    NOT_ISOLATED = "not isolated"
+    PARAMETERS = "parameters"
+    FAILED_TRIALS = "failed trials"
+    NOT_MEASURED = "not measured"
+    FEW_TRIALS = "few trials"
+    WIDE_INTERVAL = "wide interval"
+    DRIFT = "drift"
+    OUTLIER = "outlier"
+    DATA = "data"
+    MISSED_TICKS = "missed ticks"
+    TELEMETRY_GAP = "telemetry gap"
+    WORKLOAD_WARNING = "workload warning"
+    RUN_WARNING = "run warning"
+    BUSY_HOST = "busy host"
+    STEAL = "steal"
+    ENERGY_COUNTERS = "energy counters"
+    FOREIGN_PROCESSES = "foreign processes"
+    XID_ERRORS = "xid errors"
+    ECC_ERRORS = "ecc errors"
+    POWER_LIMIT = "power limit"
+    MIG = "mig"
+    ECC_OFF = "ecc off"
+    GOVERNOR = "governor"
+    CLOCK_DROP = "clock drop"
+    CLOCKS_APART = "clocks apart"
+    CPU_THROTTLED = "cpu throttled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Where the time of a trial passes: medians over the trials of a workload on a device, in seconds.
+class Caveat:
+    """One caveat of a kind: what it is about, with the number and the text that its sentence needs."""
 
-    Attributes:
-        benchmark_s: variants of the benchmark itself: baseline, tuned, and optimizations that were asked for.
-        verdict_s: all other variants, which --no-analysis leaves out.
-        rest_s: starting the container, importing, data, and waiting between windows.
-        ratio: the second over the first, trial by trial; None where the first were not run.
-    """
-
-    workload: str
-    device: str
-    benchmark_s: float
-    verdict_s: float
-    rest_s: float
-    ratio: float | None
-    trials: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
-    """Something a reader must know before trusting a figure: `severity` is "note" or "warning"."""
-
-    severity: str
-    subject: str
-    fact: str
-    remedy: str
+    kind: CaveatKind
+    severity: Severity
+    subject: str = ""
+    value: float = 0.0
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,19 +449,21 @@ class CostRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything the report says, computed from a Run and nothing else.
+    """Everything the report says, computed from a Run and nothing else; numbers and facts, no sentences.
 
     Attributes:
+        step_times: of baseline and tuned, for each workload and device.
+        findings: for each workload and device by their share, the largest first.
         cost_claim: what was published about cost in general, where `cost_ratios` stand beside it.
     """
 
     run: Run
-    headline: str
     summaries: tuple[Summary, ...]
     comparisons: tuple[Comparison, ...]
     published: tuple[PublishedComparison, ...]
-    verdicts: tuple[Verdict, ...]
-    quality: tuple[Quality, ...]
+    step_times: tuple[StepTime, ...]
+    findings: tuple[Finding, ...]
+    caveats: tuple[Caveat, ...]
     latencies: tuple[Latency, ...] = ()
     capacities: tuple[Capacity, ...] = ()
     costs: tuple[Cost, ...] = ()
@@ -409,4 +471,3 @@ class Analysis:
     cost_claim: Published | None = None
     sweeps: tuple[Sweep, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
-    spent: tuple[Spent, ...] = ()

@@ -16,7 +16,7 @@ from workloads.protocol import (
     STAGE_PREFIX,
     THREADS_PREFIX,
     TUNED,
-    TUNED_INPUT,
+    WITHOUT_INPUT,
 )
 
 VARIANT_NAMES = {
@@ -26,7 +26,7 @@ VARIANT_NAMES = {
     MODEL_ONLY: "model alone",
     CUSTOM_LOOP: "loop that sees the wait",
     HOST_FED: "model fed from the host",
-    TUNED_INPUT: "only the pipeline tuned",
+    WITHOUT_INPUT: "only the pipeline tuned",
     FIRST_EPOCH: "input alone, first epoch",
     CACHED_EPOCH: "input alone, cached",
 }

@@ -25,7 +25,7 @@ from workloads.protocol import (
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
-    TUNED_INPUT,
+    WITHOUT_INPUT,
     VARIANTS,
     Spec,
     Workload,
@@ -35,7 +35,7 @@ from workloads.protocol import (
 # What the rules look at beside the profile's own variants; see docs/verdicts.md for what each of them shows.
 PROBES = (CUSTOM_LOOP, f"{BATCH_PREFIX}2", f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10")
 ON_A_CARD = (HOST_FED,)
-OF_A_PIPELINE = (TUNED_INPUT, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
+OF_A_PIPELINE = (WITHOUT_INPUT, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 CPU = "cpu"

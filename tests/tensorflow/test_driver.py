@@ -160,7 +160,7 @@ def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
     path.write_text(PIPED)
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
-        "stage:batch", "tuned-input", "threads:1", "epoch:first", "epoch:cached",
+        "stage:batch", "without:input", "threads:1", "epoch:first", "epoch:cached",
     ]  # fmt: skip
     done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
@@ -177,7 +177,7 @@ def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
     for event in done.of("window", variant="custom-loop"):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
     assert done.metric("custom-loop", "next_floor_us") > 0
-    (tuned,) = done.of("variant", variant="tuned-input")
+    (tuned,) = done.of("variant", variant="without:input")
     assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
 
 

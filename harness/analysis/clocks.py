@@ -1,0 +1,58 @@
+"""GPUs that ran below their clock: by heat, or by their power limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis.case import Case
+from harness.analysis.compare import gpu_names
+from harness.model.analysis import Cause, Estimate, Finding, Part
+from workloads.protocol import BASELINE
+
+# xprof calls a loss of 5 % of the time moderate; the same mark is used for time at a lowered clock.
+LEAST_TIME = 0.05
+# Above this share of the highest clock a power limit costs nothing that a 1 % interval could show.
+FULL_CLOCK = 0.99
+
+_REASONS = {
+    Cause.POWER: (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap")),
+    Cause.HEAT: (
+        ("nvml_slow", "thermal_capped_s_per_s"),
+        ("nvml", "throttle_sw_thermal"),
+        ("nvml", "throttle_hw_thermal"),
+    ),
+}
+
+
+def clock_findings(case: Case) -> Iterator[Finding]:
+    """Yield a finding for each reason, by NVML, that lowered a GPU's clock for LEAST_TIME of the baseline's time.
+
+    What it costs is the clock that was missing. A power limit that leaves the clock up costs nothing.
+    """
+    clock = _clock_share(case)
+    for cause, metrics in _REASONS.items():
+        held = [values for metric in metrics if (values := case.gpu_values(BASELINE, metric))]
+        time = max((max(values) for values in held), default=0.0)
+        if time < LEAST_TIME or (cause is Cause.POWER and clock is not None and clock >= FULL_CLOCK):
+            continue
+        lost = 0.0 if clock is None else time * (1.0 - clock)
+        watts = case.gpu_values(BASELINE, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
+        facts = {"time": time, **({"clock": clock} if clock is not None else {})}
+        yield Finding(
+            workload=case.name,
+            device=case.device,
+            cause=cause,
+            parts=(Part.COMPUTE,),
+            share=Estimate(median=lost, low=lost, high=lost, n=1, unit="share"),
+            facts={**facts, **({"watts": max(watts)} if watts else {})},
+        )
+
+
+def _clock_share(case: Case) -> float | None:
+    """Return the slowest GPU's mean SM clock over its highest possible one."""
+    tops = {f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)}
+    clocks = case.gpu_values(BASELINE, ("nvml", "sm_clock_mhz"))
+    shares = [
+        clock / top for name, clock in zip(gpu_names(case.device), clocks, strict=False) if (top := tops.get(name))
+    ]
+    return min(1.0, *shares) if shares else None

@@ -1,0 +1,298 @@
+"""What holds a workload back: causes read off the breakdown of its step, with predicted and measured gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from harness.analysis.case import Case, cpus_used, device_activity
+from harness.analysis.clocks import clock_findings
+from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE, TUNED_OVER_BASELINE
+from harness.analysis.host_taken import others_share, quota_share, steal_share
+from harness.analysis.learning import not_learning
+from harness.analysis.limits import impossible
+from harness.analysis.pipelines import is_serial
+from harness.model.analysis import (
+    INPUT_PARTS,
+    Ablation,
+    Cause,
+    Estimate,
+    Finding,
+    Part,
+    StepTime,
+)
+from workloads.protocol import (
+    BASELINE,
+    CALLBACKS,
+    CUSTOM_LOOP,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    OPTIMIZATION_PREFIX,
+    PYTHON_IN_STEP,
+    RETRACES,
+    RUN_EAGERLY,
+    TUNED,
+    WITHOUT_PREFIX,
+)
+
+# MLPerf Storage lets input cost 10 % (accelerator utilisation of 90 %): what costs less holds nothing back.
+MATTERS = 0.10
+# xprof (step time breakdown): kernel launch time from 15 % of the step is high.
+LAUNCH_MATTERS = 0.15
+# More than this share of the step that no part accounts for is a finding of its own.
+UNEXPLAINED_LEAST = 0.10
+# A disk is the reason for waiting when tasks were stalled on I/O for half of it at least.
+DISK_EXPLAINS = 0.5
+# A detail explains the framework's part when it makes up half of it.
+DETAIL_EXPLAINS = 0.5
+# DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE: about 80 % of the peak is the most that can be reached; three quarters
+# of that is where bandwidth becomes the limit.
+DRAM_LIMIT_PCT = 60.0
+
+# Which of a variant's changes answer which cause.
+ANSWERS: Mapping[Cause, frozenset[str]] = {
+    Cause.LAUNCH: frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"}),
+    Cause.COPY: frozenset({"feed", "prefetch_to_device"}),
+    Cause.OVERLAP: frozenset({"prefetch", "prefetch_batches", "prefetch_to_device", "parallel_maps"}),
+    Cause.DISK: frozenset({"storage", "cache"}),
+    Cause.INPUT: frozenset(
+        {"feed", "prefetch_to_device", "storage", "cache", "loader", "decode_ratio", "preprocess", "prefetch",
+         "prefetch_batches", "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps",
+         "queue_size"}
+    ),
+    Cause.RUN_EAGERLY: frozenset({"run_eagerly", "feed"}),
+    Cause.KERAS_LOOP: frozenset({"steps_per_execution", "feed"}),
+    Cause.CALLBACKS: frozenset({"callbacks"}),
+    Cause.EXCHANGE: frozenset({"feed", "batch_size", "jit_compile"}),
+    Cause.COMPUTE: frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin", "evaluate"}),
+    Cause.MEMORY_BANDWIDTH: frozenset({"precision", "jit_compile"}),
+}  # fmt: skip
+
+
+def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding, ...]:
+    """Return what was found, for each workload and device the largest share first.
+
+    Training that does not work, and measurements that cannot be, come before everything. A device that is
+    itself the limit comes after what costs MATTERS of the time, and before what costs less.
+    """
+    by_key = {(one.workload, one.device): one for one in times if one.variant == BASELINE}
+    found: list[Finding] = []
+    for case in cases:
+        time = by_key.get((case.name, case.device))
+        own = [finding for finding in (*not_learning(case), *_of_step(case, time))]
+        found += sorted(own, key=_rank)
+    return tuple(replace(finding, ablation=_ablation(by_case(cases, finding), finding)) for finding in found)
+
+
+def by_case(cases: Sequence[Case], finding: Finding) -> Case:
+    """Return the case that a finding is about."""
+    return next(case for case in cases if (case.name, case.device) == (finding.workload, finding.device))
+
+
+def primary(found: Sequence[Finding], workload: str, device: str) -> Finding | None:
+    """Return what holds a workload back most on a device; None where nothing was found."""
+    return next((one for one in found if (one.workload, one.device) == (workload, device)), None)
+
+
+def _rank(finding: Finding) -> tuple[int, float]:
+    if finding.cause in (Cause.NOT_LEARNING, Cause.IMPOSSIBLE):
+        return 0, 0.0
+    share = finding.share.median if finding.share else MATTERS
+    if finding.cause in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
+        share = MATTERS
+    return (3, -share) if finding.cause is Cause.UNEXPLAINED and share < 0.5 else (1, -share)
+
+
+def _of_step(case: Case, time: StepTime | None) -> Iterator[Finding]:
+    if time is None or Part.COMPUTE not in time.parts:
+        return
+    yield from impossible(case, time)
+    yield from _input(case, time)
+    yield from _copy(case, time)
+    yield from _launch(case, time)
+    yield from _framework(case, time)
+    yield from _exchange(case, time)
+    yield from _host(case, time)
+    yield from clock_findings(case)
+    yield from _device(case, time)
+    unexplained = _share(time, Part.UNEXPLAINED)
+    if abs(unexplained.median) > UNEXPLAINED_LEAST:
+        yield Finding(
+            workload=case.name, device=case.device, cause=Cause.UNEXPLAINED, parts=(Part.UNEXPLAINED,),
+            share=unexplained,
+        )  # fmt: skip
+
+
+def _share(time: StepTime, *parts: Part) -> Estimate:
+    """Return the share of some parts, with the wider of their intervals added up."""
+    own = [time.parts[part] for part in parts if part in time.parts]
+    total = time.total.median
+    middle = sum(one.median for one in own)
+    down = max((one.median - one.low for one in own), default=0.0)
+    up = max((one.high - one.median for one in own), default=0.0)
+    return Estimate(
+        median=middle / total, low=(middle - down) / total, high=(middle + up) / total,
+        n=time.total.n, unit="share",
+    )  # fmt: skip
+
+
+def _found(
+    case: Case,
+    time: StepTime,
+    cause: Cause,
+    *parts: Part,
+    stages: tuple[str, ...] = (),
+    **facts: float | None,
+) -> Iterator[Finding]:
+    share = _share(time, *parts)
+    if share.median < (LAUNCH_MATTERS if cause is Cause.LAUNCH else MATTERS) or share.low <= 0.0:
+        return
+    yield Finding(
+        workload=case.name,
+        device=case.device,
+        cause=cause,
+        parts=parts,
+        share=share,
+        gain=without(share.median),
+        stages=stages,
+        facts={name: value for name, value in facts.items() if value is not None},
+    )
+
+
+def without(share: float) -> float:
+    """Return the speed over today's if a cause went away that takes this share of the time, 0 to 1.
+
+    No more than a thousand times: what is left of the time is known no better.
+    """
+    return 1.0 / max(1.0 - share, 0.001)
+
+
+def _input(case: Case, time: StepTime) -> Iterator[Finding]:
+    share = time.share(*INPUT_PARTS)
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    stalled = stalled_share(case)
+    if stalled is not None and share and stalled >= DISK_EXPLAINS * share:
+        cause = Cause.DISK
+    elif feed and model and feed >= model:
+        cause = Cause.OVERLAP
+    else:
+        cause = Cause.INPUT
+    serial = is_serial(case)
+    yield from _found(
+        case, time, cause, *INPUT_PARTS,
+        stages=case.slowest_stages,
+        waited=time.share(Part.INPUT_WAIT),
+        stalled=stalled,
+        cpus_used=cpus_used(case, INPUT_ONLY),
+        cpus=case.cpus,
+        serial=None if serial is None else float(serial),
+        input_per_s=feed,
+        model_per_s=model,
+        read_bytes_per_s=_read(case),
+    )  # fmt: skip
+
+
+def stalled_share(case: Case) -> float | None:
+    """Return the share of the time in which some task was stalled on I/O: in the container, else at all."""
+    variant = CUSTOM_LOOP if CUSTOM_LOOP in case.variants else BASELINE
+    for source in ("cgroup", "host"):
+        value = case.host(variant, source, "io_pressure_some_s_per_s")
+        if value is not None:
+            return min(1.0, value)
+    waiting, total = case.host(variant, "host", "cpu_iowait_pct"), case.run.manifest.host_facts.get("cpus")
+    # One task that waits leaves one CPU in I/O wait.
+    return min(1.0, waiting / 100 * total) if waiting is not None and isinstance(total, int) else None
+
+
+def _read(case: Case) -> float | None:
+    read = case.host(INPUT_ONLY, "cgroup", "io_read_bytes_per_s")
+    return case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s") if read is None else read
+
+
+def _copy(case: Case, time: StepTime) -> Iterator[Finding]:
+    yield from _found(case, time, Cause.COPY, Part.COPY, batch_bytes=case.metric(BASELINE, "batch_bytes"))
+
+
+def _launch(case: Case, time: StepTime) -> Iterator[Finding]:
+    yield from _found(case, time, Cause.LAUNCH, Part.LAUNCH, busy=device_activity(case, BASELINE))
+
+
+def _framework(case: Case, time: StepTime) -> Iterator[Finding]:
+    part_s = time.parts[Part.FRAMEWORK].median if Part.FRAMEWORK in time.parts else 0.0
+    eager = bool(case.metric(BASELINE, RUN_EAGERLY))
+    callbacks_s = case.metric(BASELINE, CALLBACKS) or 0.0
+    python_s = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
+    retraces = case.metric(BASELINE, RETRACES) or 0.0
+    if eager:
+        cause = Cause.RUN_EAGERLY
+    elif callbacks_s >= DETAIL_EXPLAINS * part_s and callbacks_s >= python_s:
+        cause = Cause.CALLBACKS
+    elif python_s >= DETAIL_EXPLAINS * part_s:
+        cause = Cause.PYTHON_IN_STEP
+    elif retraces > 0:
+        cause = Cause.RETRACING
+    else:
+        cause = Cause.KERAS_LOOP
+    yield from _found(
+        case, time, cause, Part.FRAMEWORK, callbacks_s=callbacks_s, python_s=python_s, retraces=retraces
+    )
+
+
+def _exchange(case: Case, time: StepTime) -> Iterator[Finding]:
+    yield from _found(case, time, Cause.EXCHANGE, Part.EXCHANGE, gpus=float(len(case.gpus)))
+
+
+def _host(case: Case, time: StepTime) -> Iterator[Finding]:
+    shares = {
+        Cause.QUOTA: quota_share(case) or 0.0,
+        Cause.STEAL: steal_share(case) or 0.0,
+        Cause.OTHER_PROGRAMS: others_share(case) or 0.0,
+    }
+    cause = max(shares, key=lambda each: shares[each])
+    yield from _found(
+        case, time, cause, Part.HOST,
+        quota=shares[Cause.QUOTA], steal=shares[Cause.STEAL], others=shares[Cause.OTHER_PROGRAMS],
+        cpus=case.cpus,
+    )  # fmt: skip
+
+
+def _device(case: Case, time: StepTime) -> Iterator[Finding]:
+    """Say that the device is the limit, by memory bandwidth where a counter tells, wherever it works at all."""
+    share = _share(time, Part.COMPUTE)
+    dram = case.gpu_mean(BASELINE, "gpm", "dram_util_pct")
+    observed = {
+        "dram": None if dram is None else dram / 100,
+        "sm": _percent(case, "sm_util_pct"),
+        "tensor": _percent(case, "tensor_util_pct"),
+    }
+    yield Finding(
+        workload=case.name,
+        device=case.device,
+        cause=Cause.MEMORY_BANDWIDTH if dram is not None and dram >= DRAM_LIMIT_PCT else Cause.COMPUTE,
+        parts=(Part.COMPUTE,),
+        share=share,
+        facts={name: value for name, value in observed.items() if value is not None},
+    )
+
+
+def _percent(case: Case, metric: str) -> float | None:
+    value = case.gpu_mean(BASELINE, "gpm", metric)
+    return None if value is None else value / 100
+
+
+def _ablation(case: Case, finding: Finding) -> Ablation | None:
+    """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
+    answers = ANSWERS.get(finding.cause, frozenset())
+    found: list[tuple[int, int, Ablation]] = []
+    for variant, summary in case.variants.items():
+        if variant != TUNED and not variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+            continue
+        changed = [change for change in summary.changes if change.what != "global batch"]
+        mine = [change for change in changed if change.what in answers]
+        kind = TUNED_OVER_BASELINE if variant == TUNED else OPTIMIZATION_OVER_BASELINE
+        gain = case.ratio(kind, variant)
+        if mine and gain is not None:
+            others = len(changed) - len(mine)
+            ablation = Ablation(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
+            found.append((others, -len(mine), ablation))
+    return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]

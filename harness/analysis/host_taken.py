@@ -1,0 +1,82 @@
+"""What the host took from a workload: a CPU quota, steal, and other programs."""
+
+from __future__ import annotations
+
+from harness.analysis.case import SATURATED_FREE, Case, cpus_used, host_busy
+from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
+
+
+def taken_share(case: Case) -> float | None:
+    """Return the share of the baseline's time that the host took; None where nothing was recorded."""
+    shares = [one for one in (quota_share(case), steal_share(case), others_share(case)) if one is not None]
+    left = 1.0
+    for share in shares:
+        left *= 1.0 - share
+    return 1.0 - left if shares else None
+
+
+def quota_share(case: Case) -> float | None:
+    """Return the share of the baseline's time that its CPU quota cost; None without a quota.
+
+    A step takes no less without the quota than it takes now while it is let run, and no less than the model
+    alone takes while that is let run: time in which a device computes passes under a quota too.
+    """
+    held = _held(case, BASELINE)
+    if held is None:
+        return None
+    step_s = case.variants[BASELINE].step_time.median
+    needed_s = [step_s * (1.0 - held)]
+    for variant, summary in case.variants.items():
+        if variant == MODEL_ONLY or variant.startswith(CALLS_PREFIX):
+            other = _held(case, variant)
+            needed_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
+    return max(0.0, 1.0 - max(needed_s) / step_s)
+
+
+def _held(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time in which the quota held it back, of what it wanted to use."""
+    throttled = case.host(variant, "cgroup", "cpu_throttled_s_per_s")
+    used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
+    if throttled is None or not used:
+        return None
+    return min(throttled, throttled / (throttled + used))
+
+
+def steal_share(case: Case) -> float | None:
+    """Return the share of the baseline's time that the hypervisor's other guests took.
+
+    Steal counts against the CPU time that anybody here wanted, and costs a workload no more than the time
+    for which it needs a CPU at all.
+    """
+    steal, busy = case.host(BASELINE, "host", "cpu_steal_pct"), case.host(BASELINE, "host", "cpu_util_pct")
+    if steal is None or not steal:
+        return None if steal is None else 0.0
+    # Time stolen counts as busy.
+    wanted = max(busy or 0.0, steal)
+    return _felt(case, steal / wanted)
+
+
+def others_share(case: Case) -> float | None:
+    """Return the share of the baseline's time that other programs took; 0 while there are free CPUs."""
+    busy, used, cpus = host_busy(case, BASELINE), cpus_used(case, BASELINE), case.host_cpus
+    if busy is None or used is None or not cpus:
+        return None
+    steal = (case.host(BASELINE, "host", "cpu_steal_pct") or 0.0) / 100
+    others = max(0.0, busy - used / cpus - steal)
+    if 1.0 - busy >= SATURATED_FREE * min(1.0, (case.cpus or cpus) / cpus) or others < OTHERS_LEAST:
+        return 0.0
+    return _felt(case, others / (others + used / cpus))
+
+
+# Below 5 % of the CPUs, which xprof would call no loss, it is the host's own housekeeping.
+OTHERS_LEAST = 0.05
+
+
+def _felt(case: Case, share: float) -> float:
+    """Return what a workload felt of a share of CPU time that went elsewhere: no more than it needed a CPU for.
+
+    It needed what it got, and what it would have got.
+    """
+    used = cpus_used(case, BASELINE)
+    needed = 1.0 if used is None or share >= 1 else min(1.0, used / (1.0 - share))
+    return share * needed
