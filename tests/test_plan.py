@@ -127,15 +127,15 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
 def test_variants() -> None:
     suite = [workload(), workload("resnet50")]
     whole = (*VARIANTS, *PROBES, "host-fed")
-    assert variants_named("", QUICK, True, suite) == {"mlp": whole, "resnet50": whole}
-    assert variants_named(" , ", QUICK, True, suite)["mlp"] == whole
-    assert variants_named("batch:8,threads:2,custom-loop", QUICK, True, suite)["mlp"] == (
+    assert variants_named("", True, suite) == {"mlp": whole, "resnet50": whole}
+    assert variants_named(" , ", True, suite)["mlp"] == whole
+    assert variants_named("batch:8,threads:2,custom-loop", True, suite)["mlp"] == (
         "batch:8", "threads:2", "custom-loop",
     )  # fmt: skip
-    assert variants_named("", QUICK, False, suite)["mlp"] == (BASELINE, TUNED)
-    named = variants_named("tuned, opt:fp16,tuned", QUICK, True, suite)
+    assert variants_named("", False, suite)["mlp"] == (BASELINE, TUNED)
+    named = variants_named("tuned, opt:fp16,tuned", True, suite)
     assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16")}
-    assert variants_named("stage:decode", QUICK, True, suite)["mlp"] == ("stage:decode",)
+    assert variants_named("stage:decode", True, suite)["mlp"] == ("stage:decode",)
 
 
 def test_declared_stages_are_measured_without_being_named() -> None:
@@ -143,13 +143,13 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
     pipeline = ("without:input", "threads:1", "epoch:first", "epoch:cached")
-    planned = variants_named("", QUICK, True, suite)
+    planned = variants_named("", True, suite)
     assert planned["piped"] == (*VARIANTS, *PROBES, "host-fed", *stages, *pipeline)
     assert not set(planned["mlp"]) & {*stages, *pipeline}
-    assert variants_named("", QUICK, False, suite)["piped"] == (BASELINE, TUNED)
-    assert variants_named("stage:read", QUICK, True, [piped]) == {"piped": ("stage:read",)}
+    assert variants_named("", False, suite)["piped"] == (BASELINE, TUNED)
+    assert variants_named("stage:read", True, [piped]) == {"piped": ("stage:read",)}
     with pytest.raises(UsageError, match="stage:decode") as caught:
-        variants_named("stage:decode", QUICK, True, [piped])
+        variants_named("stage:decode", True, [piped])
     assert "stage:read, stage:batch" in caught.value.hint
 
 
@@ -164,12 +164,12 @@ def test_what_copying_to_a_card_costs_is_measured_on_cards_only() -> None:
 )
 def test_variants_that_are_not_there(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
-        variants_named(wanted, QUICK, True, [workload("resnet50")])
+        variants_named(wanted, True, [workload("resnet50")])
     assert "opt:fp16" in caught.value.hint
 
 
 def variants_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[str, ...]]:
-    return variants_named(wanted, QUICK, True, suite)
+    return variants_named(wanted, True, suite)
 
 
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
@@ -210,8 +210,8 @@ def test_a_family_of_images_has_a_target_for_each_kind_of_device() -> None:
 
 def test_trees_take_what_means_something_to_them() -> None:
     trees = replace(workload("trees", depth=6), image="trees")
-    assert "model-only" not in variants_named("", SMOKE, True, [trees])["trees"]
-    assert variants_named("model-only", SMOKE, True, [trees])["trees"] == ("model-only",)
+    assert "model-only" not in variants_named("", True, [trees])["trees"]
+    assert variants_named("model-only", True, [trees])["trees"] == ("model-only",)
     with pytest.raises(UsageError, match="'jit_compile'") as caught:
         check_params({"jit_compile": "on"}, [trees])
     assert caught.value.hint == "Choose from: batch_size, depth, epochs."

@@ -38,6 +38,7 @@ class Author:
         in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole part as arrays in the form that
             the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
             would otherwise have no data; or None.
+        callbacks: params -> Keras callbacks that the published code gives to fit, or None.
         metrics: params -> name -> (value, unit), measured once after all variants, or None.
         facts: params -> name -> text, asked once for each variant that runs the model, or None.
     """
@@ -48,6 +49,7 @@ class Author:
     data: Callable[[Arrays, Mapping[str, Any]], tuple[Split, Split]]
     dataset: Callable[[Mapping[str, Any], str], Sequence[Stage]] | None
     in_memory: Callable[[Mapping[str, Any], str, str], Split] | None
+    callbacks: Callable[[Mapping[str, Any]], Sequence[Any]] | None
     metrics: Callable[[Mapping[str, Any]], Mapping[str, tuple[float, str]]] | None
     facts: Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 
@@ -74,6 +76,7 @@ def load(file: str, name: str = "") -> Author:
         data=getattr(module, "data", scaled),
         dataset=getattr(module, "dataset", None),
         in_memory=getattr(module, "in_memory", None),
+        callbacks=getattr(module, "callbacks", None),
         metrics=getattr(module, "metrics", None),
         facts=getattr(module, "facts", None),
     )

@@ -10,6 +10,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import xgboost as xgb
 from workloads import author, tuning
 from workloads.protocol import (
     ARRAYS,
+    BASELINE,
     BUILD,
     DATA,
     EVALUATE,
@@ -33,8 +35,8 @@ from workloads.protocol import (
     Workload,
     python_version,
 )
+from workloads.sequence import measure_each
 from workloads.timing import Meter
-from workloads.turns import measure_in_turn
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,8 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
     events.phase(DATA, began)
     job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
-    measure_in_turn(
-        {variant: _body(job, variant) for variant in spec.variants},
-        windows=dict.fromkeys(spec.variants, spec.windows),
-        failed=_failed(events),
-    )
+    bodies = {variant: partial(_measure, job, variant) for variant in spec.variants}
+    measure_each(bodies, events=events, needed=(BASELINE,))
 
 
 def facts(spec: Spec) -> dict[str, str | int | float | bool]:
@@ -134,28 +133,24 @@ def device_of(booster: xgb.Booster) -> str:
     return device
 
 
-def _body(job: Trees, variant: str) -> Callable[[Callable[[], Any]], None]:
-    def body(pause: Callable[[], Any]) -> None:
-        params = job.params(variant)
-        changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant, pipeline=False)
-        job.events.write(
-            "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
-        )
-        meter = Meter(
-            variant,
-            spec=job.spec,
-            events=job.events,
-            # XGBoost returns from a round when its tree is on the host.
-            synchronise=lambda: None,
-            pause=lambda: bool(pause()),
-            full=job.spec.full and not _alone(variant),
-        )
-        if variant == INPUT_ONLY:
-            _construct(job, params, meter)
-        else:
-            _train(job, variant, params, meter)
-
-    return body
+def _measure(job: Trees, variant: str) -> None:
+    params = job.params(variant)
+    changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant, pipeline=False)
+    job.events.write(
+        "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
+    )
+    meter = Meter(
+        variant,
+        spec=job.spec,
+        events=job.events,
+        # XGBoost returns from a round when its tree is on the host.
+        synchronise=lambda: None,
+        full=job.spec.full and not _alone(variant),
+    )
+    if variant == INPUT_ONLY:
+        _construct(job, params, meter)
+    else:
+        _train(job, variant, params, meter)
 
 
 def _alone(variant: str) -> bool:
@@ -229,11 +224,3 @@ def auc(scores: Any, truth: Any) -> float:
     if not ones or not zeros:
         return float("nan")
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
-def _failed(events: EventWriter) -> Callable[[str, Exception], bool]:
-    def failed(variant: str, error: Exception) -> bool:
-        events.write("warning", message=f"{variant} failed: {type(error).__name__}: {error}")
-        return True
-
-    return failed

@@ -60,6 +60,8 @@ def _configure(model: Any, params: Mapping[str, Any]) -> None:
     elif params["jit_compile"] is not None:
         # A property of Keras 3 and of Keras 2 from 2.11 on; fit reads it when it traces its step.
         model.jit_compile = params["jit_compile"]
+    if params["run_eagerly"] is not None:
+        model.run_eagerly = params["run_eagerly"]
     if params["steps_per_execution"] != 1 and params["feed"] == "fit":
         configure = getattr(model, "_configure_steps_per_execution", None)
         if configure is not None:

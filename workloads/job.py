@@ -19,9 +19,11 @@ class Shared:
 
     Attributes:
         model, step: baseline's model and its compiled step (batch -> loss), for all variants that only serve
-            the verdict: building and compiling it once is enough.
+            the breakdown: building and compiling it once is enough.
         batch: one batch of the pipeline, in host memory.
-        step_ns: variant -> how long one of its steps took last.
+        step_ns: variant -> how long one of its steps took, in its windows.
+        wait_share: of the bare loop's time, waiting for input; None before it ran.
+        eager, callbacks: the baseline's model is run eagerly; callbacks of the workload run around every batch.
         arrays: the training arrays in host memory, as tensors: a pipeline made of arrays copies them.
     """
 
@@ -29,6 +31,9 @@ class Shared:
     step: Callable[[Any], Any] | None = None
     batch: Any = None
     step_ns: dict[str, float] = field(default_factory=dict)
+    wait_share: float | None = None
+    eager: bool = False
+    callbacks: bool = False
     arrays: Any = None
 
 

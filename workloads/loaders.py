@@ -1,4 +1,4 @@
-"""Keras' Python loaders (PyDataset) as an input: held still while other variants run, and drained as by fit."""
+"""Keras' Python loaders (PyDataset) as an input: recognised, and drained as by fit."""
 
 from __future__ import annotations
 
@@ -8,41 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import devices
-from workloads.turns import Gate
 
 
 def is_loader(source: Any) -> bool:
     """Tell whether an input is a Python loader instead of a tf.data pipeline."""
     return isinstance(source, getattr(tf.keras.utils, "PyDataset", ()))
-
-
-def gated(source: Any, gate: Gate) -> Any:
-    """Return `source` behind `gate`. Worker processes cannot see a gate of this one: they are left alone."""
-    if source.use_multiprocessing:
-        return source
-
-    class Gated(tf.keras.utils.PyDataset):
-        """A loader behind a gate."""
-
-        @property
-        def num_batches(self) -> int | None:
-            """Return the loader's own."""
-            return source.num_batches
-
-        def __getitem__(self, index: int) -> Any:
-            """Wait for the gate and return the loader's batch."""
-            gate.wait()
-            return source[index]
-
-        def on_epoch_begin(self) -> None:
-            """Pass it on."""
-            source.on_epoch_begin()
-
-        def on_epoch_end(self) -> None:
-            """Pass it on."""
-            source.on_epoch_end()
-
-    return Gated(workers=source.workers, max_queue_size=source.max_queue_size)
 
 
 def as_dataset(source: Any) -> tf.data.Dataset:

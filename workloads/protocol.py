@@ -33,7 +33,7 @@ STAGE_PREFIX = "stage:"
 # How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
 # random instants; everything at once.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
-# Variants that only serve the verdict. Not all apply to every workload and device: the driver leaves out
+# Variants that only serve the breakdown of a step. Not all apply to every workload and device: the driver leaves out
 # those.
 CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
@@ -49,8 +49,9 @@ THREADS_PREFIX = "threads:"  # input-only on that many threads
 
 # Figures that the driver reports of the baseline, as metrics: seconds a step in functions that the compiled
 # step has Python run, and in the workload's own callbacks; how often the step was traced while it was
-# measured; whether Keras runs it eagerly (1 or 0); and of a batch in host memory its bytes.
-PYTHON_IN_STEP, CALLBACKS, RETRACES = "python_in_step_s", "callbacks_s", "retraces"
+# measured, and the seconds a step that took; whether Keras runs it eagerly (1 or 0); and of a batch in host
+# memory its bytes.
+PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 
 # The driver's exit codes beside 0 and 1 (a variant or the workload raised; the error event says what).
@@ -82,6 +83,9 @@ IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
     "evaluate",  # accuracy on held-out data
 )
 
+# Characters of the reason why a variant was left out.
+LONGEST_REASON = 300
+
 _NUMBER = (int, float)
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # First line: both clocks at one instant, so that the host can check that it shares them.
@@ -111,6 +115,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     },
     # What a workload says of one variant, in words: which kernel ran, where its weights came from.
     "fact": {"variant": (str,), "name": (str,), "text": (str,)},
+    # A planned variant that was not measured, and why.
+    "left-out": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,), "traceback": (str,)},
     # Last line of a trial that went well.
@@ -325,8 +331,10 @@ class Spec:
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
             variant; only what an optimization sets itself stays.
         window_s: least length of a measured window, seconds.
-        windows: measured windows a variant; variants are interleaved window by window.
+        windows: measured windows a variant, one right after the other.
         warmup_s: most time to wait for the step time to settle, seconds.
+        variant_s: a variant that has run for so long, from its first step on, is measured no further: it
+            ends with the windows it has, one at least; 0 for no limit.
         analysis_window_s, analysis_windows, analysis_warmup_s: the same for variants that only serve the
         verdict;
             0 for no difference.
@@ -351,9 +359,11 @@ class Spec:
     window_s: float = 1.0
     windows: int = 3
     warmup_s: float = 3.0
+    variant_s: float = 0.0
     analysis_window_s: float = 0.0
     analysis_windows: int = 0
     analysis_warmup_s: float = 0.0
+    analysis_variant_s: float = 0.0
     steps: int = 0
     full: bool = False
     whole_s: float = 0.0
@@ -407,6 +417,10 @@ class EventWriter:
         else:
             self.write("warning", message=f"{variant or 'The trial'}: {name} is {value}, and is left out.")
 
+    def left_out(self, variant: str, reason: str) -> None:
+        """Write that a planned variant is not measured, and why in one line."""
+        self.write("left-out", variant=variant, reason=reason.strip().split("\n")[0][:LONGEST_REASON])
+
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` of the whole trial ended now, and return now (CLOCK_MONOTONIC, ns)."""
         now = time.monotonic_ns()
@@ -424,7 +438,7 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 
 
 def measures_speed(variant: str) -> bool:
-    """Tell whether a variant's speed is a result; all others serve the verdict."""
+    """Tell whether a variant's speed is a result; all others serve the breakdown of a step."""
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 

@@ -16,7 +16,17 @@ import tensorflow as tf
 from workloads import building, loaders, pipeline, resident, steps
 from workloads.completions import Completions, Immediate, idle_ns
 from workloads.job import Job
-from workloads.protocol import BATCH_PREFIX, BUILD, CALLS_PREFIX, DATA, HOST_FED
+from workloads.protocol import (
+    BASELINE,
+    BATCH_BYTES,
+    BATCH_PREFIX,
+    BUILD,
+    CALLS_PREFIX,
+    DATA,
+    HOST_FED,
+    RETRACES,
+    RETRACING,
+)
 from workloads.timing import Meter
 
 # next() on a batch that is ready costs Python and TensorFlow some tens of microseconds; the median of so many
@@ -30,29 +40,39 @@ def custom_loop(job: Job, variant: str, params: Mapping[str, Any], meter: Meter)
     As Keras fit does, it asks for a new iterator each epoch, and runs at most one step ahead of the device.
     """
     began = meter.now()
-    step = _step(job, params, meter)
-    dataset = _fed(job, params, meter)
+    step = _step(job, params)
+    dataset = _fed(job, params)
     floor_ns = _floor_ns(job.shared.batch)
-    size = _size(job.shared.batch)
-    batches = _epochs(dataset, size if params["jit_compile"] else 0)
+    batches = _epochs(dataset)
     meter.phase(BUILD, began)
     job.events.metric(variant, "next_floor_us", floor_ns / 1e3, "us")
+    shapes: dict[Any, int] = {}
+    began = time.monotonic_ns()
+    total_ns = 0
     with Completions() if job.gpu else Immediate() as completions:
         meter.begin()
-        while True:
+        going = True
+        while going:
             asked = time.monotonic_ns()
             batch = next(batches)
             got = time.monotonic_ns()
-            waited = idle_ns(asked, got, completions.last_ns())
+            waited = max(0, idle_ns(asked, got, completions.last_ns()) - floor_ns)
             completions.follow(step(batch))
-            if not meter.tick(1, _size(batch), max(0, waited - floor_ns)):
-                return
+            # A shape that was not met before is traced and compiled inside the call.
+            shapes.setdefault(_shapes(batch), time.monotonic_ns() - got)
+            total_ns += waited
+            going = meter.tick(1, _size(batch), waited)
+    job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
+    if params["jit_compile"] or _jit(job, params):
+        again_ns = list(shapes.values())[1:]
+        job.events.metric(variant, RETRACES, len(again_ns), "shapes")
+        job.events.metric(variant, RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps), "s")
 
 
 def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Train on one batch again and again: on the device, in host memory, or several times as large."""
     began = meter.now()
-    step = _step(job, params, meter)
+    step = _step(job, params)
     batch = job.shared.batch
     times = factor(variant, BATCH_PREFIX)
     if times > 1:
@@ -60,16 +80,23 @@ def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         if not _fits(job.shared.step, batch):
             step = steps.compile_single(job.shared.model, None, jit=_jit(job, params))
-    with tf.device("CPU:0" if variant == HOST_FED else job.devices[0]):
+    place = "CPU:0" if variant == HOST_FED else job.devices[0]
+    with tf.device(place):
         batch = tf.nest.map_structure(tf.identity, batch)
     meter.phase(BUILD, began)
-    resident.drive(meter, job.shared.model, lambda: step(batch), steps=1, samples=_size(batch), total=0)
+
+    def call() -> Any:
+        # TensorFlow keeps a tensor's copy on the device: only a new handle, as next() gives, is copied anew.
+        with tf.device(place):
+            return step(tf.nest.map_structure(tf.identity, batch))
+
+    resident.drive(meter, job.shared.model, call, steps=1, samples=_size(batch), total=0)
 
 
 def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Train on one batch on the device, several steps in one call: what calling each by itself costs."""
     began = meter.now()
-    _step(job, params, meter)
+    _step(job, params)
     per_call = factor(variant, CALLS_PREFIX)
     run = steps.compile_train(job.shared.model, steps.same, steps=per_call, jit=_jit(job, params))
     with tf.device(job.devices[0]):
@@ -87,18 +114,20 @@ def factor(variant: str, prefix: str) -> int:
     return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
 
 
-def _fed(job: Job, params: Mapping[str, Any], meter: Meter) -> tf.data.Dataset:
+def _fed(job: Job, params: Mapping[str, Any]) -> tf.data.Dataset:
     source = pipeline.baseline(job, params)
-    return loaders.as_dataset(loaders.gated(source, meter.gate)) if loaders.is_loader(source) else source
+    return loaders.as_dataset(source) if loaders.is_loader(source) else source
 
 
-def _step(job: Job, params: Mapping[str, Any], meter: Meter) -> Any:
+def _step(job: Job, params: Mapping[str, Any]) -> Any:
     """Return baseline's step, built and compiled by the first variant that asks for it."""
     shared = job.shared
     if shared.step is None:
         shared.model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
-        dataset = _fed(job, params, meter)
+        dataset = _fed(job, params)
         shared.batch = next(iter(dataset))
+        size = sum(part.dtype.size * int(tf.size(part)) for part in tf.nest.flatten(shared.batch))
+        job.events.metric(BASELINE, BATCH_BYTES, float(size), "B")
         with tf.device(job.devices[0]):
             building.make_variables(shared.model, *shared.batch[:2])
         jit = _jit(job, params)
@@ -122,14 +151,13 @@ def _fits(step: Any, batch: Any) -> bool:
     return all(part.shape.is_compatible_with(tensor.shape) for part, tensor in pairs)
 
 
-def _epochs(dataset: tf.data.Dataset, whole: int) -> Iterator[Any]:
-    """Yield batches epoch after epoch; those of another size than `whole` are left out, unless it is 0."""
+def _epochs(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """Yield batches epoch after epoch."""
     while True:
         empty = True
         for batch in dataset:
             empty = False
-            if not whole or _size(batch) == whole:
-                yield batch
+            yield batch
         if empty:
             raise ValueError("The pipeline gave no batch; make it longer or the batch smaller.")
 
@@ -143,6 +171,10 @@ def _floor_ns(batch: Any) -> int:
         next(ready)
         costs.append(time.monotonic_ns() - start)
     return int(median(costs))
+
+
+def _shapes(batch: Any) -> tuple[Any, ...]:
+    return tuple(tuple(part.shape) for part in tf.nest.flatten(batch))
 
 
 def _size(batch: Any) -> int:

@@ -14,23 +14,19 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
-from workloads.turns import Gate
 
 # Blocks of this length are compared to tell whether the step time has settled: long enough that one
 # scheduler hiccup (about 10 ms) stays below the tolerance below.
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
-# Share of a window that runs unmeasured before it, since other variants ran on the same caches in between;
-# and up to half a window for so many steps, since pipelines have filled their buffers meanwhile.
-LEAD_IN, LEAD_IN_STEPS, LEAD_IN_MOST = 0.05, 16, 0.5
+# Warm-up lasts for so many calls at least: what an input pipeline has buffered during the first step is used up.
+BUFFERED_CALLS = 16
 # Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
 # model is tried out in seconds too.
 SLOW = 10
 # After so many windows of a whole training it is judged whether it will end in time.
 JUDGED_WINDOWS = 3
-# A step that takes less than this share of the usual one found its batch ready in a buffer.
-BUFFERED = 0.5
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
@@ -62,9 +58,8 @@ class Meter:
         events: where windows and phases go.
         synchronise: waits until the devices are idle.
         agree: gives every worker that takes the same steps the same readings, so that all decide alike.
-        pause: lets other variants run; returns True to measure another window, False to stop.
         warn: say so when the step time does not settle.
-        full: measure windows back to back until `finish` instead of pausing, unless that took too long.
+        full: measure windows until `finish` instead of so many, unless that took too long.
         whole_samples: how many samples the whole training has; 0 where that is not known.
         clock: nanoseconds, CLOCK_MONOTONIC.
 
@@ -75,7 +70,6 @@ class Meter:
             border of two epochs, where there is none.
         last_loss: the last that it returned.
         full: whether the whole training is wanted.
-        gate: what the input's own threads pass; closed while other variants run.
     """
 
     def __init__(
@@ -85,7 +79,6 @@ class Meter:
         spec: Spec,
         events: EventWriter,
         synchronise: Callable[[], None],
-        pause: Callable[[], bool],
         agree: Agree = alone_decides,
         full: bool = False,
         whole_samples: float = 0.0,
@@ -100,12 +93,10 @@ class Meter:
         self._spec = spec
         self._events = events
         self._synchronise = synchronise
-        self._pause = pause
         self._agree = agree
         self._alone = agree is alone_decides
         self.full = full
         self._whole_samples = whole_samples
-        self.gate = Gate()
         self._warn = warn
         self._clock = clock
         self._machine: Machine | None = None
@@ -179,17 +170,13 @@ class Meter:
             index = yield from self._windows_back_to_back()
             self.full = False
         yield from self._warm_up()
-        while self._turn():
-            yield from self._lead_in()
+        last = index + self._spec.windows
+        while index < last:
             yield from self._window(index)
             index += 1
-
-    def _turn(self) -> bool:
-        self.gate.close()
-        try:
-            return self._pause()
-        finally:
-            self.gate.open()
+            (spent,) = self._agree([self._clock() - self._began])
+            if self._spec.variant_s and spent >= self._spec.variant_s * 1e9:
+                return
 
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield
@@ -203,7 +190,7 @@ class Meter:
         blocks: list[float] = []
         # Of the last ones, however short: a single step may have found its batch in a buffer.
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
-        calls = 1
+        calls, called = 1, 0
         while True:
             start = now = self._clock()
             steps = made = 0
@@ -211,6 +198,7 @@ class Meter:
                 now, more, _, _ = yield
                 steps += more
                 made += 1
+            called += made
             self._synchronise()
             now = self._clock()
             elapsed, spent = self._agree([now - start, now - began])
@@ -219,7 +207,7 @@ class Meter:
             if elapsed >= BLOCK_NS / 2:
                 blocks.append(elapsed / steps)
             calls = max(1, min(2 * made, round(BLOCK_NS * made / elapsed)))
-            if settled(blocks) or spent >= self._spec.warmup_s * 1e9:
+            if (settled(blocks) and called >= BUFFERED_CALLS) or spent >= self._spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
         if not settled(blocks) and not self._spec.steps and self._warn:
@@ -229,21 +217,6 @@ class Meter:
                 message=f"{self._variant}: the step time had not settled within {SETTLED_WITHIN:.0%} after "
                 f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step).",
             )
-
-    def _lead_in(self) -> Machine:
-        window, step = self._spec.window_s * 1e9, self._step_ns
-        few = min(LEAD_IN_STEPS, math.ceil(LEAD_IN_MOST * window / step))
-        steps, target = 0, max(math.ceil(LEAD_IN * window / step), few)
-        start = last = self._clock()
-        buffered = False
-        while steps < target or buffered:
-            now, more, _, _ = yield
-            steps += more
-            # Workers that train together must all take the same steps, whatever their own clocks say.
-            buffered = self._alone and now - last < BUFFERED * step * more and steps < LEAD_IN_STEPS
-            last = now
-            if self._long_enough(now - start, LEAD_IN_MOST * window):
-                break
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
         """Tell whether the clock ends it; a device that lags behind makes what passed only longer."""

@@ -1,8 +1,8 @@
-"""One trial: devices, data, and the variants, measured window by window in turn."""
+"""One trial: devices, data, and the variants, measured one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,24 +18,35 @@ from workloads.protocol import (
     ARRAYS,
     BASELINE,
     BATCH_PREFIX,
+    CACHED_EPOCH,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     DATA,
+    FIRST_EPOCH,
     HOST_FED,
     IMPORT,
-    INPUT_ONLY,
+    LONGEST_REASON,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
+    STAGE_PREFIX,
+    THREADS_PREFIX,
+    TUNED,
+    WITHOUT_COPY,
+    WITHOUT_FRAMEWORK,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
     EventWriter,
     NoGpuError,
     Spec,
     measures_speed,
 )
+from workloads.sequence import measure_each
 from workloads.timing import Meter, alone_decides
-from workloads.turns import measure_in_turn
 
 # Larger batches and more steps in a call are not tried where a call would take longer.
 LONGEST_CALL_S = 1.5
+# What takes less than this share of a step is not looked into further; xprof calls 5 % moderate.
+MATTERS = 0.05
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -84,9 +95,7 @@ def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
 
 
 def run_variants(job: Job) -> list[str]:
-    """Measure every variant that makes sense here, in turn; return those that were measured.
-
-    An optimization that does not fit into the device's memory is left out with a warning.
+    """Measure every variant that makes sense here, one after the other; return those that were measured.
 
     Raises:
         NoGpuError: inference on several devices: one of them would be measured, and called all.
@@ -98,34 +107,17 @@ def run_variants(job: Job) -> list[str]:
             f"{among} were asked for; inference runs on one device at a time: try --device gpu0."
         )
     pipeline = job.author.dataset is not None
-    bodies = {}
-    for variant in job.spec.variants:
-        if not tuning.applies(job.author.workload, job.spec, variant, pipeline=pipeline):
-            continue
-        if reason := tuning.unfit(job.author.workload, job.spec, variant, pipeline=pipeline):
-            job.events.write("warning", message=reason)
+    bodies: dict[str, Callable[[], None]] = {}
+    for variant in spec.variants:
+        if not tuning.applies(job.author.workload, spec, variant, pipeline=pipeline):
+            job.events.left_out(variant, "it says nothing about this workload and device")
+        elif reason := tuning.unfit(job.author.workload, spec, variant, pipeline=pipeline):
+            job.events.left_out(variant, reason)
         else:
-            bodies[variant] = _body(job, variant)
-    dropped = set()
-
-    def failed(variant: str, error: Exception) -> bool:
-        dropped.add(variant)
-        spare = variant.startswith((OPTIMIZATION_PREFIX, BATCH_PREFIX))
-        if isinstance(error, tf.errors.ResourceExhaustedError) and spare:
-            job.events.write(
-                "warning", message=f"{variant} was left out: the device's memory does not suffice."
-            )
-            return False
-        job.events.write("warning", message=f"{variant} failed: {type(error).__name__}: {error}")
-        # What only serves the verdict must not cost the benchmark its trial.
-        return measures_speed(variant) or variant in (INPUT_ONLY, MODEL_ONLY)
-
-    measure_in_turn(
-        bodies,
-        windows={variant: _variant_spec(job.spec, variant).windows for variant in bodies},
-        failed=failed,
-    )
-    return [variant for variant in bodies if variant not in dropped]
+            bodies[variant] = partial(_measure_or_retry, job, variant)
+    needed = (BASELINE,) if BASELINE in bodies else tuple(bodies)
+    done = measure_each(bodies, events=job.events, needed=needed)
+    return [variant for variant in done if variant in job.shared.step_ns]
 
 
 def _variant_spec(spec: Spec, variant: str) -> Spec:
@@ -137,62 +129,101 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
         window_s=spec.analysis_window_s or spec.window_s,
         windows=spec.analysis_windows or spec.windows,
         warmup_s=spec.analysis_warmup_s or spec.warmup_s,
+        variant_s=spec.analysis_variant_s or spec.variant_s,
     )
 
 
-def _too_slow(job: Job, variant: str) -> bool:
+def _not_worth_it(job: Job, variant: str) -> str:
+    """Say why a variant would tell nothing after what was measured before it; "" where it would."""
+    step_ns = job.shared.step_ns
+    base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
     times = max(stepwise.factor(variant, BATCH_PREFIX), stepwise.factor(variant, CALLS_PREFIX))
-    return times > 1 and times * job.shared.step_ns.get(MODEL_ONLY, 0.0) > LONGEST_CALL_S * 1e9
+    if times > 1 and times * model > LONGEST_CALL_S * 1e9:
+        return "a call would take too long"
+    if variant == WITHOUT_FRAMEWORK and not (job.shared.eager or job.shared.callbacks):
+        return "Keras fit compiles the step, and there are no callbacks around batches"
+    if not base or not model or job.spec.steps:
+        return ""
+    waits = job.shared.wait_share
+    lost = max(0.0, 1.0 - model / base)
+    if variant == WITHOUT_LAUNCH and job.shared.eager:
+        return "Keras cannot run several eager steps in a call"
+    if variant == WITHOUT_LAUNCH:
+        calls = min((ns for name, ns in step_ns.items() if name.startswith(CALLS_PREFIX)), default=None)
+        if calls is not None and model - calls < MATTERS * base:
+            return "many steps in a call save little"
+    if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < MATTERS * base:
+        return "copying costs little"
+    of_input = variant in (WITHOUT_INPUT, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
+        (STAGE_PREFIX, THREADS_PREFIX)
+    )
+    if of_input and waits is not None and max(waits, lost) < MATTERS:
+        return "input costs little"
+    return ""
 
 
-def _body(job: Job, variant: str) -> Callable[[Callable[[], Any]], None]:
-    """Return the code of one variant, as turns.Pausable runs it."""
+def _steps_a_call(job: Job, variant: str, params: Mapping[str, Any]) -> int:
+    """Return how many steps a call of a variant that tfbench made up has time for; 0 to leave it as it is."""
+    step_ns = job.shared.step_ns.get(BASELINE)
+    own = variant == WITHOUT_LAUNCH or (variant == TUNED and not job.author.workload.tuned)
+    if not own or not step_ns or params["feed"] != "fit":
+        return 0
+    return max(1, min(params["steps_per_execution"], int(LONGEST_CALL_S * 1e9 / step_ns)))
+
+
+def _measure_or_retry(job: Job, variant: str) -> None:
+    """Measure a variant; one that tfbench made up is tried again without XLA where XLA cannot compile it."""
     workload, spec = job.author.workload, job.spec
-    pipeline = job.author.dataset is not None
-    # Nothing can be trained wholly where there is no dataset to go through.
-    whole = spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0
-
-    def body(pause: Callable[[], Any]) -> None:
-        if _too_slow(job, variant):
-            return
-        params = tuning.variant_params(workload, spec, variant, pipeline=pipeline)
-        changes = tuning.variant_changes(workload, spec, variant, pipeline=pipeline)
+    params = tuning.variant_params(workload, spec, variant, pipeline=job.pipeline)
+    try:
+        _measure(job, variant, params)
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
+        if variant == BASELINE or not params.get("jit_compile"):
+            raise
+        first = str(error).strip().split("\n")[0][:LONGEST_REASON]
         job.events.write(
-            "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
+            "warning", message=f"{variant}: measured without XLA, which cannot compile it: {first}"
         )
+        _measure(job, variant, {**params, "jit_compile": False})
 
-        if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
-            text = (
-                f"{variant}: precision {params['precision']} is emulated on most CPUs and can be very slow."
-            )
-            job.events.write("warning", message=text)
 
-        def pause_and_restore() -> bool:
-            job.shared.step_ns[variant] = meter.step_ns
-            go_on = bool(pause())
-            # The one switch that variants share; another variant may have turned it since.
-            building.set_precision(params["precision"])
-            return go_on
-
-        meter = Meter(
-            variant,
-            spec=_variant_spec(spec, variant),
-            events=job.events,
-            # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
-            synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
-            agree=together.agreement(job.strategy) if spec.workers else alone_decides,
-            pause=pause_and_restore,
-            full=whole,
-            whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
-            warn=measures_speed(variant),
-        )
-        if params.get("storage") == "ram":
-            began = meter.now()
-            job.data_dir(params)
-            meter.phase(DATA, began)
-        _kind(job, variant)(job, variant, params, meter)
-
-    return body
+def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
+    workload, spec = job.author.workload, job.spec
+    if reason := _not_worth_it(job, variant):
+        job.events.left_out(variant, reason)
+        return
+    per_call = _steps_a_call(job, variant, params)
+    params = {**params, "steps_per_execution": per_call} if per_call else params
+    if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
+        params = {**params, "run_eagerly": False}
+    changes = tuning.variant_changes(workload, spec, variant, pipeline=job.pipeline, ran=params)
+    job.events.write(
+        "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
+    )
+    if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
+        text = f"{variant}: precision {params['precision']} is emulated on most CPUs and can be very slow."
+        job.events.write("warning", message=text)
+    # The one switch that variants share; another may have turned it since.
+    building.set_precision(params["precision"])
+    meter = Meter(
+        variant,
+        spec=_variant_spec(spec, variant),
+        events=job.events,
+        # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
+        synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
+        agree=together.agreement(job.strategy) if spec.workers else alone_decides,
+        # Nothing can be trained wholly where there is no dataset to go through.
+        full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
+        whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
+        warn=measures_speed(variant),
+    )
+    if params.get("storage") == "ram":
+        began = meter.now()
+        job.data_dir(params)
+        meter.phase(DATA, began)
+    _kind(job, variant)(job, variant, params, meter)
+    if meter.steps:
+        job.shared.step_ns[variant] = meter.step_ns
 
 
 def _kind(job: Job, variant: str) -> Callable[..., None]:

@@ -18,7 +18,11 @@ from workloads.protocol import (
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
+    WITHOUT_COPY,
+    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
+    WITHOUT_PREFIX,
     Change,
     Optimization,
     Spec,
@@ -51,6 +55,16 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "prefetch_to_device": False,
     "parallel_maps": False,
     "prefetch_batches": False,
+    "run_eagerly": None,
+    "callbacks": True,
+}
+
+# One cause of lost time taken away, and nothing else.
+WITHOUT_PARAMS: Mapping[str, Mapping[str, Any]] = {
+    WITHOUT_INPUT: PIPELINE_REMEDIES,
+    WITHOUT_LAUNCH: {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50},
+    WITHOUT_FRAMEWORK: {"run_eagerly": False, "callbacks": False},
+    WITHOUT_COPY: {"prefetch_to_device": True},
 }
 
 # Parameters of a workload's own that are taken to speak of its pipeline, beside the driver's.
@@ -68,6 +82,8 @@ WHY: Mapping[str, str] = {
     "parallel_maps": "samples are prepared side by side on all CPUs instead of one after another",
     "prefetch_batches": "the next batches are prepared while this one is computed",
     "prefetch_to_device": "the next batch is copied to the device while this one is computed",
+    "run_eagerly": "the step is compiled into a graph instead of run by Python operation by operation",
+    "callbacks": "nothing of Python's runs between steps",
 }
 
 
@@ -104,8 +120,8 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
         base["weights"] = spec.weights
     if variant == WITHOUT_INPUT:
         declared = resolve(workload.tuned, spec.device)
-        own = {key: value for key, value in declared.items() if key in PIPELINE_PARAMS}
-        base.update({**PIPELINE_REMEDIES, **own})
+        base.update({key: value for key, value in declared.items() if key in PIPELINE_PARAMS})
+    base.update(resolve(WITHOUT_PARAMS.get(variant, {}), spec.device))
     base.update(spec.params)
     if variant.startswith(OPTIMIZATION_PREFIX):
         # An optimization is its parameters: an override must not turn it into another one.
@@ -117,12 +133,19 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
     return base
 
 
-def variant_changes(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> list[Change]:
+def variant_changes(
+    workload: Workload,
+    spec: Spec,
+    variant: str,
+    *,
+    pipeline: bool,
+    ran: Mapping[str, Any] | None = None,
+) -> list[Change]:
     """Say what `variant` does differently from baseline; baseline on several GPUs, from what is published."""
     changes = []
     before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
-    after = variant_params(workload, spec, variant, pipeline=pipeline)
-    if variant in (TUNED, WITHOUT_INPUT) or variant.startswith(OPTIMIZATION_PREFIX):
+    after = ran or variant_params(workload, spec, variant, pipeline=pipeline)
+    if variant == TUNED or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
         said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
         optimization_why = (
             _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""
@@ -151,7 +174,7 @@ def variant_changes(workload: Workload, spec: Spec, variant: str, *, pipeline: b
 
 
 def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> bool:
-    """Tell whether a variant that only serves the verdict says anything about this workload and device."""
+    """Tell whether a variant that only serves the breakdown says anything about this workload and device."""
     one_device = spec.gpus <= 1 and not spec.workers
     trains = workload.task == "train"
     if variant == HOST_FED:
@@ -162,6 +185,10 @@ def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> 
         return one_device
     if variant == WITHOUT_INPUT:
         return pipeline and trains and not spec.workers
+    if variant == WITHOUT_COPY:
+        return pipeline and trains and one_device and spec.device == "gpu"
+    if variant.startswith(WITHOUT_PREFIX):
+        return one_device and trains
     if variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(THREADS_PREFIX):
         return pipeline
     return True

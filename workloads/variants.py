@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,17 @@ import tensorflow as tf
 
 from workloads import author, building, loaders, pipeline, replicas, resident, together
 from workloads.job import Job
-from workloads.protocol import BASELINE, BUILD, EVALUATE, TUNED
+from workloads.protocol import (
+    BASELINE,
+    BUILD,
+    CALLBACKS,
+    EVALUATE,
+    PYTHON_IN_STEP,
+    RUN_EAGERLY,
+    TUNED,
+    WITHOUT_PREFIX,
+)
+from workloads.python_calls import Stopwatch
 from workloads.timing import Meter
 
 # Fit is stopped by a callback; this many epochs are never reached.
@@ -84,11 +94,14 @@ class Boundaries(tf.keras.callbacks.Callback):
 def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Run baseline, tuned or a opt: build, train until told to stop, evaluate."""
     began = meter.now()
-    factory = job.author.model if variant == BASELINE else job.author.tuned_model
-    if params["feed"] == "resident":
-        models = replicas.build(job, factory, params)
-    else:
-        models = [building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)]
+    published = variant == BASELINE or variant.startswith(WITHOUT_PREFIX)
+    factory = job.author.model if published else job.author.tuned_model
+    in_python, in_callbacks = Stopwatch(), Stopwatch()
+    with in_python.python_functions():
+        if params["feed"] == "resident":
+            models = replicas.build(job, factory, params)
+        else:
+            models = [building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)]
     model = models[0]
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
@@ -96,7 +109,10 @@ def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     elif job.spec.workers:
         together.fit(job, params, meter, model)
     else:
-        _fit(job, variant, params, meter, model)
+        own = job.author.callbacks(params) if job.author.callbacks and params["callbacks"] else ()
+        _fit(job, variant, params, meter, model, in_callbacks.callbacks(list(own)), in_python)
+    if variant == BASELINE:
+        _report_framework(job, meter, model, in_python, in_callbacks)
     if meter.full:
         job.events.metric(variant, "training_s", meter.finish(), "s")
     job.events.metric(variant, "steps_trained", meter.steps, "steps")
@@ -105,7 +121,27 @@ def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     _evaluate(job, variant, params, meter, model)
 
 
-def _fit(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+def _report_framework(
+    job: Job, meter: Meter, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch
+) -> None:
+    """Write what Python did in and around the baseline's steps."""
+    eager = bool(getattr(model, "run_eagerly", False))
+    job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
+    job.events.metric(BASELINE, RUN_EAGERLY, float(eager), "bool")
+    for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
+        if stopwatch.wrapped and not (eager and stopwatch is in_python):
+            job.events.metric(BASELINE, name, stopwatch.total_ns / 1e9 / max(1, meter.steps), "s")
+
+
+def _fit(
+    job: Job,
+    variant: str,
+    params: Mapping[str, Any],
+    meter: Meter,
+    model: Any,
+    own: Sequence[Any],
+    in_python: Stopwatch,
+) -> None:
     batch = params["batch_size"] * job.replicas
     epochs = params["epochs"] if meter.full else ENDLESS
     meter.loss = lambda: building.running_loss(model)
@@ -116,7 +152,8 @@ def _fit(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model:
         once = pipeline.Pass(batch, batches, batches * batch - len(x))
         boundaries = Boundaries(meter, once=once, stride=stride)
         meter.begin()
-        model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[boundaries])
+        with in_python.python_functions():
+            model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[*own, boundaries])
         return
     source = pipeline.baseline(job, params)
     an_epoch = job.author.workload.samples_per_epoch // batch or None
@@ -132,16 +169,16 @@ def _fit(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model:
             f"{batch}: call the stage that makes them batch, or use drop_remainder=True."
         )
         job.events.write("warning", message=text)
-    if loaders.is_loader(source):
-        source = loaders.gated(source, meter.gate)
-    elif params["prefetch_to_device"] and job.gpu and job.strategy is None:
+    if not loaders.is_loader(source) and params["prefetch_to_device"] and job.gpu and job.strategy is None:
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
     boundaries = Boundaries(meter, once=once, stride=stride)
     meter.begin()
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
-    model.fit(
-        source, epochs=epochs, steps_per_epoch=an_epoch, shuffle=False, verbose=2, callbacks=[boundaries]
-    )
+    callbacks = [*own, boundaries]
+    with in_python.python_functions():
+        model.fit(
+            source, epochs=epochs, steps_per_epoch=an_epoch, shuffle=False, verbose=2, callbacks=callbacks
+        )
 
 
 def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -158,9 +195,7 @@ def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) ->
     boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), stride=1, waits=True)
     meter.phase(BUILD, began)
     meter.begin()
-    model.fit(
-        loaders.gated(loader, meter.gate), epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries]
-    )
+    model.fit(loader, epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries])
 
 
 def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:

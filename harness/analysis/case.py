@@ -90,7 +90,9 @@ class Case:
     def ratio(self, kind: str, variant: str) -> Estimate | None:
         """Return a comparison whose numerator is this device's variant."""
         wanted = f"{self.device}/{variant}"
-        return next((each.ratio for each in self.ratios if (each.kind, each.numerator) == (kind, wanted)), None)
+        return next(
+            (each.ratio for each in self.ratios if (each.kind, each.numerator) == (kind, wanted)), None
+        )
 
     @property
     def pinned(self) -> tuple[int, ...]:

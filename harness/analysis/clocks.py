@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
-from harness.analysis.compare import gpu_names
 from harness.model.analysis import Cause, Estimate, Finding, Part
 from workloads.protocol import BASELINE
 
@@ -53,6 +53,8 @@ def _clock_share(case: Case) -> float | None:
     tops = {f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)}
     clocks = case.gpu_values(BASELINE, ("nvml", "sm_clock_mhz"))
     shares = [
-        clock / top for name, clock in zip(gpu_names(case.device), clocks, strict=False) if (top := tops.get(name))
+        clock / top
+        for name, clock in zip(gpu_names(case.device), clocks, strict=False)
+        if (top := tops.get(name))
     ]
     return min(1.0, *shares) if shares else None

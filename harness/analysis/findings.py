@@ -30,6 +30,7 @@ from workloads.protocol import (
     OPTIMIZATION_PREFIX,
     PYTHON_IN_STEP,
     RETRACES,
+    RETRACING,
     RUN_EAGERLY,
     TUNED,
     WITHOUT_PREFIX,
@@ -79,8 +80,7 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     found: list[Finding] = []
     for case in cases:
         time = by_key.get((case.name, case.device))
-        own = [finding for finding in (*not_learning(case), *_of_step(case, time))]
-        found += sorted(own, key=_rank)
+        found += sorted((*not_learning(case), *_of_step(case, time)), key=_rank)
     return tuple(replace(finding, ablation=_ablation(by_case(cases, finding), finding)) for finding in found)
 
 
@@ -222,19 +222,24 @@ def _framework(case: Case, time: StepTime) -> Iterator[Finding]:
     eager = bool(case.metric(BASELINE, RUN_EAGERLY))
     callbacks_s = case.metric(BASELINE, CALLBACKS) or 0.0
     python_s = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
-    retraces = case.metric(BASELINE, RETRACES) or 0.0
+    retracing_s = case.metric(CUSTOM_LOOP, RETRACING) or 0.0
+    details = {Cause.CALLBACKS: callbacks_s, Cause.PYTHON_IN_STEP: python_s, Cause.RETRACING: retracing_s}
+    cause, most_s = max(details.items(), key=lambda each: each[1])
     if eager:
         cause = Cause.RUN_EAGERLY
-    elif callbacks_s >= DETAIL_EXPLAINS * part_s and callbacks_s >= python_s:
-        cause = Cause.CALLBACKS
-    elif python_s >= DETAIL_EXPLAINS * part_s:
-        cause = Cause.PYTHON_IN_STEP
-    elif retraces > 0:
-        cause = Cause.RETRACING
-    else:
-        cause = Cause.KERAS_LOOP
+    elif most_s < DETAIL_EXPLAINS * part_s:
+        # With callbacks around every batch Keras waits for each step's results, whatever they do with them.
+        hooked = case.metric(BASELINE, CALLBACKS) is not None
+        cause = Cause.CALLBACKS if hooked else Cause.KERAS_LOOP
     yield from _found(
-        case, time, cause, Part.FRAMEWORK, callbacks_s=callbacks_s, python_s=python_s, retraces=retraces
+        case,
+        time,
+        cause,
+        Part.FRAMEWORK,
+        callbacks_s=callbacks_s,
+        python_s=python_s,
+        retracing_s=retracing_s,
+        shapes=case.metric(CUSTOM_LOOP, RETRACES),
     )
 
 

@@ -52,7 +52,9 @@ def not_learning(case: Case) -> Iterator[Finding]:
     failed = [
         (summary.accuracy, variant)
         for variant in (BASELINE, TUNED)
-        if (summary := case.variants.get(variant)) and summary.accuracy_ok is False and summary.accuracy is not None
+        if (summary := case.variants.get(variant))
+        and summary.accuracy_ok is False
+        and summary.accuracy is not None
     ]
     if needed is not None and failed:
         accuracy, variant = min(failed)

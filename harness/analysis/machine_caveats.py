@@ -83,7 +83,11 @@ def _settings(run: Run) -> Iterator[Caveat]:
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
         if limit is not None and default is not None and limit < default:
             yield Caveat(
-                kind=CaveatKind.POWER_LIMIT, severity=WARNING, subject=subject, value=limit, text=f"{default:.0f}"
+                kind=CaveatKind.POWER_LIMIT,
+                severity=WARNING,
+                subject=subject,
+                value=limit,
+                text=f"{default:.0f}",
             )
         if gpu.mig_enabled:
             yield Caveat(kind=CaveatKind.MIG, severity=NOTE, subject=subject)
@@ -98,7 +102,8 @@ def _clocks(run: Run) -> Iterator[Caveat]:
     for trial in run.trials:
         subject = f"{trial.workload} on {trial.device}"
         if any(
-            not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns for window in trial.windows
+            not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
+            for window in trial.windows
         ):
             yield Caveat(kind=CaveatKind.CLOCKS_APART, severity=WARNING, subject=subject)
         if trial.status is not Status.OK:

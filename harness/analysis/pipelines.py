@@ -31,7 +31,9 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
             stages=stages(case.stage_names, case.measures),
             slowest=case.slowest_stages,
             capacities={
-                variant: case.variants[variant].throughput for variant in _CAPACITIES if variant in case.variants
+                variant: case.variants[variant].throughput
+                for variant in _CAPACITIES
+                if variant in case.variants
             },
             cpus_used=cpus_used(case, INPUT_ONLY),
             cpus=case.cpus,

@@ -84,7 +84,9 @@ def _single(value: float | None, summary: Summary) -> Estimate | None:
     return Estimate(median=value, low=value, high=value, n=1, unit="share")
 
 
-def _comparison(workload: Workload, device: str, number: Published, measured: _Measured) -> PublishedComparison:
+def _comparison(
+    workload: Workload, device: str, number: Published, measured: _Measured
+) -> PublishedComparison:
     return PublishedComparison(
         workload=workload.name,
         device=device,

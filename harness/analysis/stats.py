@@ -30,6 +30,7 @@ SMALL = 15
 RESAMPLES = 2000
 SEED = 20_240_229
 
+
 def estimate(values: Sequence[float], unit: str) -> Estimate | None:
     """Return the median of independent values with its 95 % interval; None when there are no values.
 

@@ -3,7 +3,7 @@
 With seconds a step b of the baseline, l of the same step in a bare loop with next() outside and w of its
 wait, h of the step fed from host memory, m of the model alone, all for the baseline's batch:
 
-    framework  b - l, and Python that runs inside the step
+    framework  b - l, Python that runs inside the step, and tracing it anew for changing shapes
     input wait w, less what Keras fit hides behind it (l - b, where l is the longer)
     slowed     (l - w) - h
     copy       h - m
@@ -40,6 +40,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
+    RETRACING,
     TUNED,
 )
 
@@ -58,6 +59,7 @@ class Times:
     Attributes:
         feed: of the input pipeline alone.
         launch, exchange: the parts of `model` that they are; python: of it, functions run by Python.
+        retracing: of the loop, tracing and compiling the step for shapes it has not met.
         taken: the share of the baseline's time that quota, steal or other programs took, 0 to 1.
     """
 
@@ -70,6 +72,7 @@ class Times:
     launch: Floats | float | None = None
     exchange: Floats | float | None = None
     python: Floats | float = 0.0
+    retracing: Floats | float = 0.0
     taken: float | None = None
     on_gpu: bool = False
 
@@ -103,9 +106,11 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         # Batches out of a buffer that filled earlier would have been waited for.
         buffered = _clipped(np.minimum(_some(times.feed, model), times.baseline) - times.loop)
         loop, wait = times.loop + buffered, times.wait + buffered
-        yield Part.FRAMEWORK, _clipped(times.baseline - loop) + python
+        slowed = _clipped(loop - wait - fed)
+        retracing = np.minimum(_some(times.retracing, model), slowed)
+        yield Part.FRAMEWORK, _clipped(times.baseline - loop) + python + retracing
         yield Part.INPUT_WAIT, _clipped(wait - _clipped(loop - times.baseline))
-        yield Part.INPUT_SLOWDOWN, _clipped(loop - wait - fed)
+        yield Part.INPUT_SLOWDOWN, slowed - retracing
     elif times.feed is not None:
         yield Part.INPUT_WAIT, np.minimum(_clipped(times.baseline - fed), _clipped(times.feed - fed))
 
@@ -135,9 +140,7 @@ def _clipped(value: Floats) -> Floats:
 def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
     """Return the breakdown of baseline and tuned, for each workload and device that has them."""
     alone = {case.name: case for case in cases if case.device.startswith("gpu") and "+" not in case.device}
-    found = (
-        one for case in cases for one in (baseline_time(case, alone.get(case.name)), tuned_time(case))
-    )
+    found = (one for case in cases for one in (baseline_time(case, alone.get(case.name)), tuned_time(case)))
     return tuple(one for one in found if one is not None)
 
 
@@ -159,6 +162,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         launch=None if model is None else _launch(case, drawn, model),
         exchange=_exchange(case, alone, model),
         python=case.metric(BASELINE, PYTHON_IN_STEP) or 0.0,
+        retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
         taken=taken_share(case),
         on_gpu=case.on_gpu,
     )
@@ -206,7 +210,9 @@ def _made(case: Case, variant: str, total: Floats, parts: Mapping[Part, Floats])
 def _estimate(draws: Floats, trials: int) -> Estimate:
     low, high = np.quantile(draws[1:], (0.025, 0.975)) if len(draws) > 1 else (draws[0], draws[0])
     point = float(draws[0])
-    return Estimate(median=point, low=min(float(low), point), high=max(float(high), point), n=trials, unit="s")
+    return Estimate(
+        median=point, low=min(float(low), point), high=max(float(high), point), n=trials, unit="s"
+    )
 
 
 def _launch(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
@@ -222,7 +228,7 @@ def _launch(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
         evidence.append(idle * model)
     if len(evidence) == 3:
         return np.asarray(np.median(evidence, axis=0))
-    return np.min(evidence, axis=0) if evidence else None
+    return np.asarray(np.min(evidence, axis=0)) if evidence else None
 
 
 def _fixed(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
@@ -236,7 +242,7 @@ def _fixed(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
     y = np.stack([model, *steps])
     x = factors - factors.mean()
     slope = (x[:, None] * (y - y.mean(axis=0))).sum(axis=0) / (x**2).sum()
-    return np.clip(model - slope, 0.0, model)
+    return np.asarray(np.clip(model - slope, 0.0, model))
 
 
 def _saved(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
@@ -294,7 +300,9 @@ class _Drawn:
 
     def wait_share(self, variant: str) -> Floats | None:
         """Return the share of a variant's time spent waiting for input; None where that was not seen."""
-        shares = [one.wait_share for one in self._case.measures.get(variant, ()) if one.wait_share is not None]
+        shares = [
+            one.wait_share for one in self._case.measures.get(variant, ()) if one.wait_share is not None
+        ]
         if not shares:
             return None
         return np.clip(np.median(shares) + self._noise(np.array(shares), f"{variant} wait"), 0.0, 1.0)

@@ -182,6 +182,7 @@ class Trial:
         started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
         facts: what the container found (versions, devices); scalars.
         said: what the workload knows of its variants.
+        left_out: planned variant that was not measured -> why.
     """
 
     id: str
@@ -202,6 +203,7 @@ class Trial:
     requests: tuple[RequestTimes, ...] = ()
     said: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
     telemetry: tuple[Series, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.protocol import VARIANTS
-
 PROFILE = "quick"
 RUNS = Path("runs")
 # Telemetry samples a second.
@@ -29,7 +27,7 @@ class Profile:
     Attributes:
         trials: containers for each workload and device at least; `max_trials` while the interval of the
             throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
-        windows, window_s, warmup_s, analysis_window_s, analysis_windows, analysis_warmup_s, steps, full: see
+        windows, window_s, warmup_s, variant_s, steps, full, and those beginning with analysis_: see
             workloads.protocol.Spec.
         stall_s: a trial that writes no event for so long counts as hung.
         limit_s: a trial that takes longer is ended.
@@ -37,7 +35,6 @@ class Profile:
 
     name: str
     purpose: str
-    variants: tuple[str, ...]
     trials: int
     max_trials: int
     target_interval: float
@@ -45,9 +42,11 @@ class Profile:
     windows: int
     window_s: float
     warmup_s: float
+    variant_s: float
     analysis_window_s: float
     analysis_windows: int
     analysis_warmup_s: float
+    analysis_variant_s: float
     steps: int
     full: bool
     stall_s: float
@@ -59,24 +58,24 @@ PROFILES: Mapping[str, Profile] = {
     for profile in (
         Profile(
             name="smoke",
-            purpose="a few minutes: does everything work? Its numbers mean nothing",
-            variants=VARIANTS, trials=1, max_trials=1, target_interval=1.0, budget_s=120,
-            windows=2, window_s=0.1, warmup_s=0.2, analysis_window_s=0.1, analysis_windows=2,
-            analysis_warmup_s=0.2, steps=8, full=False, stall_s=180, limit_s=600,
+            purpose="a few minutes: checks that everything works; ignore the numbers",
+            trials=1, max_trials=1, target_interval=1.0, budget_s=120,
+            windows=2, window_s=0.1, warmup_s=0.2, variant_s=5.0, analysis_window_s=0.1, analysis_windows=2,
+            analysis_warmup_s=0.2, analysis_variant_s=2.0, steps=8, full=False, stall_s=180, limit_s=600,
         ),
         Profile(
             name="quick",
             purpose="minutes: steady-state speed from repeated trials; training times are projected",
-            variants=VARIANTS, trials=3, max_trials=7, target_interval=0.03, budget_s=480,
-            windows=3, window_s=1.0, warmup_s=4.0, analysis_window_s=0.3, analysis_windows=2,
-            analysis_warmup_s=0.7, steps=0, full=False, stall_s=300, limit_s=1200,
+            trials=3, max_trials=7, target_interval=0.03, budget_s=300,
+            windows=3, window_s=0.7, warmup_s=3.0, variant_s=10.0, analysis_window_s=0.4, analysis_windows=3,
+            analysis_warmup_s=1.0, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         Profile(
             name="full",
             purpose="hours: the published epochs trained to the end where time allows, else as quick",
-            variants=VARIANTS, trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
-            windows=5, window_s=2.0, warmup_s=8.0, analysis_window_s=1.0, analysis_windows=5,
-            analysis_warmup_s=4.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
+            trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
+            windows=5, window_s=2.0, warmup_s=8.0, variant_s=0.0, analysis_window_s=1.0, analysis_windows=5,
+            analysis_warmup_s=4.0, analysis_variant_s=30.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,
         ),
     )
 }  # fmt: skip

@@ -29,6 +29,7 @@ class EventLog:
     """What a container said.
 
     Attributes:
+        left_out: planned variant that was not measured -> why.
         problem: why reading stopped early, "" when all of the file is in the protocol.
         start: the first event, or None when there was none.
         error: the last error event, or None.
@@ -44,6 +45,7 @@ class EventLog:
     requests: list[RequestTimes] = field(default_factory=list)
     said: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
     start: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     ended: bool = False
@@ -83,6 +85,8 @@ class EventLog:
                 self.requests.append(RequestTimes(**fields, latency_ns=latency_ns))
             case "metric" | "fact" | "warning" as kind:
                 self._say(kind, fields)
+            case "left-out":
+                self.left_out[fields["variant"]] = fields["reason"]
             case "error":
                 self.error = event
             case "end":

@@ -19,23 +19,31 @@ from workloads.protocol import (
     CUSTOM_LOOP,
     FIRST_EPOCH,
     HOST_FED,
+    INPUT_ONLY,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
     STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
-    WITHOUT_INPUT,
     VARIANTS,
+    WITHOUT_COPY,
+    WITHOUT_FRAMEWORK,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
     Spec,
     Workload,
     measures_speed,
 )
 
-# What the rules look at beside the profile's own variants; see docs/verdicts.md for what each of them shows.
-PROBES = (CUSTOM_LOOP, f"{BATCH_PREFIX}2", f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10")
-ON_A_CARD = (HOST_FED,)
-OF_A_PIPELINE = (WITHOUT_INPUT, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
+# What the breakdown of a step's time is made of, in the order in which they run: the driver leaves out what
+# those before show to be of no use. See docs/step-time.md for what each of them tells.
+OF_THE_STEP = (
+    INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10",
+    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH,
+)  # fmt: skip
+OF_A_PIPELINE = (WITHOUT_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
+ON_A_GPU = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 CPU = "cpu"
@@ -117,7 +125,8 @@ def plan_trials(
 
     Args:
         variants: workload name -> its variants, as `variants_named` gives them; a workload without any is
-        left out. points: of a sweep's grid; without one the single empty point.
+            left out. Those that only serve the breakdown run in the first trial of each device.
+        points: of a sweep's grid; without one the single empty point.
     """
     return tuple(
         PlannedTrial(
@@ -133,12 +142,14 @@ def plan_trials(
         for workload in workloads
         for number, point in enumerate(points, 1)
         for device in devices
-        if (
-            own := tuple(
-                variant for variant in variants[workload.name] if device != CPU or variant not in ON_A_CARD
-            )
-        )
+        if (own := _of_trial(variants[workload.name], device, index))
     )
+
+
+def _of_trial(variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
+    here = tuple(variant for variant in variants if device != CPU or variant not in ON_A_GPU)
+    speeds = tuple(variant for variant in here if measures_speed(variant))
+    return here if index == 0 or not speeds else speeds
 
 
 def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
@@ -147,21 +158,18 @@ def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
 
 
 def variants_named(
-    wanted: str, profile: Profile, analysis: bool, workloads: Sequence[Workload]
+    wanted: str, analysis: bool, workloads: Sequence[Workload]
 ) -> Mapping[str, tuple[str, ...]]:
     """Resolve a comma-separated list of variants to those that each workload has, by its name.
 
-    "" is the profile's own variants, the probes and each declared stage; without analysis the two variants of speed.
+    "" is baseline and tuned and, with analysis, what the breakdown of a step is made of.
 
     Raises:
         UsageError: a word that is no variant of any of the workloads.
     """
     variants = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
     if not variants:
-        return {
-            one.name: (*_usual_variants(one, profile), *_probes(one)) if analysis else (BASELINE, TUNED)
-            for one in workloads
-        }
+        return {one.name: (BASELINE, TUNED, *(_probes(one) if analysis else ())) for one in workloads}
     for variant in variants:
         if not any(_has(workload, variant) for workload in workloads):
             own = dict.fromkeys(
@@ -176,30 +184,24 @@ def variants_named(
     return {one.name: tuple(variant for variant in variants if _has(one, variant)) for one in workloads}
 
 
-def _usual_variants(workload: Workload, profile: Profile) -> tuple[str, ...]:
-    """Leave out model-only where the input is no pipeline: rounds of boosting wait for none."""
-    return tuple(
-        variant for variant in profile.variants if variant != MODEL_ONLY or workload.image == TENSORFLOW
-    )
-
-
 def _has(workload: Workload, variant: str) -> bool:
     """Tell whether `variant` is one of the workload's; stages that it does not declare only its code knows."""
     if variant.startswith(STAGE_PREFIX) and not workload.stages:
         return variant != STAGE_PREFIX
-    probes = (*PROBES, *ON_A_CARD, *OF_A_PIPELINE)
+    probes = (*OF_THE_STEP, *OF_A_PIPELINE)
     if variant in probes or _NUMBERED.fullmatch(variant):
         return True
     return variant in (*VARIANTS, *_optimization_variants(workload), *_stage_variants(workload))
 
 
 def _probes(workload: Workload) -> tuple[str, ...]:
-    """Return the variants that only serve the verdict, those first that say most."""
+    """Return the variants that only serve the breakdown, in the order in which they run."""
     if workload.image != TENSORFLOW:
-        return _stage_variants(workload)
+        # Rounds of boosting wait for no input.
+        return (INPUT_ONLY, *_stage_variants(workload))
     # Pipelines are known by their stages, or by samples that the workload makes itself.
     pipeline = OF_A_PIPELINE if workload.stages or workload.data.train == 0 else ()
-    return (*PROBES, *ON_A_CARD, *_stage_variants(workload), *pipeline)
+    return (*OF_THE_STEP, *_stage_variants(workload), *pipeline)
 
 
 def _optimization_variants(workload: Workload) -> tuple[str, ...]:
@@ -244,9 +246,11 @@ def spec_for(
         window_s=profile.window_s,
         windows=profile.windows,
         warmup_s=profile.warmup_s,
+        variant_s=profile.variant_s,
         analysis_window_s=profile.analysis_window_s,
         analysis_windows=profile.analysis_windows,
         analysis_warmup_s=profile.analysis_warmup_s,
+        analysis_variant_s=profile.analysis_variant_s,
         steps=profile.steps,
         whole_s=_whole_s(trial.variants, profile),
         full=profile.full and trial.index == 0,

@@ -79,7 +79,7 @@ def resolve(options: Options) -> Resolved:
         workloads,
         devices,
         profile,
-        variants_named(options.variants, profile, options.analysis, workloads),
+        variants_named(options.variants, options.analysis, workloads),
         params,
         grid(axes),
     )

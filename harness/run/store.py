@@ -261,6 +261,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Conv
         requests=tuple(log.requests),
         said=tuple(log.said),
         warnings=tuple(log.warnings),
+        left_out=dict(log.left_out),
         telemetry=series,
         point=planned.point,
     )

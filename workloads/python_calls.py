@@ -1,0 +1,65 @@
+"""How long the functions take that a compiled step has Python run, and a workload's own callbacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+
+_FUNCTIONS = ("numpy_function", "py_function")
+# Keras calls these around every batch.
+_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+
+
+class Stopwatch:
+    """Adds up the time of calls, in nanoseconds; `called` tells whether anything was wrapped."""
+
+    def __init__(self) -> None:
+        self.total_ns = 0
+        self.wrapped = False
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `function`, whose calls are timed."""
+        self.wrapped = True
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            start = time.monotonic_ns()
+            try:
+                return function(*args, **named)
+            finally:
+                self.total_ns += time.monotonic_ns() - start
+
+        return call
+
+    @contextmanager
+    def python_functions(self) -> Iterator[None]:
+        """Time what tf.numpy_function and tf.py_function run, for those that are traced inside the block."""
+        before = {name: getattr(tf, name) for name in _FUNCTIONS}
+
+        def timing(original: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(original)
+            def make(func: Callable[..., Any], *args: Any, **named: Any) -> Any:
+                return original(self.timed(func), *args, **named)
+
+            return make
+
+        try:
+            for name, original in before.items():
+                setattr(tf, name, timing(original))
+            yield
+        finally:
+            for name, original in before.items():
+                setattr(tf, name, original)
+
+    def callbacks(self, own: Any) -> Any:
+        """Time what callbacks do around every batch, and return them."""
+        for callback in own:
+            for name in _HOOKS:
+                if getattr(type(callback), name) is not getattr(tf.keras.callbacks.Callback, name):
+                    setattr(callback, name, self.timed(getattr(callback, name)))
+        return own
