@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.analysis import Estimate, Summary
-from harness.model.variants import variant_name
 from reports import numbers
-from reports.names import device_name, is_gpu
+from reports.names import device_name, is_gpu, variant_name
 from workloads.protocol import TUNED
 
 ROW_PX = 22
@@ -45,7 +44,7 @@ def colour(device: str, variant: str) -> str:
 
 def estimate_bar(label: str, value: Estimate, *, fill: str, trial_ids: Sequence[str]) -> Bar:
     """Make a bar of a median and its interval."""
-    whiskers = numbers.has_interval(value)
+    whiskers = value.n > 1
     return Bar(
         label=label,
         value=value.median,

@@ -10,11 +10,10 @@ from markupsafe import Markup
 from harness.model.analysis import Estimate
 from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
 from harness.model.scaling import Placement, Point
-from harness.model.variants import variant_name
 from harness.rounding import counted, some
 from reports import numbers
 from reports.charts import Figure
-from reports.names import device_name
+from reports.names import device_name, titles_of, variant_name
 from reports.page import SENTENCE_END, Banner
 from reports.together_charts import rate, share_interval
 
@@ -116,7 +115,7 @@ class ComparePage:
         """Write a run's score."""
         if standing.run == self.versus.reference:
             return "1 (reference)"
-        return numbers.ratio_estimate(standing.score)
+        return numbers.factor_estimate(standing.score)
 
     def placed(self) -> tuple[tuple[int, Standing | None], ...]:
         """Give all runs, the fastest first and those without a score last."""

@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from harness.model.analysis import Analysis
 from harness.model.run import Status, Trial
 from reports.charts import Figure
-from reports.cold_start_chart import cold_start_figure
-from reports.names import device_name
-from reports.optimizations_chart import optimizations_figure
+from reports.gains_chart import gains_figure
+from reports.names import device_name, titles_of
 from reports.pipeline_chart import pipeline_figure
+from reports.published_chart import published_figure
 from reports.requests_chart import latency_figure, server_figure
-from reports.speed_chart import speed_figure
-from reports.steps_chart import steps_figure
+from reports.step_time_chart import step_time_figure
 from reports.sweep_chart import sweep_figure
 from reports.timeline import lines
 from reports.timeline_chart import timeline_figure
-from reports.titles import titles_of
-from reports.training_chart import training_figure
+from reports.trials_chart import trials_figure
 
 # Instants drawn in all timelines together, some 5 bytes each: a long run may take more room than a quick one.
 _POINTS = (30_000, 100_000)
@@ -27,14 +25,13 @@ _POINTS_PER_READING = 1 / 15
 _POINTS_A_LINE = (120, 2_400)
 _TIMELINES = 24
 _BUILDERS = (
-    speed_figure,
+    step_time_figure,
     latency_figure,
     server_figure,
-    training_figure,
     pipeline_figure,
-    optimizations_figure,
-    steps_figure,
-    cold_start_figure,
+    gains_figure,
+    published_figure,
+    trials_figure,
 )
 
 

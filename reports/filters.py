@@ -1,82 +1,97 @@
-"""What the templates can call: formats, names, and rows for plain tables."""
+"""What the templates can call: formats, names and messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.model.analysis import Evidence, Summary
-from harness.model.variants import variant_name
 from harness.rounding import counted, scalar_word
-from reports import numbers
+from reports import messages, numbers
 from reports.markdown import code_block, code_span, coded_markdown
-from reports.names import device_name
-from reports.setup import field_rows, setup_rows, state, system_rows
+from reports.names import device_name, variant_name
+from reports.overview import Row, speed_factor
+from reports.palette import part_colour
+from reports.setup import setup_rows, state, system_rows
 from reports.sweep_chart import outcome, ranked
-from reports.telemetry_text import metric_label, metric_value
 from reports.text import breakable, coded
-from workloads.protocol import Change
+
+# Reasons for leaving a variant out that are so by design.
+_BY_DESIGN = (
+    "it says nothing",
+    "input costs little",
+    "copying costs little",
+    "many steps",
+    "Keras fit compiles",
+)
 
 
-def evidence_row(evidence: Evidence) -> tuple[str, ...]:
-    """Give a piece of evidence as a table's row."""
-    return (evidence.metric, evidence.observed, evidence.threshold)
+def cold(phases: Sequence[tuple[str, float]]) -> float:
+    """Return the seconds of all phases before steady state."""
+    return sum(seconds for _, seconds in phases)
 
 
-def change_row(change: Change) -> tuple[str, ...]:
-    """Give a change as a table's row."""
-    return (change.what, change.before, change.after, change.why)
+def known_number(value: float | None) -> str:
+    """Write a number that may not be known."""
+    return numbers.MISSING if value is None else numbers.number(value, 4)
 
 
-def metric_keys(summaries: Iterable[Summary]) -> list[str]:
-    """List the telemetry means that any of the summaries has, in the order of the first that has each."""
-    return list(dict.fromkeys(key for summary in summaries for key in summary.telemetry))
+def shorter(text: str) -> str:
+    """Return what comes before the first comma."""
+    return text.split(",", maxsplit=1)[0]
 
 
-def by_workload(values: Iterable[Any]) -> list[tuple[str, list[Any]]]:
-    """Group by workload, in the order in which workloads first come."""
-    groups: dict[str, list[Any]] = {}
-    for value in values:
-        groups.setdefault(value.workload, []).append(value)
-    return list(groups.items())
+def slug(text: str) -> str:
+    """Return text as an element's id."""
+    return text.replace(" ", "-").lower()
+
+
+def worth_listing(reason: str) -> bool:
+    """Tell whether a variant was left out for another reason than that it would tell nothing."""
+    return not reason.startswith(_BY_DESIGN)
+
+
+def of_row(row: Row) -> Any:
+    """Return the published number to show beside a row's baseline."""
+    return speed_factor(row.published)
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "breakable": breakable,
-    "by_workload": by_workload,
-    "change_row": change_row,
     "code_block": code_block,
     "code_span": code_span,
     "coded": coded,
     "coded_markdown": coded_markdown,
+    "cold": cold,
     "counted": counted,
     "device": device_name,
     "duration": numbers.duration,
-    "electricity": numbers.electricity,
     "energy": numbers.energy,
-    "estimate": numbers.estimate,
-    "evidence_row": evidence_row,
-    "field_rows": field_rows,
-    "half_width": numbers.half_width,
+    "explanation": messages.explanation,
+    "factor": numbers.factor,
+    "factor_interval": numbers.factor_interval,
+    "fix": messages.fix,
+    "gain_text": messages.gain,
     "interval": numbers.interval,
-    "variant": variant_name,
-    "metric_keys": metric_keys,
-    "metric_label": metric_label,
-    "metric_value": metric_value,
+    "known_number": known_number,
+    "limit": messages.limit,
     "money": numbers.money,
     "number": numbers.number,
+    "part_colour": part_colour,
     "percent": numbers.percent,
-    "published_quantity": numbers.published_quantity,
+    "published_quantity": numbers.published,
     "quantity": numbers.quantity,
-    "quantity_estimate": numbers.quantity_estimate,
     "ranked_points": ranked,
-    "ratio": numbers.ratio,
-    "ratio_estimate": numbers.ratio_estimate,
     "setup_rows": setup_rows,
+    "shorter": shorter,
     "size": numbers.size,
+    "slug": slug,
+    "speed": numbers.speed,
+    "speed_factor": of_row,
     "state": state,
     "sweep_outcome": outcome,
     "sweep_value": scalar_word,
     "system_rows": system_rows,
+    "variant": variant_name,
     "when": numbers.when,
+    "worth_listing": worth_listing,
 }

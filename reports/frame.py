@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from reports import palette
 from reports.charts import Figure, still
 
 # Begins to draw a figure; what it gives waits for the SVG.
@@ -58,7 +59,7 @@ def framed(
         figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
         for figure in figures.values()
     }
-    style, script = _text("report.css"), _text("report.js")
+    style, script = palette.style() + _text("report.css"), _text("report.js")
     rest = {"specs": packed(specs), "data": packed(document)}
     made = sections(environment, page, folder)
     code = bundle() if figures else ""

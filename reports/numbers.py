@@ -1,4 +1,4 @@
-"""Numbers as people read them: significant digits from the interval, thin spaces, units that fit."""
+"""Numbers as people read them: one rounding for each kind of quantity, wherever it stands."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from datetime import datetime
 from harness.model.analysis import Estimate
 from harness.rounding import decimals, estimate_decimals, fixed
 
-THIN = "\u202f"  # narrow no-break space: groups digits and joins a number to its unit
-MISSING = "not available"
+SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
+MISSING = "–"
 _MINUS = "\u2212"
-_RATIO_DIGITS = 3
 
 
 def number(value: float, digits: int = 3) -> str:
     """Write `value` with `digits` significant digits and grouped thousands."""
-    if not math.isfinite(value):
-        return MISSING
-    return _fixed(value, decimals(value, digits))
+    return _fixed(value, decimals(value, digits)) if math.isfinite(value) else MISSING
 
 
-def estimate(value: Estimate | None, most: int = 4) -> str:
-    """Write a median with as many digits as its interval supports, at least two and at most `most`."""
-    return MISSING if value is None else _fixed(value.median, estimate_decimals(value, most))
+def estimate(value: Estimate | None) -> str:
+    """Write a median with as many digits as its interval supports, at most three."""
+    return MISSING if value is None else _fixed(value.median, estimate_decimals(value, 3))
 
 
-def interval(value: Estimate | None, most: int = 4) -> str:
+def speed(value: Estimate | None) -> str:
+    """Write samples or requests a second."""
+    return MISSING if value is None else f"{estimate(value)}/s"
+
+
+def interval(value: Estimate | None) -> str:
     """Write the 95 % interval with the digits of its median; "one trial" where there is none."""
     if value is None:
         return MISSING
-    if not has_interval(value):
+    if value.n < 2:
         return "one trial"
-    places = estimate_decimals(value, most)
+    places = estimate_decimals(value, 3)
     return f"{_fixed(value.low, places)} to {_fixed(value.high, places)}"
 
 
-def half_width(value: Estimate | None) -> str:
-    """Write half the interval's width as a share of the median, "" where there is no interval."""
-    if value is None or not has_interval(value) or value.median == 0:
-        return ""
-    return f"± {number((value.high - value.low) / 2 / abs(value.median) * 100, 2)}{THIN}%"
+def half_width(value: Estimate) -> float | None:
+    """Return half the interval's width as a share of the median, None where there is no interval."""
+    if value.n < 2 or not value.median:
+        return None
+    return (value.high - value.low) / 2 / abs(value.median)
 
 
-def has_interval(value: Estimate) -> bool:
-    """Tell whether `value` rests on more than one independent measurement."""
-    return value.n > 1
-
-
-def ratio(value: float) -> str:
-    """Write a ratio, "3.1×"."""
-    return f"{number(value, 3 if value < 100 else 2)}×" if math.isfinite(value) else MISSING
-
-
-def ratio_estimate(value: Estimate | None) -> str:
-    """Write a ratio with its interval, "3.1× (3.0 to 3.2)"."""
-    if value is None:
+def factor(value: float) -> str:
+    """Write a ratio of speeds with two digits below ten, "0.65×", "1.4×", "190×"."""
+    if not math.isfinite(value):
         return MISSING
-    tail = f" ({interval(value, _RATIO_DIGITS)})" if has_interval(value) else ""
-    return f"{estimate(value, _RATIO_DIGITS)}×{tail}"
+    return f"{number(value, 2 if 0.1 <= value < 100 else 3)}×"
 
 
-def percent(share: float | None, digits: int = 2) -> str:
-    """Write a share between 0 and 1 as a percentage; below 0.01 % counts as 0 %."""
+def factor_interval(value: Estimate) -> str:
+    """Write a ratio's interval in the same digits, "0.61 to 0.70"; "" for one trial."""
+    if value.n < 2:
+        return ""
+    return f"{factor(value.low)[:-1]} to {factor(value.high)[:-1]}"
+
+
+def percent(share: float | None) -> str:
+    """Write a share of 0 to 1: whole percents from ten on, two digits below."""
     if share is None or not math.isfinite(share):
         return MISSING
-    return f"{number(share * 100, digits) if abs(share) >= 1e-4 else '0'}{THIN}%"
+    value = share * 100
+    text = _fixed(value, 0 if abs(value) >= 9.95 else 1) if abs(value) >= 0.05 else "0"
+    return f"{text}{SPACE}%"
 
 
 def duration(seconds: float) -> str:
@@ -74,48 +74,41 @@ def duration(seconds: float) -> str:
         return MISSING
     if seconds >= 3600:
         minutes = round(seconds / 60)
-        return f"{minutes // 60}{THIN}h {minutes % 60:02d}{THIN}min"
+        return f"{minutes // 60}{SPACE}h {minutes % 60:02d}{SPACE}min"
     if seconds >= 90:
         whole = round(seconds)
-        return f"{whole // 60}{THIN}min {whole % 60:02d}{THIN}s"
+        return f"{whole // 60}{SPACE}min {whole % 60:02d}{SPACE}s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(seconds) >= scale:
-            return f"{number(seconds / scale)}{THIN}{unit}"
-    return f"{number(seconds / 1e-9)}{THIN}ns" if seconds else f"0{THIN}s"
+            return f"{number(seconds / scale)}{SPACE}{unit}"
+    return f"{number(seconds / 1e-9)}{SPACE}ns" if seconds else f"0{SPACE}s"
+
+
+def milliseconds(seconds: float) -> str:
+    """Write a step's time or a part of it, always in milliseconds: parts are read beside each other."""
+    return number(seconds * 1e3)
 
 
 def quantity(value: float, unit: str) -> str:
-    """Write a published or measured figure in its unit: seconds as a duration, "ratio" as a factor."""
+    """Write a published or measured figure in its unit."""
     if unit == "s":
         return duration(value)
     if unit in ("ratio", "requests ratio", "gain"):
-        return ratio(value)
+        return factor(value)
     if unit in ("accuracy", "utilisation", "share"):
         return percent(value)
-    return f"{number(value, 4)}{THIN}{unit}"
+    return f"{number(value)}{'/s' if unit == 'samples/s' else SPACE + unit}"
 
 
-def published_quantity(value: float, upto: float, unit: str) -> str:
+def published(value: float, upto: float, unit: str) -> str:
     """Write a published figure with the digits that it was published with, or the range."""
     ends = [value, upto] if upto else [value]
     if unit == "s":
         return " to ".join(duration(end) for end in ends)
     if unit in ("accuracy", "utilisation"):
-        return f"{' to '.join(f'{end * 100:g}' for end in ends)}{THIN}% {unit}"
-    if unit in ("ratio", "requests ratio", "gain"):
-        return f"{' to '.join(f'{end:g}' for end in ends)}×{' by tuning' if unit == 'gain' else ''}"
-    return f"{' to '.join(f'{end:,g}'.replace(',', THIN) for end in ends)}{THIN}{unit}"
-
-
-def quantity_estimate(value: Estimate) -> str:
-    """Write a median in its own unit."""
-    if value.unit == "s":
-        return duration(value.median)
-    if value.unit == "ratio":
-        return f"{estimate(value, _RATIO_DIGITS)}×"
-    if value.unit == "share":
-        return percent(value.median)
-    return f"{estimate(value)}{THIN}{value.unit}"
+        return f"{' to '.join(f'{end * 100:g}' for end in ends)}{SPACE}%"
+    text = " to ".join(f"{end:,g}" for end in ends)
+    return f"{text}×" if unit in ("ratio", "requests ratio", "gain") else f"{text}/s"
 
 
 def size(bytes_: float | None) -> str:
@@ -125,9 +118,22 @@ def size(bytes_: float | None) -> str:
     value = float(bytes_)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
-            return f"{number(value)}{THIN}{unit}"
+            return f"{number(value)}{SPACE}{unit}"
         value /= 1024
-    return f"{number(value)}{THIN}TiB"
+    return f"{number(value)}{SPACE}TiB"
+
+
+def energy(joules: float) -> str:
+    """Write an energy in J, mJ, µJ or kJ."""
+    for scale, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
+        if abs(joules) >= scale:
+            return f"{number(joules / scale)}{SPACE}{unit}"
+    return f"{number(joules / 1e-6)}{SPACE}µJ"
+
+
+def money(value: Estimate) -> str:
+    """Write an amount in its currency."""
+    return f"{number(value.median)}{SPACE}{value.unit}"
 
 
 def when(created: str) -> str:
@@ -140,29 +146,4 @@ def when(created: str) -> str:
 
 
 def _fixed(value: float, places: int) -> str:
-    return fixed(value, places).replace(",", THIN).replace("-", _MINUS)
-
-
-def energy(joules: float) -> str:
-    """Write an energy in J, mJ, µJ or kJ."""
-    if not math.isfinite(joules):
-        return MISSING
-    for scale, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
-        if abs(joules) >= scale:
-            return f"{number(joules / scale)}{THIN}{unit}"
-    return f"{number(joules / 1e-6)}{THIN}µJ"
-
-
-def electricity(kwh: float) -> str:
-    """Write an energy as people are billed for it: kWh, Wh or mWh."""
-    if not math.isfinite(kwh):
-        return MISSING
-    for scale, unit in ((1.0, "kWh"), (1e-3, "Wh")):
-        if abs(kwh) >= scale:
-            return f"{number(kwh / scale)}{THIN}{unit}"
-    return f"{number(kwh / 1e-6)}{THIN}mWh"
-
-
-def money(value: Estimate) -> str:
-    """Write an amount in its currency with as many digits as its interval supports, at most three."""
-    return f"{estimate(value, 3)}{THIN}{value.unit}"
+    return fixed(value, places).replace("-", _MINUS)

@@ -1,120 +1,134 @@
-"""The input pipeline as a waterfall: what each stage adds to the time of a sample, beside the model's own."""
+"""The input pipeline: what each stage costs, and how fast input, model, baseline and tuned are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.model.analysis import Analysis, Pipeline, Stage
-from reports import numbers
-from reports.bars import ROW_PX, labels_px, panel_title, row_axis
-from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu
-from reports.titles import titles_of
+import altair as alt
 
-_ROOM = 1.55  # of the whole pipeline's time: the figures stand to the right of the last bar
-MODEL, WRITTEN = "var(--ph-first)", "var(--ink)"
+from harness.model.analysis import INPUT_PARTS, Analysis, Estimate, Pipeline
+from reports import numbers
+from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
+from reports.messages import device_of_row
+from reports.names import titles_of, variant_name
+from reports.overview import step_time
+from workloads.protocol import BASELINE
+
+_LABELS_PX = 150
+_TEXT_PX = 120
+_ROW_PX = 20
+# Input below this share of a step is not worth a picture; xprof calls 5 % moderate.
+LEAST_SHARE = 0.05
+
+
+def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
+    """Return the pipelines whose input takes LEAST_SHARE of the step or more."""
+    return tuple(
+        pipeline
+        for pipeline in analysis.pipelines
+        if (time := step_time(analysis, pipeline.workload, pipeline.device, BASELINE)) is not None
+        and time.share(*INPUT_PARTS) >= LEAST_SHARE
+    )
 
 
 def pipeline_figure(analysis: Analysis) -> Figure | None:
-    """Draw what each stage costs; None where no pipeline was drained stage by stage."""
-    if not analysis.pipelines:
+    """Draw stages and capacities of each pipeline that matters; None where none does."""
+    shown = shown_pipelines(analysis)
+    if not shown:
         return None
     titles = titles_of(analysis)
-    room_px = labels_px(stage.name for one in analysis.pipelines for stage in one.stages)
-    rows = tuple(
-        (
-            titles[one.workload], device_name(one.device), stage.name, numbers.duration(stage.cost_s),
-            numbers.percent(stage.share), numbers.number(stage.ceiling), ", ".join(stage.trial_ids),
+    devices = list(dict.fromkeys(each.device for each in analysis.step_times))
+    panels = [
+        panel
+        for pipeline in shown
+        for panel in _panels(
+            pipeline, f"{titles[pipeline.workload]}, {device_of_row(pipeline.device, devices)}"
         )
-        for one in analysis.pipelines
-        for stage in one.stages
-    )  # fmt: skip
-    header = ("Workload", "Device", "Stage", "Cost a sample", "Share", "Ceiling, samples/s", "Trials")
+    ]
     return Figure(
         id="figure-pipeline",
-        title="The input pipeline stage by stage, time a sample",
-        description="A waterfall: each bar begins where the stage before it ends, so that its length is what "
-        "the stage adds. Lines mark the time that a sample takes in the model alone, and baseline.",
-        spec=chart([_panel(one, titles, room_px) for one in analysis.pipelines], spacing=18),
-        table=Table(header=header, rows=rows),
-        reserve_px=room_px + 4,
-        rank=15,
-        legend=(
-            *dict.fromkeys(
-                Key(colour=_colour(one.device), shape="bar", name=f"stage, {device_name(one.device)}")
-                for one in analysis.pipelines
+        title="Input pipeline: stages and capacities",
+        description="Bars of the time that each stage adds to a sample, with 95 % intervals, and dots of "
+        "samples a second on a logarithmic axis for the input alone, the model alone, baseline and tuned.",
+        spec=stacked(panels, spacing=34),
+        table=Table(
+            header=("Workload", "Device", "What", "Value", "95 % interval"),
+            rows=tuple(
+                (titles[pipeline.workload], device_of_row(pipeline.device, devices), *cells)
+                for pipeline in shown
+                for cells in _cells(pipeline)
             ),
-            Key(colour=MODEL, shape="line", name="model alone"),
-            Key(colour=WRITTEN, shape="line", name="baseline"),
         ),
-        trial_ids=tuple(
-            dict.fromkeys(
-                trial for one in analysis.pipelines for stage in one.stages for trial in stage.trial_ids
-            )
-        ),
-    )  # fmt: skip
+        reserve_px=_LABELS_PX + _TEXT_PX,
+        rank=1,
+    )
 
 
-def _panel(one: Pipeline, titles: Mapping[str, str], room_px: int) -> dict[str, Any]:
-    whole = sum(stage.cost_s for stage in one.stages)
-    # Times that would press the stages against the axis are left to the table.
-    times = {
-        colour: 1.0 / speed
-        for colour, speed in ((MODEL, one.model), (WRITTEN, one.baseline))
-        if speed and 1.0 / speed <= 3 * whole
-    }
-    top = max((whole * _ROOM, *(value * 1.05 for value in times.values())))
-    x = {
-        "field": "a",
-        "type": "quantitative",
-        "axis": None,
-        "scale": {"domain": [0, top * 1e6], "nice": False},
-    }
-    y = row_axis(room_px)
-    tooltip = [
-        {"field": field, "title": title, "type": "nominal"}
-        for field, title in (
-            ("row", "stage"), ("cost", "adds"), ("share", "share"), ("ceiling", "ceiling, samples/s"),
-            ("from", "trials"),
-        )
-    ]  # fmt: skip
-    data = {"values": [_row(stage) for stage in one.stages]}
-    bars = {
-        "data": data,
-        "mark": {"type": "bar", "height": 12, "fill": _colour(one.device)},
-        "encoding": {"x": x, "x2": {"field": "b"}, "y": y, "tooltip": tooltip},
-    }
-    text = {
-        "data": data,
-        "mark": {"type": "text", "align": "right", "baseline": "middle", "fill": "var(--ink)"},
-        "encoding": {"x": {"value": "width"}, "y": y, "text": {"field": "text"}, "tooltip": tooltip},
-    }
-    lines = [
-        {
-            "data": {"values": [{"a": round(value * 1e6, 3)}]},
-            "mark": {"type": "rule", "stroke": colour, "strokeWidth": 1.5, "strokeDash": [4, 3]},
-            "encoding": {"x": x},
-        }
-        for colour, value in times.items()
+def _cells(pipeline: Pipeline) -> Iterator[tuple[str, str, str]]:
+    for stage in pipeline.stages:
+        value = stage.cost
+        span = f"{numbers.duration(value.low)} to {numbers.duration(value.high)}"
+        yield f"stage {stage.name}", f"{numbers.duration(value.median)} a sample", span
+    for variant, speed in pipeline.capacities.items():
+        yield variant_name(variant), numbers.speed(speed), numbers.interval(speed)
+
+
+def _panels(pipeline: Pipeline, heading: str) -> Iterator[alt.LayerChart]:
+    if pipeline.stages:
+        records = [
+            _record(stage.name, stage.cost, 1e6, f"{numbers.duration(stage.cost.median)}")
+            for stage in pipeline.stages
+        ]
+        yield _bars(f"{heading}: time of each stage, µs a sample", records)
+    speeds = [
+        _record(variant_name(variant), speed, 1.0, numbers.speed(speed))
+        for variant, speed in pipeline.capacities.items()
     ]
-    title = f"{titles[one.workload]}: {device_name(one.device)}"
-    return {
-        "title": panel_title(title, room_px),
-        "height": {"step": ROW_PX},
-        "layer": [bars, *lines, text],
-    }
+    yield _dots(f"{heading}: samples a second", speeds)
 
 
-def _row(stage: Stage) -> dict[str, Any]:
-    return {
-        "row": stage.name, "a": round(stage.start_s * 1e6, 3),
-        "b": round((stage.start_s + stage.cost_s) * 1e6, 3),
-        "text": f"{numbers.duration(stage.cost_s)} · {numbers.percent(stage.share)}",
-        "cost": numbers.duration(stage.cost_s), "share": numbers.percent(stage.share),
-        "ceiling": numbers.number(stage.ceiling), "from": ", ".join(stage.trial_ids),
-    }  # fmt: skip
+def _record(row: str, value: Estimate, scale: float, text: str) -> dict[str, Any]:
+    whole = {"row": row, "value": value.median * scale, "text": text}
+    return {**whole, "low": value.low * scale, "high": value.high * scale}
 
 
-def _colour(device: str) -> str:
-    return f"var(--{'gpu' if is_gpu(device) else 'cpu'})"
+def _bars(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
+    base = _base(records)
+    x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
+    return layered(
+        base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(x=x),
+        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
+        _texts(base),
+        heading=heading,
+        labels_px=_LABELS_PX,
+        row_px=_ROW_PX,
+    )
+
+
+def _dots(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
+    base = _base(records)
+    x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=4, format="~s"), scale=alt.Scale(type="log"))
+    return layered(
+        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
+        base.mark_point(filled=True, size=64, fill="var(--gpu)", opacity=1).encode(x=x),
+        _texts(base),
+        heading=heading,
+        labels_px=_LABELS_PX,
+        row_px=_ROW_PX,
+    )
+
+
+def _base(records: Sequence[dict[str, Any]]) -> alt.Chart:
+    order = [record["row"] for record in records]
+    base: alt.Chart = alt.Chart(rows(records)).encode(
+        y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX)),
+    )
+    return base
+
+
+def _texts(base: alt.Chart) -> alt.Chart:
+    texts: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
+        x=alt.value("width"), text="text:N"
+    )
+    return texts

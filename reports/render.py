@@ -8,10 +8,9 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.analysis.results import results_document
 from harness.model.analysis import Analysis
 from reports.bundle import bundle_text
-from reports.charts import Figure
-from reports.data import plain
 from reports.figures import figures_of
 from reports.filters import FILTERS
 from reports.frame import Drawing, framed, here, stills
@@ -43,17 +42,9 @@ def render_html(
         page,
         folder="sections",
         figures=figures,
-        document=plain(analysis),
+        document=results_document(analysis),
         bundle=bundle,
         record=record,
-    )
-
-
-def render_words(analysis: Analysis, figures: Mapping[str, Figure]) -> str:
-    """Write the page with the places of its figures, and without drawings and scripts."""
-    page = page_of(analysis, figures, {})
-    return framed(
-        html_environment(), "page.html", page, folder="sections", figures={}, document=None, bundle=str
     )
 
 

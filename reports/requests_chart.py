@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model.analysis import Analysis, Latency
-from harness.model.variants import variant_name
 from reports import numbers
 from reports.bars import colour, panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu
-from reports.titles import titles_of
+from reports.names import device_name, is_gpu, titles_of, variant_name
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
 
 _LABELS_PX = 62
@@ -56,7 +54,6 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         reserve_px=_LABELS_PX + 4,
         rank=5,
         legend=_legend(shown, "line", "dash"),
-        trial_ids=tuple(dict.fromkeys(trial for one in shown for trial in one.trial_ids)),
     )  # fmt: skip
 
 
@@ -93,7 +90,6 @@ def server_figure(analysis: Analysis) -> Figure | None:
         reserve_px=_LABELS_PX + 4,
         rank=6,
         legend=_legend(shown, "dot", "ring"),
-        trial_ids=tuple(dict.fromkeys(trial for one in shown for trial in one.trial_ids)),
     )  # fmt: skip
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Scalar, Status
-from harness.model.variants import variant_name
 from harness.rounding import point_words, scalar_word
 from reports import numbers
 from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu
+from reports.names import device_name, is_gpu, variant_name
 
 _CELL_PX = 46
 _LINE_PX = 220
@@ -54,7 +53,6 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         reserve_px=_LABELS_PX + 4,
         rank=5,
         legend=_legend(sweep) if len(varied) > 1 else (),
-        trial_ids=tuple(dict.fromkeys(trial for one in sweep.points for trial in one.trial_ids)),
     )
 
 
@@ -75,7 +73,7 @@ def row(sweep: Sweep, one: SweepPoint) -> tuple[str, ...]:
         *(scalar_word(values[axis.name]) for axis in sweep.axes),
         numbers.estimate(one.throughput) if one.throughput else "–",
         numbers.interval(one.throughput) if one.throughput else "–",
-        numbers.ratio_estimate(one.over_best) if one.over_best else "–",
+        numbers.factor(one.over_best.median) if one.over_best else "–",
         outcome(sweep, one),
     )
 
@@ -182,7 +180,7 @@ def _cell(sweep: Sweep, one: SweepPoint, x: Axis, y: Axis, top: float) -> dict[s
 def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
     data = []
     for one in sweep.points:
-        whiskers = one.throughput is not None and numbers.has_interval(one.throughput)
+        whiskers = one.throughput is not None and one.throughput.n > 1
         data.append(
             {
                 "x": scalar_word(dict(one.point)[axis.name]),

@@ -7,8 +7,11 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.model.analysis import Analysis, Estimate, Summary
+from harness.analysis.findings import primary
+from harness.model.analysis import Analysis, Estimate, Part, Summary
+from reports.overview import step_time
 from reports.text import harmless
+from workloads.protocol import BASELINE
 
 # A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -64,7 +67,6 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield from _estimate("training_s", summary.training_s)
     yield "training_projected", summary.training_projected if summary.training_s else None
     yield "training_bound", summary.training_bound.value or None
-    yield "training_how", summary.training_how or None
     yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
     yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
     yield "energy_source", summary.energy_source
@@ -78,6 +80,12 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
         ("scaling", "scaling"),
     ):
         yield from _estimate(name, ratios.get(kind))
+    time = step_time(analysis, summary.workload, summary.device, summary.variant)
+    for part in Part:
+        value = time.parts.get(part) if time else None
+        yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None
+    finding = primary(analysis.findings, summary.workload, summary.device)
+    yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
     yield "trial_ids", " ".join(summary.trial_ids)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Series, Trial
-from harness.model.variants import variant_name
 from harness.run.thinning import thin
-from reports.names import THROTTLE_REASONS, device_name, is_gpu, phase_name, throttle_names
+from reports.names import THROTTLE_REASONS, device_name, is_gpu, phase_name, throttle_names, variant_name
 from reports.stretches import stretches
 from workloads.protocol import (
     BASELINE,

@@ -41,9 +41,7 @@ def timeline_figure(trial: Trial, *, number: int, title: str, points: int) -> Fi
         reserve_px=_AXIS_PX + 4,
         rank=1 + number,
         legend=_legend(found, shaded, held),
-        zoomable=True,
         extent_s=extent,
-        trial_ids=(trial.id,),
     )
 
 
@@ -200,7 +198,7 @@ def _table(found: tuple[Line, ...], shaded: tuple[Band, ...], held: tuple[Band, 
     rows = []
     for line in found:
         panel, values = PANELS[line.panel], extremes(line)
-        figures = (f"{numbers.number(values[key])}{numbers.THIN}{panel.unit}" for key in values)
+        figures = (f"{numbers.number(values[key])}{numbers.SPACE}{panel.unit}" for key in values)
         rows.append((f"{panel.title} ({device_name(line.device)})", *figures))
     for band in (*shaded, *held):
         start = f"from {numbers.duration(band.start_s)}"

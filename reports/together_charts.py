@@ -7,12 +7,11 @@ from typing import Any
 
 from harness.model.analysis import Estimate
 from harness.model.scaling import Flow, Point, Scaling
-from harness.model.variants import variant_name
 from harness.rounding import counted
 from reports import numbers
 from reports.bars import Bar, bar_panels, colour, panel_title
 from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name
+from reports.names import device_name, variant_name
 
 _FLOW_PX = 96
 _ROOM_PX = 52
@@ -84,7 +83,7 @@ def _efficiency(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
 
 def share_interval(value: Estimate) -> str:
     """Write the 95 % interval of a share in percent."""
-    if not numbers.has_interval(value):
+    if not value.n > 1:
         return "one trial"
     return f"{numbers.percent(value.low)} to {numbers.percent(value.high)}"
 
@@ -99,7 +98,7 @@ def _groups(scaling: Scaling, titles: Mapping[str, str]) -> list[tuple[str, list
 
 
 def _bar(point: Point, value: Estimate, text: str) -> Bar:
-    whiskers = numbers.has_interval(value)
+    whiskers = value.n > 1
     return Bar(
         label=counted(point.workers, "worker"),
         value=value.median,
@@ -135,7 +134,6 @@ def _traffic(scaling: Scaling, titles: Mapping[str, str]) -> Figure:
                 for variant in spans
             ),
         ),
-        trial_ids=tuple(flow.trial_id for flow in scaling.flows),
     )
 
 

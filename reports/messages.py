@@ -1,0 +1,317 @@
+"""Every sentence that a report says, on the page, in Markdown and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from harness.analysis.limits import ceiling_names
+from harness.model.analysis import (
+    Analysis,
+    Cause,
+    Caveat,
+    CaveatKind,
+    Finding,
+    Part,
+    PublishedComparison,
+    Severity,
+    StepTime,
+)
+from harness.model.run import Run, Status
+from harness.rounding import counted
+from reports import numbers
+from reports.names import SHORT_PARTS, device_name, variant_name
+from workloads.protocol import BASELINE, TUNED
+
+# Half width over median: up to these a speed is called reliable, and usable.
+RELIABLE, USABLE = 0.05, 0.15
+
+PART_TEXTS: Mapping[Part, str] = {
+    Part.COMPUTE: "the device works",
+    Part.LAUNCH: "the device waits for the next kernel or call",
+    Part.FRAMEWORK: "Python in and around the compiled step: Keras fit, callbacks, eager code",
+    Part.INPUT_WAIT: "the step waits for its batch",
+    Part.INPUT_SLOWDOWN: "the step itself is slower while the pipeline runs",
+    Part.COPY: "the batch is copied to the device",
+    Part.EXCHANGE: "gradients are exchanged between devices",
+    Part.HOST: "CPU quota, steal or other programs",
+    Part.UNEXPLAINED: "not accounted for",
+}
+
+
+# Causes that say more than the part of the step they belong to.
+_NAMED = (Cause.DISK, Cause.OVERLAP, Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGRAMS)
+
+
+def limit(finding: Finding | None, time: StepTime | None) -> str:
+    """Return in a few words what limits a workload: "input 94 % (decode)"."""
+    if finding is None:
+        return "not analysed"
+    share = f" {numbers.percent(finding.share.median)}" if finding.share else ""
+    if finding.cause is Cause.IMPOSSIBLE:
+        return "measurement is wrong"
+    if finding.cause is Cause.NOT_LEARNING:
+        return "model does not learn"
+    name = finding.cause.value
+    if finding.parts and finding.cause not in (Cause.HEAT, Cause.POWER, Cause.MEMORY_BANDWIDTH):
+        name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
+    detail = "/".join(finding.stages)
+    if Part.FRAMEWORK in finding.parts or finding.cause in _NAMED:
+        detail = finding.cause.value
+    compute = time.share(Part.COMPUTE) if time else 0.0
+    if finding.share and finding.share.median < compute and finding.cause is not Cause.COMPUTE:
+        detail = ", ".join(filter(None, (detail, f"compute {numbers.percent(compute)}")))
+    return f"{name}{share}{f' ({detail})' if detail else ''}"
+
+
+def explanation(finding: Finding) -> str:
+    """Return what a finding means, in one or two sentences."""
+    facts = finding.facts
+    texts: Mapping[Cause, Callable[[], str]] = {
+        Cause.INPUT: lambda: _input(finding),
+        Cause.OVERLAP: lambda: "The pipeline is fast enough alone, but input and computing take turns.",
+        Cause.DISK: lambda: f"The input waits for storage{_rate(facts)}.",
+        Cause.COPY: lambda: "Batches are copied to the device while it waits.",
+        Cause.LAUNCH: lambda: "Steps are too small: the device waits for Python to start the next one.",
+        Cause.EXCHANGE: lambda: f"{facts.get('gpus', 2):.0f} GPUs exchange gradients in every step.",
+        Cause.RUN_EAGERLY: lambda: "The model runs eagerly: Python executes every operation of every step.",
+        Cause.CALLBACKS: lambda: _callbacks(facts),
+        Cause.PYTHON_IN_STEP: lambda: (
+            f"The step calls Python functions: {numbers.duration(facts.get('python_s', 0))} of each step."
+        ),
+        Cause.RETRACING: lambda: (
+            f"{facts.get('shapes', 0):.0f} batch shapes were compiled anew while training."
+        ),
+        Cause.KERAS_LOOP: lambda: "Keras fit adds this to the same steps in a bare loop.",
+        Cause.QUOTA: lambda: "The container's CPU quota runs out; CPUs are idle meanwhile.",
+        Cause.STEAL: lambda: "The hypervisor gives this CPU time to other guests.",
+        Cause.OTHER_PROGRAMS: lambda: "Other programs use the CPUs that this workload needs.",
+        Cause.COMPUTE: lambda: _compute(facts),
+        Cause.MEMORY_BANDWIDTH: lambda: (
+            f"The GPU's memory is the limit: {numbers.percent(facts.get('dram', 0))} of its bandwidth is used; "
+            "80 % is the most that can be reached."
+        ),
+        Cause.HEAT: lambda: (
+            f"Heat lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
+        ),
+        Cause.POWER: lambda: (
+            f"The power limit lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
+        ),
+        Cause.NOT_LEARNING: lambda: (
+            f"Only {numbers.percent(facts.get('accuracy', 0))} of held-out samples are right "
+            f"({numbers.percent(facts.get('needed', 0))} expected). Ignore the speed."
+        ),
+        Cause.UNEXPLAINED: lambda: "No measured part accounts for this time.",
+        Cause.IMPOSSIBLE: lambda: _impossible(finding),
+    }
+    return texts[finding.cause]()
+
+
+def _input(finding: Finding) -> str:
+    facts = finding.facts
+    stages = " and ".join(finding.stages)
+    where = ""
+    if len(finding.stages) == 1:
+        where = f" The slowest stage is {stages}."
+    elif finding.stages:
+        where = f" The slowest stages, {stages}, cannot be told apart."
+    if facts.get("serial"):
+        cpus = f" on {facts['cpus']:.0f} CPUs" if "cpus" in facts else ""
+        return f"The loader is serial: it prepares one sample at a time{cpus}.{where}"
+    used, cpus_ = facts.get("cpus_used"), facts.get("cpus")
+    if used and cpus_ and used >= 0.85 * cpus_:
+        return f"The pipeline keeps all {cpus_:.0f} CPUs busy and is still too slow.{where}"
+    return f"The input pipeline is slower than the model.{where}"
+
+
+def _rate(facts: Mapping[str, float]) -> str:
+    rate = facts.get("read_bytes_per_s")
+    return f", which delivers {numbers.size(rate)}/s" if rate else ""
+
+
+def _callbacks(facts: Mapping[str, float]) -> str:
+    spent = facts.get("callbacks_s", 0.0)
+    took = f" and take {numbers.duration(spent)} a step" if spent else ""
+    return f"Callbacks run around every batch{took}; Keras waits for each step's results."
+
+
+def _compute(facts: Mapping[str, float]) -> str:
+    if "sm" in facts and facts["sm"] < 0.5:
+        return f"The GPU is busy, but only {numbers.percent(facts['sm'])} of its SMs are."
+    if "tensor" in facts:
+        return f"The GPU is the limit; its tensor cores are {numbers.percent(facts['tensor'])} active."
+    return "The device itself is the limit. No counter here separates compute from memory bandwidth."
+
+
+def _impossible(finding: Finding) -> str:
+    facts = finding.facts
+    names = ceiling_names(int(facts.get("check", 0)))
+    excess = numbers.percent(finding.share.median if finding.share else 0.0)
+    if names is not None:
+        faster, ceiling = (variant_name(name) for name in names)
+        return f"{faster[0].upper()}{faster[1:]} is {excess} faster than {ceiling}, which does less. Repeat the run."
+    if "bytes_per_s" in facts:
+        rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
+        return f"The copy would run at {rate:.0f} GB/s over a link of {link:.0f} GB/s. Repeat the run."
+    return "A speed is higher than any device reaches. Repeat the run."
+
+
+FIXES: Mapping[Cause, str] = {
+    Cause.INPUT: "prepare samples in parallel with tf.data",
+    Cause.OVERLAP: "prefetch: prepare the next batch while this one is computed",
+    Cause.DISK: "cache the data in memory or on a faster disk",
+    Cause.COPY: "send small types and prefetch to the device",
+    Cause.LAUNCH: "run several steps a call and compile with XLA",
+    Cause.EXCHANGE: "larger batches for each GPU; compiled steps with packed gradients",
+    Cause.RUN_EAGERLY: "compile without run_eagerly",
+    Cause.CALLBACKS: "move callbacks from every batch to every epoch",
+    Cause.PYTHON_IN_STEP: "replace Python functions by TensorFlow operations",
+    Cause.RETRACING: "pad batches to a few fixed shapes",
+    Cause.KERAS_LOOP: "run several steps a call",
+    Cause.QUOTA: "lift the container's CPU quota: docker update --cpus 0 CONTAINER",
+    Cause.STEAL: "use an instance with dedicated CPUs",
+    Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
+    Cause.COMPUTE: "half precision and XLA; beyond that a faster device",
+    Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
+    Cause.HEAT: "improve the cooling",
+    Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
+    Cause.NOT_LEARNING: "check loss, learning rate and precision",
+    Cause.UNEXPLAINED: "profile it with xprof, or repeat on a quieter machine",
+    Cause.IMPOSSIBLE: "repeat the run",
+}
+
+
+def fix(finding: Finding | None) -> str:
+    """Return what to do about a finding, in a few words."""
+    return FIXES[finding.cause] if finding else ""
+
+
+def gain(finding: Finding) -> str:
+    """Return the predicted gain and the measured one beside it."""
+    parts = [f"predicted {numbers.factor(finding.gain)}"] if finding.gain else []
+    if finding.ablation:
+        with_others = "" if finding.ablation.alone else " with other changes"
+        parts.append(f"measured {numbers.factor(finding.ablation.gain.median)}{with_others}")
+    return ", ".join(parts)
+
+
+def trust(analysis: Analysis) -> tuple[str, str]:
+    """Return one line on how far to trust the run, and its level: "good", "notice" or "alert"."""
+    run = analysis.run
+    if run.tried_out:
+        return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
+    own = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
+    if not own:
+        return "Nothing was measured.", "alert"
+    trials = min(value.n for value in own)
+    widths = [width for value in own if (width := numbers.half_width(value)) is not None]
+    if trials < 2 or not widths:
+        return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
+    worst = max(widths)
+    word = "reliable" if worst <= RELIABLE else "usable" if worst <= USABLE else "indicative"
+    level = "good" if worst <= RELIABLE else "notice"
+    return f"{trials} trials, worst interval ±{numbers.percent(worst)}: {word}", level
+
+
+def banners(run: Run) -> Iterator[str]:
+    """Yield what must be known before reading on."""
+    if not run.manifest.engine.isolated:
+        yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
+    well = sum(trial.status is Status.OK for trial in run.trials)
+    if not run.trials:
+        yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
+    elif run.unfinished:
+        yield f"Cut short: {well} of {len(run.planned)} planned trials. Continue with --resume and the run's folder."
+    failed = [trial for trial in run.trials if trial.status not in (Status.OK, Status.INTERRUPTED)]
+    if failed:
+        yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
+
+
+def caveat_lines(caveats: Sequence[Caveat]) -> list[tuple[Severity, str, tuple[str, ...]]]:
+    """Return the caveats grouped by kind: severity, one sentence, and the subjects that it is about."""
+    groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
+    for caveat in caveats:
+        distinct = caveat.text if caveat.kind in _BY_TEXT else ""
+        groups.setdefault((caveat.kind, distinct), []).append(caveat)
+    return [
+        (
+            group[0].severity,
+            _caveat(group),
+            tuple(dict.fromkeys(each.subject for each in group if each.subject)),
+        )
+        for group in groups.values()
+    ]
+
+
+# Kinds whose caveats of another text are another caveat.
+_BY_TEXT = frozenset(
+    {CaveatKind.FAILED_TRIALS, CaveatKind.RUN_WARNING, CaveatKind.WORKLOAD_WARNING, CaveatKind.TELEMETRY_GAP,
+     CaveatKind.POWER_LIMIT, CaveatKind.DATA}
+)  # fmt: skip
+
+
+def _caveat(group: Sequence[Caveat]) -> str:
+    first, worst = group[0], max((abs(each.value) for each in group), default=0.0)
+    count, percent = len(group), numbers.percent(worst)
+    texts: Mapping[CaveatKind, str] = {
+        CaveatKind.SMOKE: "Smoke runs only check that everything works. Ignore the numbers.",
+        CaveatKind.NOT_ISOLATED: "Workloads ran without containers. Install an engine with `make engine`.",
+        CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
+        CaveatKind.FAILED_TRIALS: f"{counted(round(sum(each.value for each in group)), 'trial')} {first.text}",
+        CaveatKind.NOT_MEASURED: f"{counted(count, 'workload')} not measured. Continue with --resume.",
+        CaveatKind.FEW_TRIALS: f"{counted(count, 'speed')} from fewer than 3 trials. Repeat with --trials 3.",
+        CaveatKind.WIDE_INTERVAL: (
+            f"{counted(count, 'interval')} wider than ±5 % (worst ±{percent}). Free the machine, add --trials."
+        ),
+        CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (most {percent}).",
+        CaveatKind.OUTLIER: f"{counted(count, 'trial')} far off the others, not left out.",
+        CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
+        CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
+        CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
+        CaveatKind.WORKLOAD_WARNING: first.text,
+        CaveatKind.RUN_WARNING: first.text,
+        CaveatKind.BUSY_HOST: f"The host was busy before the run: load {percent} of its CPUs.",
+        CaveatKind.STEAL: f"The hypervisor took up to {percent} of the CPU time (steal).",
+        CaveatKind.ENERGY_COUNTERS: "Energy counter and power readings disagree by more than 10 %.",
+        CaveatKind.FOREIGN_PROCESSES: "Other processes used the GPU. Stop them and repeat.",
+        CaveatKind.XID_ERRORS: "The driver reported critical errors (XID). Check the kernel log.",
+        CaveatKind.ECC_ERRORS: "Uncorrectable memory errors. Reset and test the GPU.",
+        CaveatKind.POWER_LIMIT: f"The power limit is {worst:.0f} W, below the default of {first.text} W.",
+        CaveatKind.MIG: "A MIG instance was measured, not the whole GPU.",
+        CaveatKind.ECC_OFF: "ECC is off, which frees bandwidth.",
+        CaveatKind.GOVERNOR: f"CPU frequency governor is {first.text}, not performance.",
+        CaveatKind.CLOCK_DROP: f"The CPU clock fell by up to {percent} within a trial.",
+        CaveatKind.CLOCKS_APART: "The container's clock is not the host's: telemetry is not aligned.",
+        CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",
+    }
+    return texts[first.kind]
+
+
+def published_note(each: PublishedComparison) -> str:
+    """Return what the article adds to its number, and what differs in how it was measured here."""
+    stand_in = f"measured here as {variant_name(each.measured_variant)}" if each.other_variant else ""
+    return "; ".join(filter(None, (each.note, stand_in)))
+
+
+PUBLISHED_CAVEAT = (
+    "Published numbers come from other hardware, software and often other data: read them as a scale."
+)
+
+TERMS: Mapping[str, str] = {
+    "Sample, step, batch": "A sample is one example. A step trains on one batch of them.",
+    "Variant": "One way to run a workload: baseline is the published code; tuned is the same model on the same data "
+    "with optimizations applied, among them batch size and precision where listed; others isolate input or model.",
+    "Trial, window": "A trial is one container. It measures each variant in a few windows of steps, "
+    "one variant after another.",
+    "Steady state": "After import, compilation and warm-up. All speeds are measured there.",
+    "95 % interval": "Repeating the whole measurement, 95 of 100 such intervals would hold the true value. Overlap of "
+    "two intervals does not mean that they are equal: comparisons test the ratio.",
+    "GPU utilisation, SM activity": "Utilisation is the share of time in which some kernel ran, however small. SM "
+    "activity is the share of streaming multiprocessors in use.",
+    "XLA, jit_compile": "TensorFlow's compiler, which fuses many small kernels into few.",
+}
+
+
+def device_of_row(device: str, devices: Sequence[str]) -> str:
+    """Return a device's name; "GPU" where there is only one."""
+    single = [each for each in devices if each.startswith("gpu") and "+" not in each]
+    return device_name(device, alone=len(single) == 1)

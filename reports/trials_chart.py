@@ -1,0 +1,70 @@
+"""A strip of dots for each workload, device and variant: one dot a trial, over the median."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from harness.analysis.measures import measures
+from harness.model.analysis import Analysis
+from reports import numbers
+from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
+from reports.messages import device_of_row
+from reports.names import is_gpu, variant_name
+from workloads.protocol import BASELINE, TUNED
+
+_LABELS_PX = 220
+_ROW_PX = 18
+
+
+def trials_figure(analysis: Analysis) -> Figure | None:
+    """Draw the trials of baseline and tuned as speeds over their median; None where none was repeated."""
+    devices = list(dict.fromkeys(each.device for each in analysis.summaries))
+    records: list[Mapping[str, Any]] = []
+    cells = []
+    for key, group in measures(analysis.run).items():
+        if key.variant not in (BASELINE, TUNED) or len(group) < 2:
+            continue
+        middle = sorted(each.throughput for each in group)[len(group) // 2]
+        row = f"{key.workload}, {device_of_row(key.device, devices)}, {variant_name(key.variant)}"
+        colour = "var(--gpu)" if is_gpu(key.device) else "var(--cpu)"
+        records += [
+            {"row": row, "value": each.throughput / middle, "trial": each.trial.id, "colour": colour}
+            for each in group
+        ]
+        cells.append((row, *(f"{numbers.number(each.throughput)}/s" for each in group)))
+    if not records:
+        return None
+    columns = max(len(row) for row in cells)
+    return Figure(
+        id="figure-trials",
+        title="Every trial, over the median of its variant",
+        description="A strip of dots a workload, device and variant; the further apart, the less a speed says.",
+        spec=stacked([_panel(records)]),
+        table=Table(
+            header=("Workload, device, variant", *(f"Trial {number}" for number in range(1, columns))),
+            rows=tuple((*row, *("" for _ in range(columns - len(row)))) for row in cells),
+        ),
+        reserve_px=_LABELS_PX + 8,
+        rank=4,
+    )
+
+
+def _panel(records: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
+    order = list(dict.fromkeys(record["row"] for record in records))
+    scale = alt.Scale(type="log", nice=False)
+    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
+    one = alt.Chart(rows([{"value": 1.0}])).mark_rule(stroke="var(--rule)").encode(x=x)
+    dots = (
+        alt.Chart(rows(records))
+        .mark_point(filled=True, size=36, opacity=0.8)
+        .encode(
+            x=x,
+            y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX)),
+            color=alt.Color("colour:N", scale=None),
+            tooltip=["trial:N", "value:Q"],
+        )
+    )
+    return layered(one, dots, row_px=_ROW_PX)
