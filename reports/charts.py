@@ -56,6 +56,7 @@ class Figure:
         reserve_px: width that the panels' axes take up beside them.
         rank: lower ranks are drawn as still pictures first.
         extent_s: of a figure whose horizontal axis is bound to a selection called "zoom", its end.
+        opens_s: the stretch of it that is shown first; None for all.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Figure:
     rank: int = 0
     legend: tuple[Key, ...] = ()
     extent_s: float = 0.0
+    opens_s: tuple[float, float] | None = None
 
     @property
     def zoomable(self) -> bool:

@@ -15,8 +15,7 @@ from reports.published_chart import published_figure
 from reports.requests_chart import latency_figure, server_figure
 from reports.step_time_chart import step_time_figure
 from reports.sweep_chart import sweep_figure
-from reports.timeline import lines
-from reports.timeline_chart import timeline_figure
+from reports.telemetry_chart import lines, telemetry_figure
 from reports.trials_chart import trials_figure
 
 # Instants drawn in all timelines together, some 5 bytes each: a long run may take more room than a quick one.
@@ -55,7 +54,9 @@ def _timelines(analysis: Analysis) -> list[Figure]:
         title = f"{titles[trial.workload]} on {device_name(trial.device)}"
         if trial.status is not Status.OK:
             title += f" ({trial.status.value}, trial {trial.id})"
-        figure = timeline_figure(trial, number=number, title=title, points=points)
+        figure = telemetry_figure(
+            trial, number=number, title=title, points=points, gpus=analysis.run.manifest.gpus
+        )
         if figure is not None:
             found.append(figure)
     return found

@@ -56,7 +56,12 @@ def framed(
         record: a run for the page to carry, as harness.run.recording packs it.
     """
     specs = {
-        figure.id: {"spec": figure.spec, "reserve": figure.reserve_px, "extent": figure.extent_s}
+        figure.id: {
+            "spec": figure.spec,
+            "reserve": figure.reserve_px,
+            "extent": figure.extent_s,
+            "opens": figure.opens_s,
+        }
         for figure in figures.values()
     }
     style, script = palette.style() + _text("report.css"), _text("report.js")

@@ -70,11 +70,16 @@ def _panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
     order = [record["row"] for record in records]
     least = min(record["value"] for record in records)
     scale = alt.Scale(type="log", domainMin=10 ** _power_below(least))
-    base = alt.Chart(rows(records)).encode(y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX)))
+    base = alt.Chart(rows([{**record, "from": 10 ** _power_below(least)} for record in records])).encode(
+        y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX))
+    )
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=4, format="~s"))
     return layered(
         base.mark_bar(height=_ROW_PX - 8).encode(
-            x=x, color=alt.Color("colour:N", scale=None), tooltip=["row:N", "text:N", "changes:N"]
+            x=x,
+            x2="from:Q",
+            color=alt.Color("colour:N", scale=None),
+            tooltip=["row:N", "text:N", "changes:N"],
         ),
         base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
         base.mark_text(align="left", baseline="middle", dx=8).encode(x=alt.value("width"), text="text:N"),

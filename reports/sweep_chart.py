@@ -172,7 +172,7 @@ def _cell(sweep: Sweep, one: SweepPoint, x: Axis, y: Axis, top: float) -> dict[s
         "x": scalar_word(values[x.name]),
         "y": scalar_word(values[y.name]),
         "opacity": faint + (full - faint) * _speed(one) / top if one.throughput else 0.0,
-        "text": numbers.estimate(one.throughput, 3) if one.throughput else outcome(sweep, one),
+        "text": numbers.estimate(one.throughput) if one.throughput else outcome(sweep, one),
         **_told(sweep, one),
     }
 
@@ -188,7 +188,7 @@ def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
                 "low": one.throughput.low if one.throughput and whiskers else None,
                 "high": one.throughput.high if one.throughput and whiskers else None,
                 "done": one.throughput is not None,
-                "text": numbers.estimate(one.throughput, 3) if one.throughput else outcome(sweep, one),
+                "text": numbers.estimate(one.throughput) if one.throughput else outcome(sweep, one),
                 **_told(sweep, one),
             }
         )

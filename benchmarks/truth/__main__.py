@@ -1,4 +1,4 @@
-"""`make truth`: run planted bottlenecks and hold the reports' verdicts against what was planted.
+"""`make truth`: run planted bottlenecks and compare the reports' findings with what was planted.
 
     python -m benchmarks.truth [--case NAME ...] [--device gpu] [--part 1/2] [--trace] [--replay]
 
@@ -158,8 +158,8 @@ def _run(case: Case, settings: Settings) -> None:
     judged = judge_one(case, settings)
     sys.stderr.write(
         f"{'right' if judged.right else 'WRONG'}  {case.name} ({time.monotonic() - began:.0f} s): planted "
-        f"{case.planted} {scoring.percent(judged.planted)}, said {judged.said} "
-        f"{scoring.percent(judged.cost)} [{', '.join(judged.found)}] {judged.sentence}\n"
+        f"{case.planted} {scoring.percent(judged.planted)}, found {judged.answer} ({judged.cause}) "
+        f"{scoring.percent(judged.share)}, unexplained {scoring.percent(judged.unexplained)}\n"
     )
     sys.stderr.flush()
 

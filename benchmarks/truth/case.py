@@ -21,7 +21,9 @@ class Kind(StrEnum):
     CONTENTION = "contention"
     THERMAL = "thermal"
     POWER = "power"
-    NOTHING = "nothing"  # said only: no rule found anything
+    FRAMEWORK = "framework"
+    WRONG = "wrong"  # answered only: the measurement cannot be
+    NOTHING = "nothing"  # answered only: nothing was found
 
 
 # The device waits for its data: what xprof's input share and MLPerf Storage's utilisation are meant to tell.
@@ -59,6 +61,8 @@ class Case:
         control: the case that is the same without the bottleneck: its step time is what was to be reached.
         device: "cpu" or "gpu".
         mixed: the bottleneck is another, and makes the device wait for its input too.
+        also: causes that are as right an answer, where two were planted alike.
+        cause: the answer within its kind, such as "callbacks"; "" where the kind says all.
         recording: a recorded run to judge instead of running anything.
         telemetry: "source.metric" -> reading, put over those of the recording.
     """
@@ -75,6 +79,8 @@ class Case:
     control: str = ""
     device: str = "cpu"
     mixed: bool = False
+    also: tuple[Kind, ...] = ()
+    cause: str = ""
     recording: str = ""
     telemetry: Mapping[str, float] = field(default_factory=dict)
 

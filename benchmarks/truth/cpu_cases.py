@@ -155,6 +155,49 @@ COMPUTING = (
     ),
 )  # fmt: skip
 
+FRAMEWORK = (
+    Case(
+        name="compiled", planted=Kind.ARITHMETIC, workload="framework",
+        text="convolutions, compiled", params={"convolutions": 6},
+    ),
+    Case(
+        name="run-eagerly", planted=Kind.FRAMEWORK, cause="run_eagerly", workload="framework",
+        control="compiled", text="the same with run_eagerly", params={"convolutions": 6, "eager": 1},
+    ),
+    Case(
+        name="callback", planted=Kind.FRAMEWORK, cause="callbacks", workload="framework", lost=20 / 32,
+        text="a callback that sleeps 20 ms in on_train_batch_end, 12 ms to compute",
+        params={"callback_ms": 20, "sample_us": 1500},
+    ),
+    Case(
+        name="numpy-in-step", planted=Kind.FRAMEWORK, cause="Python in the step", workload="framework",
+        lost=15 / 27, text="15 ms of numpy_function in the step, 12 ms to compute",
+        params={"python_ms": 15, "sample_us": 1500},
+    ),
+    Case(
+        name="metric-in-python", planted=Kind.FRAMEWORK, cause="Python in the step", workload="framework",
+        lost=10 / 22, text="a metric that waits for the device in Python, 10 ms, 12 ms to compute",
+        params={"metric_ms": 10, "sample_us": 1500},
+    ),
+    Case(
+        name="retracing", planted=Kind.FRAMEWORK, cause="retracing", workload="framework",
+        text="every batch has another length, and XLA compiles each", params={"lengths": 1},
+    ),
+)  # fmt: skip
+
+EPOCHS = (
+    Case(
+        name="slow-second-epoch", planted=Kind.INPUT, stage="read", workload="epochs", lost=1 - 12 / 30,
+        text="the first epoch is fast, all later ones take 2.5 times the device's time",
+        params={"later_ms": 30, "sample_us": 1500},
+    ),
+    Case(
+        name="two-causes", planted=Kind.OVERLAP, also=(Kind.LAUNCH,), workload="epochs",
+        text="12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
+        params={"later_ms": 12, "first_ms": 12, "prefetch": 0, "step_us": 12_000, "sample_us": 1500},
+    ),
+)  # fmt: skip
+
 PINNED = Surroundings(cpus="0")
 AROUND = (
     Case(
@@ -198,4 +241,4 @@ AROUND = (
     ),
 )  # fmt: skip
 
-CPU_CASES = (*METERED, *REAL_INPUT, *COMPUTING, *AROUND)
+CPU_CASES = (*METERED, *REAL_INPUT, *EPOCHS, *COMPUTING, *FRAMEWORK, *AROUND)

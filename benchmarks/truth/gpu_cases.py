@@ -47,6 +47,15 @@ GPU_CASES = (
         text="half a gigabyte copied to the GPU each step, of which little is computed",
     ),
     Case(
+        name="gpu-run-eagerly", planted=Kind.FRAMEWORK, cause="run_eagerly", device="gpu", workload="framework",
+        text="six convolutions, run eagerly", params={"convolutions": 6, "eager": 1, "batch_size": 64},
+    ),
+    Case(
+        name="gpu-numpy-in-step", planted=Kind.FRAMEWORK, cause="Python in the step", device="gpu",
+        workload="framework", text="20 ms of numpy_function in the step",
+        params={"convolutions": 6, "python_ms": 20, "batch_size": 64},
+    ),
+    Case(
         name="gpu-tiny-model", planted=Kind.LAUNCH, device="gpu", workload="computing",
         text="a tiny network, 32 samples a step", params={"batch_size": 32, "width": 16, "depth": 2},
     ),

@@ -1,4 +1,4 @@
-"""Hold what the report says of a run first against what was planted."""
+"""Compare the first finding of a run with what was planted."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from pathlib import Path
 
 from benchmarks.truth.case import FED_LATE, Case, Kind
 from harness.analysis import analyse
-from harness.model.analysis import Analysis, Finding, Verdict
+from harness.model.analysis import Analysis, Cause, Finding, Part
 from harness.run.store import read_run
 from workloads.protocol import BASELINE, MODEL_ONLY
 
-# The verdicts' rules; one that is not here, such as not-learning, says nothing of what holds training back.
-KINDS: Mapping[str, Kind] = {
-    "input-bound": Kind.INPUT,
-    "disk-bound": Kind.INPUT,
-    "no-overlap": Kind.OVERLAP,
-    "copy-bound": Kind.COPY,
-    "launch-bound": Kind.LAUNCH,
-    "memory-bandwidth-bound": Kind.MEMORY,
-    "compute-bound": Kind.ARITHMETIC,
-    "cpu-quota": Kind.QUOTA,
-    "contended-host": Kind.CONTENTION,
-    "thermal": Kind.THERMAL,
-    "power-capped": Kind.POWER,
+# Causes that are not here, such as a model that does not learn, say nothing of what holds training back.
+KINDS: Mapping[Cause, Kind] = {
+    Cause.INPUT: Kind.INPUT,
+    Cause.DISK: Kind.INPUT,
+    Cause.OVERLAP: Kind.OVERLAP,
+    Cause.COPY: Kind.COPY,
+    Cause.LAUNCH: Kind.LAUNCH,
+    Cause.RUN_EAGERLY: Kind.FRAMEWORK,
+    Cause.CALLBACKS: Kind.FRAMEWORK,
+    Cause.PYTHON_IN_STEP: Kind.FRAMEWORK,
+    Cause.RETRACING: Kind.FRAMEWORK,
+    Cause.KERAS_LOOP: Kind.FRAMEWORK,
+    Cause.MEMORY_BANDWIDTH: Kind.MEMORY,
+    Cause.COMPUTE: Kind.ARITHMETIC,
+    Cause.QUOTA: Kind.QUOTA,
+    Cause.STEAL: Kind.CONTENTION,
+    Cause.OTHER_PROGRAMS: Kind.CONTENTION,
+    Cause.HEAT: Kind.THERMAL,
+    Cause.POWER: Kind.POWER,
+    Cause.IMPOSSIBLE: Kind.WRONG,
 }
 
 
@@ -33,39 +40,41 @@ class Judged:
     """One case, judged.
 
     Attributes:
-        said: what the report's first verdict on the workload comes to.
-        cost: the share of the time that it says is lost.
+        answer, cause: what the report's first finding comes to.
+        share: of the step's time, that it finds lost.
         planted: the share that was planted; None where it is not known, or where nothing was planted.
+        unexplained: the share of the step that no part accounts for.
+        prediction: the predicted gain over the ablation's, where one removes that cause alone.
         utilisation: MLPerf Storage's: computing time over run time, None where it cannot be told.
-        sentence: the verdict's own words.
-        found: all that was found, in the report's order, as "rule 12 %".
     """
 
     case: Case
-    said: Kind
-    stage: str
-    cost: float | None
+    answer: Kind
+    cause: str
+    stages: tuple[str, ...]
+    share: float | None
     planted: float | None
+    unexplained: float | None
+    prediction: float | None
     utilisation: float | None
-    sentence: str
-    found: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
-        """Whether the first verdict names what was planted."""
-        return self.said is self.case.planted
+        """Whether the first finding names what was planted."""
+        named = self.answer is self.case.planted or self.answer in self.case.also
+        return named and self.case.cause in ("", self.cause)
 
     @property
-    def said_fed_late(self) -> bool:
-        """Whether it says that the device waits for its data."""
-        return self.said in FED_LATE
+    def fed_late(self) -> bool:
+        """Whether the answer is that the device waits for its data."""
+        return self.answer in FED_LATE
 
     @property
     def error(self) -> float | None:
-        """How far the estimated loss is from the planted one, relative to it."""
-        if not self.right or self.planted is None or self.cost is None or self.planted == 0:
+        """How far the estimated share is from the planted one, relative to it."""
+        if not self.right or not self.planted or self.share is None:
             return None
-        return abs(self.cost - self.planted) / self.planted
+        return abs(self.share - self.planted) / self.planted
 
 
 def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
@@ -74,31 +83,32 @@ def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
 
 
 def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
-    """Judge a run folder by the first verdict that the report makes of it now."""
+    """Judge a run folder by the first finding that the report makes of it now."""
     analysis = analyse(read_run(folder))
-    first = analysis.verdicts[0] if analysis.verdicts else None
-    found = first if first is not None and first.finding is Finding.FOUND else None
+    first = analysis.findings[0] if analysis.findings else None
+    time = next((each for each in analysis.step_times if each.variant == BASELINE), None)
     return Judged(
         case=case,
-        said=kind_of(found),
-        stage=_stage(found),
-        cost=found.cost if found else None,
+        answer=kind_of(first),
+        cause=first.cause.value if first else "",
+        stages=first.stages if first else (),
+        share=first.share.median if first and first.share else None,
         planted=planted_loss(case, analysis, analyse(read_run(control)) if control else None),
+        unexplained=time.share(Part.UNEXPLAINED) if time else None,
+        prediction=_prediction(first),
         utilisation=utilisation(case, analysis),
-        sentence=first.sentence if first else "",
-        found=tuple(
-            one.rule if one.cost is None else f"{one.rule} {one.cost:.0%}"
-            for one in analysis.verdicts
-            if one.finding is Finding.FOUND
-        ),
     )
 
 
-def kind_of(verdict: Verdict | None) -> Kind:
-    """Return what a verdict that was found comes to."""
-    if verdict is None:
-        return Kind.NOTHING
-    return KINDS.get(verdict.rule, Kind.NOTHING)
+def kind_of(finding: Finding | None) -> Kind:
+    """Return what a finding comes to."""
+    return KINDS.get(finding.cause, Kind.NOTHING) if finding else Kind.NOTHING
+
+
+def _prediction(finding: Finding | None) -> float | None:
+    if finding is None or finding.gain is None or finding.ablation is None or not finding.ablation.alone:
+        return None
+    return finding.gain / finding.ablation.gain.median
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
@@ -132,12 +142,3 @@ def simulated_step_s(case: Case, batch: int) -> float | None:
     if sample_us is None or case.params.get("real"):
         return None
     return float(case.params.get("step_us", 0) + sample_us * batch) / 1e6
-
-
-def _stage(verdict: Verdict | None) -> str:
-    """Return the stage that an input verdict blames: it stands in its cause or evidence."""
-    if verdict is None:
-        return ""
-    marker = "slowest stage of the pipeline: "
-    named = (one.metric.removeprefix(marker) for one in verdict.evidence if one.metric.startswith(marker))
-    return next(named, "")

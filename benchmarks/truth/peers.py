@@ -1,7 +1,7 @@
 """The same cases judged by others: xprof's input pipeline analyzer, and MLPerf Storage's utilisation.
 
 Both tell only whether the device waits for its input, so that only this is asked of them, and of the report's
-verdict beside them.
+finding beside them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def asked(judged: Sequence[Judged], answers: Answers) -> Iterator[Asked]:
         yield Asked(
             judged=one,
             xprof_pct=share,
-            ours=one.said_fed_late,
+            ours=one.fed_late,
             xprof=None if share is None else any(word in conclusion for word in XPROF_YES),
             utilisation=None if one.utilisation is None else one.utilisation < UTILISATION,
         )
@@ -71,7 +71,7 @@ def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
         cells = (
             f"`{one.judged.case.name}`",
             _word(truth),
-            _mark(one.ours, truth, str(one.judged.said)),
+            _mark(one.ours, truth, str(one.judged.answer)),
             _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
             _mark(one.utilisation, truth, percent(one.judged.utilisation)),
         )

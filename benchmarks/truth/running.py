@@ -33,17 +33,17 @@ class Settings:
         folder: where run folders are kept, one a case.
         engine, images: as for `tfbench bench`.
         windows, window_s, warmup_s: shorter than the quick profile's.
-        analysis_window_s, analysis_warmup_s: the same for variants that only serve the verdict.
+        analysis_window_s, analysis_warmup_s: the same for variants that only serve the breakdown.
     """
 
     folder: Path
     engine: str = "docker"
     images: Mapping[str, str] = field(default_factory=dict)
-    windows: int = 2
-    window_s: float = 0.6
-    warmup_s: float = 1.2
-    analysis_window_s: float = 0.3
-    analysis_warmup_s: float = 0.7
+    windows: int = 3
+    window_s: float = 0.5
+    warmup_s: float = 1.5
+    analysis_window_s: float = 0.4
+    analysis_warmup_s: float = 1.0
 
 
 def truth_profile(settings: Settings) -> Profile:

@@ -8,41 +8,45 @@ from collections.abc import Iterator, Sequence
 from benchmarks.truth.case import Kind
 from benchmarks.truth.judging import Judged
 
-CLOSE = 0.15
+CLOSE, PREDICTED_CLOSE, UNEXPLAINED_MOST = 0.15, 0.25, 0.10
 
 
 def summary(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield the lines of the verdicts' score: rates, then time lost; stand-ins with made readings apart."""
-    standins = [one for one in judged if one.case.recording]
-    judged = [one for one in judged if not one.case.recording]
-    right = sum(one.right for one in judged)
-    late = [one for one in judged if one.case.fed_late]
-    prompt = [one for one in judged if not one.case.fed_late]
-    missed = [one.case.name for one in late if not one.said_fed_late]
-    falsely = [one.case.name for one in prompt if one.said_fed_late]
+    """Yield the lines of the score; stand-ins with made readings apart."""
+    standins = [each for each in judged if each.case.recording]
+    judged = [each for each in judged if not each.case.recording]
+    right = sum(each.right for each in judged)
+    late = [each for each in judged if each.case.fed_late]
+    prompt = [each for each in judged if not each.case.fed_late and not each.case.mixed]
+    missed = [each.case.name for each in late if not each.fed_late and not each.right]
+    falsely = [each.case.name for each in prompt if each.fed_late and not each.right]
     yield f"- right: {right} of {len(judged)} ({right / len(judged):.0%})"
-    yield f"- planted input-bound, missed: {len(missed)} of {len(late)}{_named(missed)}"
-    yield f"- falsely called input-bound: {len(falsely)} of {len(prompt)}{_named(falsely)}"
-    errors = [one.error for one in judged if one.error is not None]
+    yield f"- input-bound, missed: {len(missed)} of {len(late)}{_named(missed)}"
+    yield f"- input-bound, made up: {len(falsely)} of {len(prompt)}{_named(falsely)}"
+    errors = [each.error for each in judged if each.error is not None]
     if errors:
-        close = sum(error <= CLOSE for error in errors)
         yield (
-            f"- time lost against planted: off by {statistics.median(errors):.1%} in the median, "
-            f"{max(errors):.0%} at most; within {CLOSE:.0%} in {close} of {len(errors)}"
+            f"- share of the step: off by {statistics.median(errors):.1%} in the median, {max(errors):.0%} at "
+            f"most; within {CLOSE:.0%} in {sum(error <= CLOSE for error in errors)} of {len(errors)}"
         )
+    rests = [abs(each.unexplained) for each in judged if each.unexplained is not None]
+    yield f"- unexplained under 10 %: {sum(rest < UNEXPLAINED_MOST for rest in rests)} of {len(rests)}"
+    predicted = [each.prediction for each in judged if each.prediction is not None]
+    close = sum(1 - PREDICTED_CLOSE <= ratio <= 1 + PREDICTED_CLOSE for ratio in predicted)
+    yield f"- predicted gain within {PREDICTED_CLOSE:.0%} of the ablation's: {close} of {len(predicted)}"
     if standins:
-        yield f"- stand-ins right: {sum(one.right for one in standins)} of {len(standins)}"
+        yield f"- stand-ins right: {sum(each.right for each in standins)} of {len(standins)}"
 
 
 def confusion(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield a Markdown table: a row for each planted kind, a column for each that was said."""
-    rows = [kind for kind in Kind if any(one.case.planted is kind for one in judged)]
-    columns = [kind for kind in Kind if kind in rows or any(one.said is kind for one in judged)]
-    yield f"| planted \\ said | {' | '.join(columns)} |"
+    """Yield a Markdown table: a row for each planted kind, a column for each answer."""
+    rows = [kind for kind in Kind if any(each.case.planted is kind for each in judged)]
+    columns = [kind for kind in Kind if kind in rows or any(each.answer is kind for each in judged)]
+    yield f"| planted \\ answer | {' | '.join(columns)} |"
     yield f"|---|{'---|' * len(columns)}"
     for row in rows:
-        mine = [one for one in judged if one.case.planted is row]
-        counts = [sum(one.said is column for one in mine) for column in columns]
+        mine = [each for each in judged if each.case.planted is row]
+        counts = [sum(each.answer is column for each in mine) for column in columns]
         cells = [
             f"**{count}**" if column is row and count else str(count or "")
             for column, count in zip(columns, counts, strict=True)
@@ -52,20 +56,22 @@ def confusion(judged: Sequence[Judged]) -> Iterator[str]:
 
 def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
     """Yield a Markdown table with a line for each case."""
-    yield "| case | what it is | planted | said | time lost, planted | estimated | off by |"
-    yield "|---|---|---|---|---|---|---|"
-    for one in judged:
-        said = str(one.said) if one.right else f"**{one.said}**"
-        if one.stage and one.said_fed_late:
-            said += f" ({one.stage})"
+    yield "| case | what it is | planted | answer | share planted | share found | off by | unexplained |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for each in judged:
+        detail = (
+            ", ".join(each.stages) if each.fed_late else each.cause if each.answer is Kind.FRAMEWORK else ""
+        )
+        answer = f"{each.answer if each.right else f'**{each.answer}**'}{f' ({detail})' if detail else ''}"
         cells = (
-            f"`{one.case.name}`",
-            one.case.text,
-            f"{one.case.planted}{f' ({one.case.stage})' if one.case.stage else ''}",
-            said,
-            percent(one.planted),
-            percent(one.cost if one.right else None),
-            percent(one.error),
+            f"`{each.case.name}`",
+            each.case.text,
+            f"{each.case.planted}{f' ({each.case.stage})' if each.case.stage else ''}",
+            answer,
+            percent(each.planted),
+            percent(each.share if each.right else None),
+            percent(each.error),
+            percent(each.unexplained),
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -61,9 +61,9 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
          "prefetch_batches", "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps",
          "queue_size"}
     ),
-    Cause.RUN_EAGERLY: frozenset({"run_eagerly", "feed"}),
+    Cause.RUN_EAGERLY: frozenset({"run_eagerly", "callbacks", "feed"}),
     Cause.KERAS_LOOP: frozenset({"steps_per_execution", "feed"}),
-    Cause.CALLBACKS: frozenset({"callbacks"}),
+    Cause.CALLBACKS: frozenset({"run_eagerly", "callbacks"}),
     Cause.EXCHANGE: frozenset({"feed", "batch_size", "jit_compile"}),
     Cause.COMPUTE: frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin", "evaluate"}),
     Cause.MEMORY_BANDWIDTH: frozenset({"precision", "jit_compile"}),

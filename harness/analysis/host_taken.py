@@ -73,10 +73,11 @@ OTHERS_LEAST = 0.05
 
 
 def _felt(case: Case, share: float) -> float:
-    """Return what a workload felt of a share of CPU time that went elsewhere: no more than it needed a CPU for.
+    """Return what a workload felt of a share of CPU time that went elsewhere: at most its wait for a CPU.
 
-    It needed what it got, and what it would have got.
+    The container's CPU pressure tells that wait. Without it, a fair scheduler lets nobody wait longer for a CPU
+    than it uses one, as long as as many others want it.
     """
-    used = cpus_used(case, BASELINE)
-    needed = 1.0 if used is None or share >= 1 else min(1.0, used / (1.0 - share))
-    return share * needed
+    waited = case.host(BASELINE, "cgroup", "cpu_pressure_some_s_per_s")
+    waited = cpus_used(case, BASELINE) if waited is None else waited
+    return share if waited is None else min(share, waited)

@@ -146,12 +146,14 @@ def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
 
 def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
     """Return the breakdown of the baseline's step; `alone` is the same workload on a single GPU."""
+    if BASELINE not in case.variants:
+        return None
     drawn = _Drawn(case)
     baseline = drawn.step(BASELINE)
-    if baseline is None:
-        return None
+    assert baseline is not None  # it has a summary
     loop, model = drawn.step(CUSTOM_LOOP), drawn.step(MODEL_ONLY)
     waits = drawn.wait_share(CUSTOM_LOOP)
+    python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
         loop=loop if waits is not None else None,
@@ -159,9 +161,9 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         host_fed=drawn.step(HOST_FED),
         model=model,
         feed=drawn.step(INPUT_ONLY),
-        launch=None if model is None else _launch(case, drawn, model),
+        launch=None if model is None else _launch(case, drawn, model, python),
         exchange=_exchange(case, alone, model),
-        python=case.metric(BASELINE, PYTHON_IN_STEP) or 0.0,
+        python=python,
         retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
         taken=taken_share(case),
         on_gpu=case.on_gpu,
@@ -175,10 +177,11 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
 
 def tuned_time(case: Case) -> StepTime | None:
     """Return the breakdown of tuned, as far as it shows one: its wait, and how busy a GPU was."""
+    if BASELINE not in case.variants or TUNED not in case.variants:
+        return None
     drawn = _Drawn(case)
     total = drawn.step(TUNED)
-    if total is None or BASELINE not in case.variants:
-        return None
+    assert total is not None  # it has a summary
     waits = drawn.wait_share(TUNED)
     wait = total * waits if waits is not None else None
     busy = device_activity(case, TUNED) if case.on_gpu else None
@@ -215,17 +218,18 @@ def _estimate(draws: Floats, trials: int) -> Estimate:
     )
 
 
-def _launch(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
+def _launch(case: Case, drawn: _Drawn, model: Floats, python: float) -> Floats | None:
     """Return the part of the model's step in which the device waits for the program; None where nothing tells.
 
     Each piece of evidence misleads by itself: an optimizer's pass over the weights does not grow with the
     batch either, many steps in a call still launch their kernels, and a CPU's threads idle for other reasons.
-    So the middle one of the three counts, or the lower of two.
+    So the middle one of the three counts, or the lower of two. Python inside the step is neither of them.
     """
     evidence = [one for one in (_fixed(case, drawn, model), _saved(case, drawn, model)) if one is not None]
     idle = _idle(case)
     if evidence and idle is not None:
         evidence.append(idle * model)
+    evidence = [_clipped(each - python) for each in evidence]
     if len(evidence) == 3:
         return np.asarray(np.median(evidence, axis=0))
     return np.asarray(np.min(evidence, axis=0)) if evidence else None
@@ -283,7 +287,7 @@ class _Drawn:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self._batch = case.variants[BASELINE].batch_size if BASELINE in case.variants else 0
+        self._batch = case.variants[BASELINE].batch_size
         logs = [np.log(_values(group)) for group in case.measures.values() if group]
         self._degrees = sum(len(values) - 1 for values in logs)
         squares = sum(float(((values - values.mean()) ** 2).sum()) for values in logs)

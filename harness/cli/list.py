@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.cli.app import app
 from harness.cli.console import out
 from harness.cli.options import Json
-from harness.cli.summary import duration
+from reports.numbers import duration
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints
 from workloads.protocol import BASELINE, Data, Published, Workload

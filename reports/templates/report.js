@@ -19,13 +19,14 @@
     const figure = document.getElementById(id);
     if (!figure) return;
     const target = figure.querySelector(".live");
-    const { spec, reserve, extent } = figures[id];
+    const { spec, reserve, extent, opens } = figures[id];
     const width = Math.max(120, figure.clientWidth - reserve - 2);
     const sized = { ...spec, vconcat: spec.vconcat.map((panel) => ({ ...panel, width })) };
     figure.classList.add("drawn");
     const before = views.get(id);
     if (before) before.result.finalize();
     const result = await vegaEmbed(target, sized, options);
+    if (opens) await result.view.signal("zoom_t", opens).runAsync();
     views.set(id, { result, width, extent });
   };
 

@@ -1,0 +1,92 @@
+"""What a trial did when: every second of it belongs to a named phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.model.run import Trial
+from reports.names import THROTTLE_REASONS, device_name, phase_name, throttle_names, variant_name
+from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
+
+START, FIRST, WARM, MEASURED, OTHER = KINDS = ("start-up", "first step", "warm-up", "measured", "between")
+_COLOURS = dict(zip(KINDS, ("start", "first", "warm", "measured", "other"), strict=True))
+_KINDS = {FIRST_STEP: FIRST, WARM_UP: WARM, STEADY: MEASURED}
+# Phases that touch within this are one.
+_TOUCHING_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A stretch of a trial, in seconds since it began; `variant` is "" for what all variants share."""
+
+    kind: str
+    variant: str
+    label: str
+    start_s: float
+    end_s: float
+
+    @property
+    def colour(self) -> str:
+        """Its CSS colour."""
+        return f"var(--phase-{_COLOURS[self.kind]})"
+
+
+def bands(trial: Trial) -> tuple[Band, ...]:
+    """Return the phases of a trial without a gap, those of one kind and variant that touch as one."""
+    found: list[Band] = []
+    for band in _filled(trial):
+        last = found[-1] if found else None
+        if last and (last.kind, last.variant) == (band.kind, band.variant):
+            found[-1] = Band(
+                kind=last.kind, variant=last.variant, label=last.label, start_s=last.start_s, end_s=band.end_s
+            )
+        else:
+            found.append(band)
+    return tuple(found)
+
+
+def _filled(trial: Trial) -> Iterator[Band]:
+    at = 0.0
+    for phase in sorted(trial.phases, key=lambda each: each.start_ns):
+        start, end = ((moment - trial.started_ns) / 1e9 for moment in (phase.start_ns, phase.end_ns))
+        if start - at > _TOUCHING_S:
+            kind, label = (START, "container start") if not at else (OTHER, "between variants")
+            yield Band(kind=kind, variant="", label=label, start_s=at, end_s=start)
+        words = (phase_name(phase.name), variant_name(phase.variant) if phase.variant else "")
+        yield Band(
+            kind=_KINDS.get(phase.name, START if not phase.variant else OTHER),
+            variant=phase.variant,
+            label=", ".join(filter(None, words)),
+            start_s=max(start, at),
+            end_s=max(end, at),
+        )
+        at = max(end, at)
+    end = (trial.ended_ns - trial.started_ns) / 1e9
+    if end - at > _TOUCHING_S:
+        yield Band(kind=OTHER, variant="", label="container end", start_s=at, end_s=end)
+
+
+def measured_span(found: tuple[Band, ...]) -> tuple[float, float] | None:
+    """Return the seconds from the first to the last measured stretch of baseline and tuned; else of all."""
+    measured = [band for band in found if band.kind == MEASURED]
+    own = [band for band in measured if band.variant in (BASELINE, TUNED)] or measured
+    return (min(band.start_s for band in own), max(band.end_s for band in own)) if own else None
+
+
+def throttled(trial: Trial) -> Iterator[tuple[float, float, str]]:
+    """Yield when a GPU's clocks were held down, from and to in seconds, and why, by NVML."""
+    for series in trial.telemetry:
+        reasons = series.columns.get("throttle_reasons")
+        if reasons is None or not len(series.t_ns):
+            continue
+        bits = np.nan_to_num(reasons).astype(np.int64)
+        held = (bits & sum(THROTTLE_REASONS)) != 0
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], held, [False])).astype(np.int8)))
+        t_s = (series.t_ns - trial.started_ns) / 1e9
+        for start, end in zip(edges[::2], edges[1::2], strict=True):
+            names = ", ".join(throttle_names(int(bits[start])))
+            last = float(t_s[min(end, len(t_s) - 1)])
+            yield float(t_s[start]), last, f"{device_name(series.device)}: {names}"

@@ -1,0 +1,145 @@
+"""The report in twenty lines of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.model.analysis import Analysis, Severity, Sweep
+from reports import messages, numbers
+from reports.names import device_name, variant_name
+from reports.overview import CPU, Row, expected_gain, first_fix, rows, speed_factor
+from reports.page import machine_name
+
+SWEEP_ROWS = 24
+
+
+def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableType:
+    """Return what the report says first: speeds, limits, the first fix, caveats."""
+    parts: list[RenderableType] = [Text(_title(analysis, took_s), style="bold")]
+    own = rows(analysis)
+    if own:
+        parts += ["", _speeds(own)]
+    parts += [_sweep(sweep) for sweep in analysis.sweeps]
+    lines = list(_lines(analysis, own))
+    if lines:
+        parts += ["", _pairs(lines)]
+    return Group(*parts)
+
+
+def _title(analysis: Analysis, took_s: float | None) -> str:
+    run = analysis.run
+    words = (
+        machine_name(run.manifest),
+        run.system["framework"],
+        run.manifest.engine.name,
+        str(run.manifest.parameters.get("profile") or ""),
+        numbers.duration(took_s) if took_s is not None else "",
+    )
+    return " · ".join(word for word in words if word).replace(numbers.SPACE, " ")
+
+
+def _speeds(own: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    gpus = [row for row in own if row.device != CPU]
+    columns = ("CPU", "GPU", "GPU/CPU", "tuned", "gain") if gpus else ("CPU", "tuned", "gain")
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("limited by" + (" (GPU)" if gpus else ""))
+    for row in own:
+        table.add_row(Text(_name(row, own)), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row))))
+    return table
+
+
+def _name(row: Row, own: Sequence[Row]) -> str:
+    several = len({each.device for each in own if each.workload == row.workload}) > 1
+    return f"{row.workload} ({device_name(row.device)})" if several else row.workload
+
+
+def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
+    base = row.baseline.throughput if row.baseline else None
+    if has_gpu:
+        on_gpu = row.device != CPU
+        yield numbers.speed(row.cpu if on_gpu else base)
+        yield numbers.speed(base if on_gpu else None)
+        yield _plain(numbers.factor(row.over_cpu.median)) if row.over_cpu else _scaling(row)
+    else:
+        yield numbers.speed(base)
+    yield numbers.speed(row.tuned.throughput if row.tuned else None)
+    yield _plain(numbers.factor(row.gain.median)) if row.gain else numbers.MISSING
+
+
+def _scaling(row: Row) -> str:
+    return f"scales {_plain(numbers.percent(row.scaling.median))}" if row.scaling else numbers.MISSING
+
+
+def _limit(row: Row) -> str:
+    return messages.limit(row.finding, row.step_time)
+
+
+def _plain(text: str) -> str:
+    return text.replace("×", "x").replace(numbers.SPACE, " ")
+
+
+def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    for banner in messages.banners(analysis.run):
+        yield "Note", banner
+    for row in own:
+        number = speed_factor(row.published)
+        if number is not None and number.factor is not None:
+            factor = numbers.factor(number.factor.median)
+            yield "vs published", f"{row.workload} {factor} ({number.system}, {number.source})"
+    fix = first_fix(analysis)
+    if fix is not None:
+        row, finding = fix
+        how = "measured" if finding.ablation else "predicted"
+        yield (
+            "Fix first",
+            f"{row.workload}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
+        )
+    if own or analysis.sweeps:
+        yield "Trust", messages.trust(analysis)[0]
+    warnings = [
+        text for severity, text, _ in messages.caveat_lines(analysis.caveats) if severity is Severity.WARNING
+    ]
+    if warnings:
+        yield "Caveats", " ".join(warnings[:3]) + (f" (+{len(warnings) - 3} in the report)" if warnings[3:] else "")
+
+
+def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    seen = ""
+    for name, text in lines:
+        table.add_row("" if name == seen else name, Text(_plain(text)))
+        seen = name
+    return table
+
+
+def _sweep(sweep: Sweep) -> Group:
+    """Return a table of a sweep's points, the fastest first; long ones are left to the report."""
+    table = Table(box=None, pad_edge=False)
+    for axis in sweep.axes:
+        table.add_column(axis.name, justify="right", no_wrap=True)
+    for name in ("speed", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    ordered = sorted(sweep.points, key=lambda point: -point.throughput.median if point.throughput else 1.0)
+    for point in ordered[:SWEEP_ROWS]:
+        status = point.status.value if point.status else "not run yet"
+        rank = "fastest" if point == sweep.best else "may be as fast" if point.tied else ""
+        table.add_row(
+            *(str(value) for _, value in point.point),
+            numbers.speed(point.throughput),
+            numbers.interval(point.throughput),
+            rank if point.throughput else status,
+        )
+    more = len(ordered) - SWEEP_ROWS
+    rest = (f"... {more} more points in the report",) if more > 0 else ()
+    name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
+    return Group("", Text(name, style="bold"), table, *rest)
