@@ -298,7 +298,15 @@ def _rects(data: str, x: dict[str, Any], fill: dict[str, Any], **mark: Any) -> d
 
 def _names(x: dict[str, Any]) -> dict[str, Any]:
     """Name the variants over their measured stretches."""
-    text = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "dy": 2, "fontSize": 10, "clip": True}
+    text = {
+        "type": "text",
+        "align": "left",
+        "baseline": "top",
+        "dx": 3,
+        "dy": 2,
+        "fontSize": 10,
+        "clip": True,
+    }
     return {
         "data": {"name": "bands"},
         "transform": [{"filter": "datum.name"}],

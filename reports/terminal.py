@@ -107,7 +107,10 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
         text for severity, text, _ in messages.caveat_lines(analysis.caveats) if severity is Severity.WARNING
     ]
     if warnings:
-        yield "Caveats", " ".join(warnings[:3]) + (f" (+{len(warnings) - 3} in the report)" if warnings[3:] else "")
+        yield (
+            "Caveats",
+            " ".join(warnings[:3]) + (f" (+{len(warnings) - 3} in the report)" if warnings[3:] else ""),
+        )
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:

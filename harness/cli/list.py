@@ -14,9 +14,9 @@ from rich.text import Text
 from harness.cli.app import app
 from harness.cli.console import out
 from harness.cli.options import Json
-from reports.numbers import duration
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints
+from reports.numbers import duration
 from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.

@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.cli.console import Terminal, err, out, show_error
 from harness.cli.run_report import FILES, report_texts
-from harness.cli.summary import show_summary
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status
 from harness.rounding import counted
@@ -74,7 +73,9 @@ def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool,
         out().print_json(texts["json"])
         return
     if not quiet:
-        show_summary(out(), analysis)
+        from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+
+        out().print(summary(analysis))
     out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
 
 
