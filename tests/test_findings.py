@@ -1,0 +1,112 @@
+"""Findings: the largest removable part comes first, with predicted and measured gain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import analyse
+from harness.model.analysis import Cause, Finding
+from harness.model.run import Metric, Run
+from tests.builders import GpuLoad, VariantSpeed, run
+from workloads.protocol import (
+    BASELINE,
+    BATCH_BYTES,
+    CALLBACKS,
+    CUSTOM_LOOP,
+    HOST_FED,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    PYTHON_IN_STEP,
+    RUN_EAGERLY,
+    TUNED,
+)
+
+LOAD = GpuLoad(util=95, power_w=300)
+
+
+def _speed(milliseconds: float, **more: object) -> VariantSpeed:
+    return VariantSpeed(step_s=milliseconds / 1e3, batch=32, load=LOAD, **more)
+
+
+FRAMEWORK: Mapping[str, VariantSpeed] = {
+    BASELINE: _speed(40),
+    TUNED: _speed(5),
+    INPUT_ONLY: _speed(1),
+    MODEL_ONLY: _speed(10),
+    CUSTOM_LOOP: _speed(10, wait_share=0.0),
+}
+INPUT = {**FRAMEWORK, CUSTOM_LOOP: _speed(40, wait_share=0.75), INPUT_ONLY: _speed(40)}
+
+
+def first(played: Run) -> Finding:
+    return analyse(played).findings[0]
+
+
+def with_metrics(played: Run, **values: float) -> Run:
+    metrics = tuple(
+        Metric(variant=BASELINE, name=name, value=value, unit="") for name, value in values.items()
+    )
+    trials = tuple(replace(trial, metrics=(*trial.metrics, *metrics)) for trial in played.trials)
+    return replace(played, trials=trials)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "cause"),
+    [
+        ({RUN_EAGERLY: 1.0}, Cause.RUN_EAGERLY),
+        ({CALLBACKS: 0.025}, Cause.CALLBACKS),
+        ({CALLBACKS: 0.0001}, Cause.CALLBACKS),
+        ({PYTHON_IN_STEP: 0.0}, Cause.KERAS_LOOP),
+        ({}, Cause.KERAS_LOOP),
+    ],
+)
+def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause) -> None:
+    finding = first(with_metrics(run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0), **metrics))
+    assert finding.cause is cause
+    assert finding.share is not None and finding.share.median == pytest.approx(0.75, abs=0.02)
+    assert finding.gain == pytest.approx(4.0, rel=0.1)
+
+
+def test_input_that_is_slower_than_the_model_is_the_limit_and_faster_input_only_lacks_overlap() -> None:
+    assert first(run({"gpu0": INPUT}, noise=0.001, min_accuracy=0)).cause is Cause.INPUT
+    serial = {**INPUT, INPUT_ONLY: _speed(8), BASELINE: _speed(18), CUSTOM_LOOP: _speed(18, wait_share=0.44)}
+    assert first(run({"gpu0": serial}, noise=0.001, min_accuracy=0)).cause is Cause.OVERLAP
+
+
+def test_where_nothing_is_lost_the_device_is_the_limit() -> None:
+    speeds = {name: _speed(10.1 if name == BASELINE else 10, wait_share=0.0) for name in FRAMEWORK}
+    finding = first(run({"gpu0": {**speeds, INPUT_ONLY: _speed(1)}}, noise=0.001, min_accuracy=0))
+    assert finding.cause is Cause.COMPUTE and finding.share is not None and finding.share.median > 0.95
+
+
+def test_a_model_that_does_not_learn_comes_before_everything() -> None:
+    assert first(run({"gpu0": FRAMEWORK}, accuracy=0.01, min_accuracy=0.5)).cause is Cause.NOT_LEARNING
+
+
+def test_a_baseline_faster_than_its_own_ceiling_is_a_wrong_measurement() -> None:
+    finding = first(run({"gpu0": {**FRAMEWORK, MODEL_ONLY: _speed(80)}}, noise=0.001, min_accuracy=0))
+    assert finding.cause is Cause.IMPOSSIBLE and finding.share is not None and finding.share.median > 0.9
+
+
+def test_a_copy_faster_than_the_link_is_a_wrong_measurement() -> None:
+    """An H200's link has 16 lanes of PCIe 5, 63 GB/s; 40 ms of it are 2.5 GB."""
+    speeds = {**FRAMEWORK, CUSTOM_LOOP: _speed(40, wait_share=0.0), HOST_FED: _speed(40)}
+    played = run({"gpu0": speeds}, noise=0.001, min_accuracy=0)
+    assert first(with_metrics(played, **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
+    assert first(with_metrics(played, **{BATCH_BYTES: 9e9})).cause is Cause.IMPOSSIBLE
+
+
+def test_the_ablation_is_the_variant_that_changes_least_else() -> None:
+    finding = first(with_metrics(run({"gpu0": INPUT}, noise=0.001, min_accuracy=0)))
+    assert finding.ablation is None
+    idle = replace(_speed(10), load=GpuLoad(util=5, power_w=120))
+    speeds = {BASELINE: idle, TUNED: _speed(5), INPUT_ONLY: _speed(1), MODEL_ONLY: idle,
+              CUSTOM_LOOP: replace(idle, wait_share=0.0), "batch:4": replace(idle, batch=128),
+              "calls:10": _speed(2)}  # fmt: skip
+    finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
+    assert finding.cause is Cause.LAUNCH and finding.ablation is not None
+    assert finding.ablation.variant == TUNED and finding.ablation.alone
+    assert finding.ablation.gain.median == pytest.approx(2.0, rel=0.02)

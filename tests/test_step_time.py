@@ -1,0 +1,108 @@
+"""The breakdown of a step's time: parts add up whatever the times, and planted causes get their parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.analysis import analyse
+from harness.analysis.step_time import Times, split
+from harness.model.analysis import Part, StepTime
+from tests.builders import GpuLoad, VariantSpeed, run
+from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
+
+seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
+share = st.floats(0.0, 1.0)
+times = st.builds(
+    Times,
+    baseline=seconds,
+    loop=st.none() | seconds,
+    wait=st.none() | seconds,
+    host_fed=st.none() | seconds,
+    model=st.none() | seconds,
+    feed=st.none() | seconds,
+    launch=st.none() | seconds,
+    exchange=st.none() | seconds,
+    python=st.just(0.0) | seconds,
+    retracing=st.just(0.0) | seconds,
+    taken=st.none() | share,
+    on_gpu=st.booleans(),
+)
+
+
+@given(times)
+def test_parts_add_up_to_the_baseline_and_only_the_rest_may_be_negative(each: Times) -> None:
+    parts = split(each)
+    total = sum(float(value[0]) for value in parts.values())
+    assert total == pytest.approx(float(each.baseline[0]), rel=1e-9)
+    assert all(value[0] >= -1e-12 for part, value in parts.items() if part is not Part.UNEXPLAINED)
+
+
+@given(times)
+def test_what_was_not_measured_has_no_part(each: Times) -> None:
+    parts = split(each)
+    if each.model is None:
+        assert set(parts) <= {Part.UNEXPLAINED, Part.HOST}
+    assert (Part.COPY in parts) == (each.model is not None and each.host_fed is not None)
+
+
+def _of(**variants: VariantSpeed) -> dict[Part, float]:
+    analysis = analyse(
+        run({"gpu0": {name.replace("_", "-"): speed for name, speed in variants.items()}}, noise=0.001)
+    )
+    time = next(each for each in analysis.step_times if each.variant == BASELINE)
+    assert sum(value.median for value in time.parts.values()) == pytest.approx(time.total.median)
+    return {part: time.share(part) for part in time.parts}
+
+
+def _speed(milliseconds: float, **more: object) -> VariantSpeed:
+    return VariantSpeed(step_s=milliseconds / 1e3, batch=32, load=GpuLoad(util=95, power_w=300), **more)
+
+
+@pytest.mark.parametrize(
+    ("variants", "part", "planted"),
+    [
+        ({"custom_loop": _speed(40, wait_share=0.75), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
+        ({"custom_loop": _speed(10, wait_share=0.0), "input_only": _speed(1)}, Part.FRAMEWORK, 0.75),
+        ({"custom_loop": _speed(40, wait_share=0.0), "input_only": _speed(1)}, Part.INPUT_SLOWDOWN, 0.75),
+        (
+            {"custom_loop": _speed(40, wait_share=0.0), "host_fed": _speed(40), "input_only": _speed(1)},
+            Part.COPY,
+            0.75,
+        ),
+        ({"input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
+    ],
+)
+def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: Part, planted: float) -> None:
+    parts = _of(baseline=_speed(40), model_only=_speed(10), **variants)
+    assert parts[part] == pytest.approx(planted, abs=0.02)
+    assert parts[Part.COMPUTE] == pytest.approx(0.25, abs=0.02)
+    assert abs(parts[Part.UNEXPLAINED]) < 0.02
+
+
+def test_a_loop_that_found_batches_in_a_buffer_is_no_faster_than_the_input() -> None:
+    parts = _of(
+        baseline=_speed(40), model_only=_speed(10), input_only=_speed(40),
+        custom_loop=_speed(20, wait_share=0.5),
+    )  # fmt: skip
+    assert parts[Part.INPUT_WAIT] == pytest.approx(0.75, abs=0.02)
+
+
+def test_tuned_is_in_milliseconds_of_the_baselines_batch() -> None:
+    tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
+    analysis = analyse(
+        run({"gpu0": {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}}, noise=0.001)
+    )
+    time = next(each for each in analysis.step_times if each.variant == TUNED)
+    assert time.batch == 32 and time.total.median == pytest.approx(0.01, rel=0.02)
+    assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)
+
+
+def test_every_part_has_an_interval_that_holds_it() -> None:
+    variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(1), HOST_FED: _speed(12),
+                CUSTOM_LOOP: _speed(30, wait_share=0.5)}  # fmt: skip
+    time: StepTime = analyse(run({"gpu0": variants}, noise=0.05)).step_times[0]
+    assert all(part.low <= part.median <= part.high for part in time.parts.values())
+    assert time.parts[Part.FRAMEWORK].high > time.parts[Part.FRAMEWORK].low
