@@ -36,6 +36,7 @@ def main() -> int:
     settings = Settings(
         folder=(given.folder or Path("build/truth") / given.device) / "runs",
         engine=given.engine,
+        gpus=given.gpus,
         images=dict(one.partition("=")[::2] for one in given.image),
     )
     failed: list[str] = []
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
     parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
+    parser.add_argument("--gpus", default="0", help="which GPU, as in tfbench bench")
     parser.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on")
     parser.add_argument("--markdown", type=Path, help="file to write the tables to as well")
     parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")

@@ -31,13 +31,14 @@ class Settings:
 
     Attributes:
         folder: where run folders are kept, one a case.
-        engine, images: as for `tfbench bench`.
+        engine, gpus, images: as for `tfbench bench`.
         windows, window_s, warmup_s: shorter than the quick profile's.
         analysis_window_s, analysis_warmup_s: the same for variants that only serve the breakdown.
     """
 
     folder: Path
     engine: str = "docker"
+    gpus: str = "0"
     images: Mapping[str, str] = field(default_factory=dict)
     windows: int = 3
     window_s: float = 0.5
@@ -80,6 +81,7 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
     options = Options(
         engine=settings.engine,
         device=case.device,
+        gpus=settings.gpus,
         files=(WORKLOADS / f"{case.workload}.py",),
         images=settings.images,
         params={name: str(value) for name, value in case.params.items()},
