@@ -48,10 +48,10 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
     ]
     return Figure(
         id="figure-pipeline",
-        title="Input pipeline: stages and capacities",
+        title="Time of each stage, and capacities on one scale",
         description="Bars of the time that each stage adds to a sample, with 95 % intervals, and dots of "
         "samples a second on a logarithmic axis for the input alone, the model alone, baseline and tuned.",
-        spec=stacked(panels, spacing=34),
+        spec=stacked(panels, spacing=48),
         table=Table(
             header=("Workload", "Device", "What", "Value", "95 % interval"),
             rows=tuple(

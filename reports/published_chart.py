@@ -28,7 +28,7 @@ def published_figure(analysis: Analysis) -> Figure | None:
     records = [_record(each, titles, devices) for each in shown]
     return Figure(
         id="figure-published",
-        title="This machine over published numbers: 1× is as fast as published",
+        title="Here over published: 1× is as fast as published",
         description="Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
         spec=stacked([_panel(records)]),
         table=Table(
@@ -57,8 +57,9 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: Sequence
         each.unit, ""
     )
     where = device_of_row(each.device, devices)
+    number = numbers.published(each.value, each.upto, each.unit)
     return {
-        "row": f"{each.workload} {what or where} / {each.system}",
+        "row": f"{each.workload} {what or where} / {each.system.split(',')[0]}: {number}",
         "value": each.factor.median,
         "low": each.factor.low,
         "high": each.factor.high,

@@ -33,7 +33,7 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     used = [part for part in Part if any(_share(each, part) >= 0.005 for each in times)]
     return Figure(
         id="figure-step-time",
-        title="Where a step's time goes",
+        title="Shares of one step; milliseconds at the end of each bar",
         description="A stacked bar a workload, device and variant, as shares of its own step; at its end the "
         "milliseconds of a step. The table below has every part in milliseconds with its interval.",
         spec=stacked(panels, spacing=22),
