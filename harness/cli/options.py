@@ -36,13 +36,13 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for value in values:
         name, _, text = value.partition("=")
         if not (name and text):
             raise UsageError(f"{option} {value} is not NAME=VALUE.", hint=f"Write it as {option} name=value.")
-        found[name] = text
-    return found
+        result[name] = text
+    return result
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
@@ -163,7 +163,7 @@ def takes_options(
         without: fields of Options that the command has no option for.
         changed: field -> another default than that of Options.
     """
-    usual = {one.name: getattr(Options(), one.name) for one in fields(Options)}
+    usual = {field.name: getattr(Options(), field.name) for field in fields(Options)}
     defaults = {
         name: None if value in ((), {}) else value for name, value in (usual | (changed or {})).items()
     }
@@ -183,7 +183,7 @@ def takes_options(
             inspect.Parameter(name, keyword, default=defaults[name], annotation=option)
             for name, option in shared.items()
         ]
-        rest = [one.replace(kind=keyword) for one in own if one.name != "options"]
+        rest = [parameter.replace(kind=keyword) for parameter in own if parameter.name != "options"]
         parsed.__signature__ = inspect.Signature([*parameters, *rest])  # type: ignore[attr-defined]
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
         return parsed

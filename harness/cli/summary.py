@@ -26,13 +26,13 @@ def show_summary(console: Console, analysis: Analysis) -> None:
         console.print(_speeds(analysis.summaries))
     for sweep in analysis.sweeps:
         console.print(_sweep(sweep))
-    if any(one.per_hour is not None for one in analysis.costs):
+    if any(cost.per_hour is not None for cost in analysis.costs):
         console.print(_costs(analysis))
     console.print(Text(analysis.headline))
     notes: dict[str, list[str]] = {}
-    for one in analysis.quality:
-        if one.severity == "warning":
-            notes.setdefault(f"{one.fact} {one.remedy}", []).append(one.subject)
+    for caveat in analysis.quality:
+        if caveat.severity == "warning":
+            notes.setdefault(f"{caveat.fact} {caveat.remedy}", []).append(caveat.subject)
     for note, subjects in notes.items():
         console.print(Text.assemble((f"Note on {', '.join(subjects)}: ", "yellow"), note))
     if not analysis.sweeps:
@@ -51,11 +51,13 @@ def _speeds(summaries: Sequence[Summary]) -> Group:
     """Return a table for each workload and device; columns line up, and fit into a terminal of 80."""
     # Variants that only serve the verdict speak through it.
     summaries = [
-        one for one in summaries if one.variant in VARIANTS or one.variant.startswith(OPTIMIZATION_PREFIX)
+        summary
+        for summary in summaries
+        if summary.variant in VARIANTS or summary.variant.startswith(OPTIMIZATION_PREFIX)
     ] or summaries
-    variants = max(len(one.variant) for one in summaries)
+    variants = max(len(summary.variant) for summary in summaries)
     parts: list[RenderableType] = [Text("Steady-state speed: median and 95 % interval over n trials")]
-    groups = groupby(summaries, key=lambda one: (one.workload, one.device))
+    groups = groupby(summaries, key=lambda summary: (summary.workload, summary.device))
     for (workload, device), group in groups:
         table = Table(
             title=Text(f"\n{workload} on {device}", style="bold"),
@@ -66,25 +68,25 @@ def _speeds(summaries: Sequence[Summary]) -> Group:
         table.add_column("variant", min_width=variants, no_wrap=True)
         for name, width in _WIDTHS.items():
             table.add_column(name, justify="right", min_width=width, no_wrap=True)
-        for one in group:
-            table.add_row(*_speed(one))
+        for summary in group:
+            table.add_row(*_speed(summary))
         parts.append(table)
     return Group(*parts, "")
 
 
-def _speed(one: Summary) -> tuple[Text | str, ...]:
+def _speed(summary: Summary) -> tuple[Text | str, ...]:
     training = "-"
-    if one.training_s is not None:
-        mark = _PROJECTED[one.training_bound] if one.training_projected else ""
-        training = f"{mark}{duration(one.training_s.median)}"
+    if summary.training_s is not None:
+        mark = _PROJECTED[summary.training_bound] if summary.training_projected else ""
+        training = f"{mark}{duration(summary.training_s.median)}"
     return (
-        Text(one.variant),
-        fixed(one.throughput.median, estimate_decimals(one.throughput)),
-        interval(one.throughput),
-        three_digits(one.step_time.median * 1e3),
+        Text(summary.variant),
+        fixed(summary.throughput.median, estimate_decimals(summary.throughput)),
+        interval(summary.throughput),
+        three_digits(summary.step_time.median * 1e3),
         training,
-        "-" if one.accuracy is None else f"{100 * one.accuracy:.1f} %",
-        str(one.throughput.n),
+        "-" if summary.accuracy is None else f"{100 * summary.accuracy:.1f} %",
+        str(summary.throughput.n),
     )
 
 
@@ -96,15 +98,15 @@ def _sweep(sweep: Sweep) -> Group:
     for name in ("samples/s", "interval"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
-    ordered = sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0)
-    for one in ordered[:SWEEP_ROWS]:
-        status = one.status.value if one.status else "not run yet"
-        said = "fastest" if one == sweep.best else "may be as fast" if one.tied else ""
+    ordered = sorted(sweep.points, key=lambda point: -point.throughput.median if point.throughput else 1.0)
+    for point in ordered[:SWEEP_ROWS]:
+        status = point.status.value if point.status else "not run yet"
+        text = "fastest" if point == sweep.best else "may be as fast" if point.tied else ""
         table.add_row(
-            *(str(value) for _, value in one.point),
-            f"{one.throughput.median:,.0f}" if one.throughput else "-",
-            interval(one.throughput) if one.throughput else "-",
-            said if one.throughput else status,
+            *(str(value) for _, value in point.point),
+            f"{point.throughput.median:,.0f}" if point.throughput else "-",
+            interval(point.throughput) if point.throughput else "-",
+            text if point.throughput else status,
         )
     more = len(ordered) - SWEEP_ROWS
     rest = (f"... and {more} more points, in the report",) if more > 0 else ()
@@ -118,18 +120,18 @@ def _costs(analysis: Analysis) -> Group:
     table.add_column("workload, device, variant", no_wrap=True)
     for name in ("an hour", "one training", "a million samples"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in analysis.costs:
+    for cost in analysis.costs:
         table.add_row(
-            Text(f"{one.workload}, {one.device}, {one.variant}"),
-            "-" if one.per_hour is None else f"{one.per_hour:.4g}",
-            "-" if one.training is None else f"{_bounded(one)}{one.training.median:.3g}",
-            "-" if one.per_million_samples is None else f"{one.per_million_samples.median:.3g}",
+            Text(f"{cost.workload}, {cost.device}, {cost.variant}"),
+            "-" if cost.per_hour is None else f"{cost.per_hour:.4g}",
+            "-" if cost.training is None else f"{_bounded(cost)}{cost.training.median:.3g}",
+            "-" if cost.per_million_samples is None else f"{cost.per_million_samples.median:.3g}",
         )
     return Group(Text(f"Cost in {prices.currency if prices else ''}"), table, "")
 
 
-def _bounded(one: Cost) -> str:
-    return _PROJECTED[one.training_bound] if one.training_bound else ""
+def _bounded(cost: Cost) -> str:
+    return _PROJECTED[cost.training_bound] if cost.training_bound else ""
 
 
 def interval(estimate: Estimate) -> str:

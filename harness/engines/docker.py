@@ -122,8 +122,8 @@ class DockerEngine:
         here = current_owner()
         removed = self._remove_open()
         with engine_call("list containers"):
-            found = self.client.api.containers(all=True, filters={"label": [RUN]})
-        for entry in found:
+            result = self.client.api.containers(all=True, filters={"label": [RUN]})
+        for entry in result:
             owner = owner_from(entry["Labels"])
             if owner is not None and owner.gone_for(here):
                 remove_container(self.client, entry["Id"])

@@ -59,7 +59,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    found = _engine(asked, paths.checkout, paths.cache, targets)
+    result = _engine(asked, paths.checkout, paths.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -70,11 +70,11 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
             int(host.get("cpus", 0)),
             int(host.get("memory_bytes", 0)),
         ),
-        engine=found.name,
-        engine_problem=found.problem,
-        images=found.images,
+        engine=result.name,
+        engine_problem=result.problem,
+        images=result.images,
         cache_disk=disk_of(paths.cache),
-        image_disk=disk_of(Path(found.folder)) if found.folder else None,
+        image_disk=disk_of(Path(result.folder)) if result.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
         wall_s=time.time(),

@@ -162,7 +162,7 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         nodes=ready.usable,
         board=board,
         order_for=lambda task: seeded(order, ready.folder, task),
-        reasons={one.node: f"{one.message} {one.hint}" for one in plan.problems if one.fatal},
+        reasons={problem.node: f"{problem.message} {problem.hint}" for problem in plan.problems if problem.fatal},
         chosen=plan.chosen,
         retry=plan.retry,
         wait_s=float(plan.settings.get("wait_s", FLEET_WAIT_S)),
@@ -235,8 +235,8 @@ def _kind(nodes: Sequence[Node], key: str) -> str:
 def _some(chosen: Sequence[Node], usable: Mapping[str, Node], problems: Sequence[Problem]) -> None:
     if any(node.key in usable for node in chosen):
         return
-    said = " ".join(problem.message for problem in problems if problem.fatal)
+    text = " ".join(problem.message for problem in problems if problem.fatal)
     raise FleetError(
-        f"No node of the cluster can be used. {said}".strip(),
-        hint=next((one.hint for one in problems if one.fatal), "Start nodes that offer CPUs."),
+        f"No node of the cluster can be used. {text}".strip(),
+        hint=next((problem.hint for problem in problems if problem.fatal), "Start nodes that offer CPUs."),
     )

@@ -75,8 +75,8 @@ class Drain(Reading):
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
-        found = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
-        for stamp_us, value in found:
+        result = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
+        for stamp_us, value in result:
             if stamp_us > self._since_us:
                 self.new.append((stamp_us, value * self._buffer.scale))
                 self._since_us = stamp_us
