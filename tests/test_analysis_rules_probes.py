@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.remedies import missed
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.model.analysis import Estimate, Finding, Verdict
 from harness.model.run import Run, VariantInfo
 from harness.model.variants import variant_name
@@ -215,7 +215,7 @@ def test_pinned_processors_are_looked_at_alone() -> None:
     [("0", (0,)), ("0-3,8", (0, 1, 2, 3, 8)), (" 1, 1 ", (1,)), ("", ()), ("all", ()), ("1-", (1,))],
 )
 def test_cpusets(text: str, found: tuple[int, ...]) -> None:
-    assert processors(text) == found
+    assert cpu_numbers(text) == found
 
 
 def test_quota_costs_the_processor_time_that_was_withheld() -> None:

@@ -8,7 +8,7 @@ from statistics import median
 
 from harness.analysis.align import PER_CORE, core_mean, gpu_names
 from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_BASELINE
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, Evidence, Finding, Remedy, Summary, Verdict
 from harness.model.run import Run, Status
 from workloads.protocol import BASELINE, TUNED, Workload
@@ -106,7 +106,7 @@ class Case:
     def pinned(self) -> tuple[int, ...]:
         """The CPUs that --cpus named; empty when all may be used."""
         options = self.run.manifest.parameters.get("options")
-        return processors(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
+        return cpu_numbers(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
 
     def too_short(self, source: str) -> bool:
         """Tell whether a source was read, but not often enough to speak of baseline's windows alone."""

@@ -318,8 +318,8 @@ class RayTeam:
                 f"Nodes {names} did not become free together within {self._wait_s:g} s.",
                 hint="See `ray status` for who holds their CPUs, or raise --wait.",
             ) from error
-        processors = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
-        divided = shares([node.machine for node in self._nodes], processors)
+        cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
+        divided = shares([node.machine for node in self._nodes], cpus)
         for number, (node, share, bundle) in enumerate(zip(self._nodes, divided, bundles, strict=True)):
             placed = PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=number

@@ -172,9 +172,9 @@ def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
     machines = [machine_of.get(name, name) for name in names]
     numbers = {machine: number for number, machine in enumerate(dict.fromkeys(machines))}
     all_machines = [node.machine for node in team]
-    processors = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
-    share = next(iter(shares(all_machines, processors)), Share())
-    whole = processors.get(all_machines[0], 0) if all_machines else 0
+    cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
+    share = next(iter(shares(all_machines, cpus)), Share())
+    whole = cpus.get(all_machines[0], 0) if all_machines else 0
     each = whole // share.of if share.cpus else whole
     return Placement(
         nodes=tuple(names),

@@ -285,7 +285,7 @@ def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, 
     shared = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
     if not gpu:
         return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
-    # An image knows its own libraries; the local environment's python has to be told.
+    # An image knows its own libraries; the local environment's Python does not.
     libraries = {} if info.isolated else library_variables(Path(image.reference))
     return {**shared, **libraries, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 

@@ -118,9 +118,9 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
 
 
 def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
-    """Give the run as it would be here, as far as that can be told before anything is reached or built.
+    """Give the run as it would be here, as far as that is certain before anything is reached or built.
 
-    What cannot be told yet, such as data and the engine, is empty.
+    What is not certain yet, such as data and the engine, is empty.
     """
     options = _options(run, out=Path(), engine="", devices=(), files=files)
     wanted = {planned.workload for planned in run.planned}

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
@@ -91,11 +91,11 @@ def resolve(options: Options) -> Resolved:
 def _check_cpus(text: str) -> None:
     """Make sure that --cpus names CPUs of this machine, before anything is built."""
     count = psutil.cpu_count() or 1
-    named = processors(text)
+    named = cpu_numbers(text)
     if text and (not named or max(named) >= count):
         raise UsageError(
             f"--cpus {text} does not name CPUs of this machine.",
-            hint=f"It has {counted(count, 'processor')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
+            hint=f"It has {counted(count, 'CPU')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
         )
 
 

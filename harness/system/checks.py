@@ -60,7 +60,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
     images_check, built = _images(engine, info, paths)
     folder = engine.daemon.image_folder if info is not None else ""
     images = disk_of(Path(folder)) if folder else None
-    checks = [_python(), _processors(), _memory()]
+    checks = [_python(), _cpus(), _memory()]
     checks += disk_checks(disk_of(paths.cache), images, built, engine=info is not None)
     checks += [engine_check, images_check]
     checks += _gpus(result, reason, engine, info, paths, progress)
@@ -80,12 +80,12 @@ def _python() -> Check:
     )
 
 
-def _processors() -> Check:
+def _cpus() -> Check:
     usable = len(os.sched_getaffinity(0))
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     slow = governor not in ("", "performance")
     return Check(
-        name="Processors",
+        name="CPUs",
         state=State.NOTE if slow else State.OK,
         fact=f"{usable} usable, load {os.getloadavg()[0]:.1f}"
         + (f", governor {governor}" if governor else ""),

@@ -42,7 +42,7 @@ def number(path: Path) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processors:
+class Cpus:
     """The host's CPUs: `cores` and `threads` over all sockets, 0 where unknown; `mhz` nominal."""
 
     model: str
@@ -53,7 +53,7 @@ class Processors:
     flags: frozenset[str]
 
 
-def processors(root: Path) -> Processors:
+def cpus(root: Path) -> Cpus:
     """Read /proc/cpuinfo, and the topology from /sys, which is right where virtual machines hide cores."""
     entries = [
         dict(re.findall(r"^([^\t:]+?)\s*:[ \t]*(.*)$", block, re.MULTILINE))
@@ -67,7 +67,7 @@ def processors(root: Path) -> Processors:
     }
     if not topology:
         topology = {(entry.get("physical id", ""), entry.get("core id", "")) for entry in entries}
-    return Processors(
+    return Cpus(
         model=first.get("model name") or text(root / "sys/firmware/devicetree/base/model"),
         sockets=len({package for package, _ in topology}),
         cores=len(topology),

@@ -15,13 +15,13 @@ from harness.system.disk_space import Disk
 from harness.system.kernel_files import (
     GIB,
     caches,
+    cpus,
     disks,
     memory_bytes,
     memory_modules,
     networks,
     number,
     os_release,
-    processors,
     text,
     virtualisation,
 )
@@ -48,7 +48,7 @@ def system_description(
     Args:
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
     """
-    cpu = processors(root)
+    cpu = cpus(root)
     memory = memory_bytes(root)
     stores = tuple(disks(root))
     hypervisor = virtualisation(root, cpu.flags)
@@ -98,7 +98,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     Args:
         folder: whose disk's free space counts, where runs are written; it need not exist yet.
     """
-    cpu = processors(root)
+    cpu = cpus(root)
     limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
     load = text(root / "proc/loadavg").split()
