@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli.measuring import raise_for_trials
 from harness.errors import BusyError, TrialError
-from harness.fleet.driver import Driver, seeded, tasks_for
+from harness.fleet.dispatch import Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import (
     Done,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.system.cgroup_limits import own_limits
-from harness.system.kernel_files import cpus, disks, memory_modules, networks, virtualisation
+from harness.system.hardware import cpus, disks, memory_modules, networks, virtualisation
 from harness.system.machine import FIELDS, disk_of, host_facts, system_description
 from tests.builders import gpu, manifest
 

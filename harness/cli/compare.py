@@ -13,8 +13,8 @@ from rich.text import Text
 from harness.cli.app import app
 from harness.cli.comparing import NAME, Named, comparison_texts, extracts_of, gather, named
 from harness.cli.console import Terminal, err
-from harness.cli.options import Formats, Price, Quiet, Target, split
 from harness.cli.output import deliver, destination
+from harness.cli.shared_options import Formats, Price, Quiet, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
 from harness.rounding import counted

@@ -19,7 +19,7 @@ from harness.cli.comparing import Named, write_comparison
 from harness.cli.console import Terminal, err, out
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.measuring import raise_for_trials, stoppable
-from harness.cli.options import Json, Quiet, Resume, takes, takes_options
+from harness.cli.shared_options import Json, Quiet, Resume, takes, takes_options
 from harness.errors import FleetError, Interrupted, UsageError
 from harness.fleet.backend import connected
 from harness.fleet.folder import BRIEF, FleetFolder

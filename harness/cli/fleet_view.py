@@ -44,7 +44,7 @@ class _Row:
 
 
 class FleetView:
-    """A driver.Board on standard error.
+    """A dispatch.Board on standard error.
 
     Args:
         console: where to.

@@ -11,7 +11,7 @@ import typer
 
 from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
-from harness.cli.options import Json, Quiet
+from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder

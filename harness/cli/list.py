@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.cli.app import app
 from harness.cli.console import out
-from harness.cli.options import Json
+from harness.cli.shared_options import Json
 from harness.cli.summary import duration
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints

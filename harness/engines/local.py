@@ -17,8 +17,8 @@ import psutil
 
 from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Mount
+from harness.engines.local_process import LocalProcess, clear_away
 from harness.engines.owner import current_owner, owner_from, start_ticks
-from harness.engines.process import LocalProcess, clear_away
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from harness.errors import UsageError
-from harness.fleet.driver import Board
+from harness.fleet.dispatch import Board
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, Heartbeat, Node, State, Task
 from harness.fleet.packing import unpack

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness import __version__
 from harness.errors import FleetError, UsageError
 from harness.fleet import backend, node_facts, nodes
-from harness.fleet.driver import Board, Driver, seeded, tasks_for
+from harness.fleet.dispatch import Board, Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Request, Task
 from harness.fleet.multiworker import measure, team_nodes

@@ -16,7 +16,7 @@ from typing import Any
 import requests
 
 from harness.model.run import Scalar
-from harness.system.kernel_files import text
+from harness.system.hardware import text
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 1.0

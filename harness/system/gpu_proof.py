@@ -9,7 +9,7 @@ from typing import Any
 
 import workloads
 from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, GpuAccess, Mount
-from harness.engines.probe import run_to_end
+from harness.engines.run_once import run_to_end
 from harness.errors import GpuError
 from harness.model.run import ImageInfo
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.model.run import EngineInfo, Gpu, Scalar
 from harness.system.cgroup_limits import own_limits
 from harness.system.disk_space import Disk
-from harness.system.kernel_files import (
+from harness.system.hardware import (
     GIB,
     caches,
     cpus,
