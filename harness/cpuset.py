@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def processors(text: str) -> tuple[int, ...]:
+def cpu_numbers(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list such as "0-3,8"; empty for what is none."""
     found: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):

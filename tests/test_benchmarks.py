@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchmarks import duty
 from benchmarks.longrun import lengthened
 from benchmarks.peers.answering import Point, summed
 from benchmarks.peers.ours import seen
@@ -333,55 +332,3 @@ class TestLongRun:
         trials = tuple(replace(one, status=Status.FAILED) for one in failed.trials)
         with pytest.raises(ValueError, match="no trial on a GPU"):
             lengthened(replace(failed, trials=trials))
-
-
-class FakeClock:
-    def __init__(self):
-        self.now_s = 100.0
-
-    def now(self):
-        return self.now_s
-
-    def sleep(self, seconds):
-        self.now_s += seconds
-
-
-class TestDuty:
-    def rows(self, source_name, metric, values, hertz):
-        t_ns = (np.arange(len(values)) * SECOND / hertz).astype(np.int64)
-        series = Series(source=source_name, device="gpu0", t_ns=t_ns, columns={metric: np.array(values)})
-        return list(duty.rows([series], 0, int(t_ns[-1])))
-
-    def test_on_and_off_show_and_their_mean_over_a_second_does_not(self):
-        (row,) = self.rows("nvml_util", "gpu_util_pct", ([100.0] * 4 + [0.0] * 4) * 50, 20)
-        assert row[0] == "nvml_util gpu_util_pct"
-        assert row[1:] == ("20.0", "50.0", "0 to 100", "50%", "50%", "0%", "0%")
-
-    def test_less_than_a_second_has_no_mean_over_one(self):
-        (row,) = self.rows("nvml_util", "gpu_util_pct", [100.0] * 4 + [0.0] * 4, 20)
-        assert row[4:] == ("50%", "50%", "-", "-")
-
-    def test_power_is_held_against_its_own_range(self):
-        (row,) = self.rows("nvml_power", "power_usage_w", ([600.0] * 2 + [100.0] * 2) * 50, 10)
-        assert row[4:6] == ("50%", "50%")
-
-    def test_a_constant_series_is_neither(self):
-        (row,) = self.rows("nvml", "gpu_util_pct", [50.0] * 100, 10)
-        assert row[4:] == ("0%", "0%", "0%", "0%")
-
-    def test_other_metrics_and_single_readings_are_left_out(self):
-        assert self.rows("nvml", "temperature_c", [50.0] * 100, 10) == []
-        assert self.rows("nvml", "gpu_util_pct", [50.0, np.nan, 50.0], 10) == []
-
-    def test_the_load_is_on_for_half_of_the_time(self):
-        clock = FakeClock()
-        calls = []
-
-        def product():
-            calls.append(clock.now_s)
-            clock.now_s += 0.01
-
-        duty.duty_cycle(product, 4.0, clock.now, clock.sleep)
-        assert len(calls) == pytest.approx(200, abs=12)
-        phases = [(at - 100.0) % (duty.ON_S + duty.OFF_S) for at in calls]
-        assert all(phase < duty.ON_S + 1e-6 or phase > 0.4 - 1e-6 for phase in phases)

@@ -18,7 +18,7 @@ import pytest
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.engines.owner import current_owner, start_ticks
-from harness.engines.probe import run_to_end
+from harness.engines.run_once import run_to_end
 from harness.errors import EngineError
 from harness.model.run import ImageInfo
 from tests.test_engines_init import ended, wait_until_ended

@@ -10,9 +10,21 @@ import pytest
 
 from harness.cli.measuring import raise_for_trials
 from harness.errors import BusyError, TrialError
-from harness.fleet.driver import Driver, seeded, tasks_for
+from harness.fleet.dispatch import Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Done, Entry, Failed, FleetPlan, Lost, Message, Node, Order, Started, State
+from harness.fleet.messages import (
+    Done,
+    Entry,
+    Failed,
+    FleetPlan,
+    Lost,
+    Message,
+    Node,
+    Order,
+    Request,
+    Started,
+    State,
+)
 from harness.model.run import Status
 from harness.run.store import read_run
 from tests.fleets import FakeBackend, RecordingBoard, begun, done_trial, node, whole
@@ -26,7 +38,7 @@ def folder_of(tmp_path: Path, nodes: Sequence[Node]) -> FleetFolder:
     folder = FleetFolder(tmp_path / "runs/fleet-x")
     folder.create(
         FleetPlan(
-            fleet_id="fleet-x", created="", tfbench_version="", commit="", command="", options={},
+            fleet_id="fleet-x", created="", tfbench_version="", commit="", request=Request(), options={},
             nodes=tuple(nodes), chosen=tuple(one.key for one in nodes), problems=(),
         )
     )  # fmt: skip
@@ -44,7 +56,7 @@ def drive(
     ticks = count()
     driver = Driver(
         folder=folder, backend=backend, nodes={one.key: one for one in usable}, board=board,
-        order_for=lambda task: seeded(Order(fleet_id="fleet-x", options={}), folder, task),
+        order_for=lambda task: seeded(Order(options={}), folder, task),
         now_s=lambda: float(next(ticks)), **changes,
     )  # fmt: skip
     return driver.run(tasks_for(tasks)), board
@@ -182,7 +194,7 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_left(tmp_path: Path) -> N
     ticks = count()
     driver = Driver(
         folder=folder, backend=backend, nodes={"a": a, "b": b}, board=RecordingBoard(),
-        order_for=lambda task: seeded(Order(fleet_id="x", options={}), folder, task),
+        order_for=lambda task: seeded(Order(options={}), folder, task),
         now_s=lambda: float(next(ticks)),
     )  # fmt: skip
     ended = iter([*range(6)])
@@ -201,7 +213,7 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_left(tmp_path: Path) -> N
     again = backend_of([a, b], {"b": whole(RUN, START, tmp_path / "t", (1, 2))})
     second = Driver(
         folder=folder, backend=again, nodes={"a": a, "b": b}, board=RecordingBoard(),
-        order_for=lambda task: seeded(Order(fleet_id="x", options={}), folder, task),
+        order_for=lambda task: seeded(Order(options={}), folder, task),
         now_s=lambda: float(next(ticks)),
     )  # fmt: skip
     assert second.run(left) == ()

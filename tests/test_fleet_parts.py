@@ -17,7 +17,7 @@ from harness.errors import FleetError, StoreError, UsageError
 from harness.fleet import backend, code
 from harness.fleet.backend import connected, offset_s
 from harness.fleet.folder import JOURNAL, FleetFolder
-from harness.fleet.messages import Entry, FleetPlan, Node, Problem, State, Task
+from harness.fleet.messages import Entry, FleetPlan, Node, Problem, Request, State, Task
 from harness.fleet.node_facts import facts as ask
 from harness.fleet.node_facts import kind, versions
 from harness.fleet.nodes import choose, node_keys, problems
@@ -184,10 +184,10 @@ class TestPacking:
 
 class TestFolder:
     PLAN = FleetPlan(
-        fleet_id="f", created="now", tfbench_version="1", commit="c", command="tfbench fleet",
+        fleet_id="f", created="now", tfbench_version="1", commit="c",
+        request=Request(command="tfbench fleet", wait_s=5.0),
         options={"profile": "quick"}, nodes=(node("a"),), chosen=("a",),
         problems=(Problem(node="a", message="m", hint="h"),), files={"/x/my.py": "pass"},
-        settings={"wait_s": 5.0},
     )  # fmt: skip
 
     def test_the_plan_reads_back_as_it_was(self, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, FleetPlan, Node, State, TrialDone
+from harness.fleet.messages import Begun, FleetPlan, Node, Request, State, TrialDone
 from harness.fleet.multiworker import counts_in, measure, placement, runs_of, team_nodes, teams_of
 from harness.fleet.training_worker import Result, shares, tf_config
 from harness.model.run import Status
@@ -90,7 +90,7 @@ def _record(done: TrialDone) -> TrialRecord:
 def folder_in(tmp_path: Path, nodes: tuple[Node, ...] = ()) -> FleetFolder:
     folder = FleetFolder(tmp_path / "fleet-x")
     folder.create(
-        FleetPlan(fleet_id="fleet-x", created="", tfbench_version="", commit="", command="", options={},
+        FleetPlan(fleet_id="fleet-x", created="", tfbench_version="", commit="", request=Request(), options={},
                   nodes=nodes, chosen=(), problems=())
     )  # fmt: skip
     return folder

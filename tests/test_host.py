@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.system.cgroup_limits import own_limits
-from harness.system.kernel_files import disks, memory_modules, networks, processors, virtualisation
+from harness.system.hardware import cpus, disks, memory_modules, networks, virtualisation
 from harness.system.machine import FIELDS, disk_of, host_facts, system_description
 from tests.builders import gpu, manifest
 
@@ -143,13 +143,13 @@ def test_the_topology_counts_where_cpuinfo_hides_cores(server: Path) -> None:
         for n in range(8)
         for name, value in (("physical_package_id", "0"), ("core_id", str(n)))
     }
-    found = processors(write(server, topology))
+    found = cpus(write(server, topology))
     assert (found.sockets, found.cores, found.threads) == (1, 8, 8)
 
 
 def test_nominal_clock_from_the_model_name_when_there_is_no_cpufreq(tmp_path: Path) -> None:
     write(tmp_path, {"proc/cpuinfo": "CPU\t: 0\nmodel name\t: Xeon @ 2.10GHz\ncpu MHz\t\t: 3100.0\n"})
-    assert processors(tmp_path).mhz == 2100
+    assert cpus(tmp_path).mhz == 2100
 
 
 def test_bare_metal_has_no_hypervisor(server: Path) -> None:

@@ -201,6 +201,12 @@ def test_make_bench_passes_everything_on() -> None:
 
 
 class TestTrackedFiles:
+    def test_no_two_files_of_the_harness_share_a_name(self) -> None:
+        # A command is called like what it commands.
+        paths = [path for path in tracked() if path.is_relative_to(ROOT / "harness") and path.suffix == ".py"]
+        names = [path.name for path in paths if path.name != "__init__.py"]
+        assert {name for name in names if names.count(name) > 1} <= {"compare.py", "scaling.py"}
+
     def test_nothing_is_tracked_that_is_ignored(self) -> None:
         assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
 

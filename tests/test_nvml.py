@@ -116,13 +116,6 @@ def test_a_card_that_comes_back_after_a_reset_is_read_again(standin):
         assert any(each["source"] == source and each["t_ns"] > max(lost) for each in reading.samples)
 
 
-def test_a_reset_driver_is_opened_anew(standin):
-    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 1 3 5\n"
-    reading = standin.read(script, "nvml", reads=40)
-    assert reading.reasons()["gpu0", "*"] == "NVML is not initialised: the driver was reset."
-    assert reading.values("gpu_util_pct")[-1] == 50
-
-
 def test_an_unknown_error_is_a_gap_of_that_moment(standin):
     reading = standin.read(ONE_CARD + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
     assert reading.values("sm_clock_mhz").count(None) == 1
@@ -148,11 +141,6 @@ def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
     found = standin.discover(script)
     assert found["cards"] == []
     assert words in found["reason"]
-
-
-def test_nvml_that_starts_late_is_read_from_then_on(standin):
-    reading = standin.read(ONE_CARD + "fail nvmlInitWithFlags 9 0 2\n", "nvml", reads=10, step_s=1)
-    assert 0 < len(reading.values("sm_clock_mhz")) < 10
 
 
 def test_no_library_is_no_driver(tmp_path):

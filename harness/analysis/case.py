@@ -10,7 +10,7 @@ from harness.analysis.align import core_mean, gpu_names
 from harness.analysis.compare import CPU
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stages import slowest_stages
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, Summary
 from harness.model.run import Run, Trial
 from workloads.protocol import STAGE_PREFIX, Workload
@@ -98,7 +98,7 @@ class Case:
     def pinned(self) -> tuple[int, ...]:
         """The CPUs that --cpus named; empty when all may be used."""
         options = self.run.manifest.parameters.get("options")
-        return processors(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
+        return cpu_numbers(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
 
     @property
     def host_cpus(self) -> int | None:

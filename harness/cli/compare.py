@@ -13,8 +13,8 @@ from rich.text import Text
 from harness.cli.app import app
 from harness.cli.comparing import NAME, Named, comparison_texts, extracts_of, gather, named
 from harness.cli.console import Terminal, err
-from harness.cli.options import Formats, Price, Quiet, Target, split
 from harness.cli.output import deliver, destination
+from harness.cli.shared_options import Formats, Price, Quiet, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
 from harness.rounding import counted
@@ -60,7 +60,7 @@ def compare(
     to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
     asked, reference = _asked(runs, baseline)
-    if to.file is not None and any(one.path.resolve() == to.file.resolve() for one in asked):
+    if to.file is not None and any(run.path.resolve() == to.file.resolve() for run in asked):
         raise UsageError(
             f"{to.file} would be written over while it is one of the runs compared.",
             hint="Name another file with --out.",
@@ -89,13 +89,15 @@ def narrowed(
     Raises:
         UsageError: no run has measured such a workload, or anything of the workloads on such a device.
     """
-    measured = {(one.workload, one.device) for run in runs for one in run.speeds}
+    measured = {(speed.workload, speed.device) for run in runs for speed in run.speeds}
     _check(workloads, {name for name, _ in measured}, "a workload")
     measured = {pair for pair in measured if not workloads or pair[0] in workloads}
     _check(devices, {device for _, device in measured}, f"{' or '.join(workloads) or 'anything'} on")
     measured = {pair for pair in measured if not devices or pair[1] in devices}
     return tuple(
-        replace(run, speeds=tuple(one for one in run.speeds if (one.workload, one.device) in measured))
+        replace(
+            run, speeds=tuple(speed for speed in run.speeds if (speed.workload, speed.device) in measured)
+        )
         for run in runs
     )
 
@@ -118,8 +120,8 @@ def _asked(runs: Sequence[str], baseline: str | None) -> tuple[list[Named], int 
         base = named(baseline)
         same = [
             number
-            for number, one in enumerate(asked)
-            if one.path.resolve() == base.path.resolve() or (one.label and one.label == baseline)
+            for number, run in enumerate(asked)
+            if run.path.resolve() == base.path.resolve() or (run.label and run.label == baseline)
         ]
         position = same[0] if same else 0
         asked = asked if same else [base, *asked]
@@ -151,7 +153,7 @@ def _share(text: str) -> float:
 def _show(made: Versus) -> None:
     console = err()
     console.print(Text(made.headline))
-    unlike = [f"Unlike things are compared: {one.sentence}" for one in made.unlikes]
+    unlike = [f"Unlike things are compared: {difference.sentence}" for difference in made.unlikes]
     for warning in filter(None, (made.caution, *unlike)):
         console.print(Text.assemble(("Warning: ", "yellow"), warning))
     for note in made.notes[:_NOTES]:
@@ -163,9 +165,9 @@ def _show(made: Versus) -> None:
 def _raise_for(checked: Gate, made: Versus) -> None:
     if checked.failed:
         names = [
-            f"{made.runs[one.ratio.run].label} {one.ratio.workload} {one.ratio.device} {one.ratio.variant} "
-            f"({one.ratio.ratio.median:.3f} times)"
-            for one in checked.failed
+            f"{made.runs[check.ratio.run].label} {check.ratio.workload} {check.ratio.device} {check.ratio.variant} "
+            f"({check.ratio.ratio.median:.3f} times)"
+            for check in checked.failed
         ]
         raise SlowerError(
             f"Slower than the baseline beyond doubt: {', '.join(names)}.",
@@ -181,7 +183,7 @@ def _raise_for(checked: Gate, made: Versus) -> None:
             "Nothing could be judged: the baseline has not measured any of it.",
             hint="Measure the same workloads on the same devices for it.",
         )
-    if not any(one.ratio.joint for one in checked.checks):
+    if not any(check.ratio.joint for check in checked.checks):
         raise SlowerError(
             "Nothing could be judged: no comparison has an interval, since a side has a single trial.",
             hint="Run both again with --trials 3 or more; the smoke profile has one trial only.",

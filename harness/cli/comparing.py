@@ -63,11 +63,11 @@ def gather(wanted: Sequence[Named], *, price: str, progress: Progress) -> tuple[
     prices = read_prices(price) if price else None
     loaded: list[Loaded] = []
     with progress.task("Reading runs", float(len(wanted)), "") as task:
-        for one, found in zip(wanted, _all(prices, [one.path for one in wanted]), strict=True):
-            extract = found.extract
-            if extract is not None and one.label:
-                extract = replace(extract, label=one.label)
-            loaded.append(replace(found, extract=extract))
+        for asked, read in zip(wanted, _all(prices, [run.path for run in wanted]), strict=True):
+            extract = read.extract
+            if extract is not None and asked.label:
+                extract = replace(extract, label=asked.label)
+            loaded.append(replace(read, extract=extract))
             task.advance(1)
     return tuple(loaded)
 
@@ -78,10 +78,10 @@ def extracts_of(loaded: Sequence[Loaded]) -> tuple[Extract, ...]:
     Raises:
         StoreError: a run could not be read.
     """
-    for one in loaded:
-        if one.extract is None:
-            raise StoreError(one.error, hint=one.hint)
-    return tuple(one.extract for one in loaded if one.extract is not None)
+    for run in loaded:
+        if run.extract is None:
+            raise StoreError(run.error, hint=run.hint)
+    return tuple(run.extract for run in loaded if run.extract is not None)
 
 
 def comparison_texts(made: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
@@ -124,10 +124,10 @@ def write_comparison(
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
     loaded = gather(runs, price="", progress=progress)
-    for one in loaded:
-        if one.extract is None:
-            progress.line(f"Left out of the comparison, {one.path}: {one.error}")
-    extracts = [one.extract for one in loaded if one.extract is not None]
+    for run in loaded:
+        if run.extract is None:
+            progress.line(f"Left out of the comparison, {run.path}: {run.error}")
+    extracts = [run.extract for run in loaded if run.extract is not None]
     if not extracts:
         return None
     made = versus(extracts)
@@ -168,9 +168,9 @@ def _read(path: Path, *, prices: Prices | None) -> Loaded:
 def _from_file(path: Path) -> Extract:
     hint = "Make it again with this version of tfbench."
     try:
-        found = from_json(json.loads(path.read_text(encoding="utf-8")))
+        result = from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read {path}: {error}.", hint=hint) from error
-    if found is None:
+    if result is None:
         raise StoreError(f"{path} is not an extract of this version.", hint=hint)
-    return found
+    return result

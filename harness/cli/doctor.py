@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
-from harness.cli.options import Json
+from harness.cli.shared_options import Json
 from harness.system.checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -18,59 +19,47 @@ from harness.cli.comparing import Named, write_comparison
 from harness.cli.console import Terminal, err, out
 from harness.cli.fleet_view import FleetView, scaling_table
 from harness.cli.measuring import raise_for_trials, stoppable
-from harness.cli.options import Json, Quiet, Resume, takes_options
+from harness.cli.shared_options import Json, Quiet, Resume, takes, takes_options
 from harness.errors import FleetError, Interrupted, UsageError
 from harness.fleet.backend import connected
 from harness.fleet.folder import BRIEF, FleetFolder
-from harness.fleet.messages import Entry
+from harness.fleet.messages import Entry, Request
 from harness.fleet.multiworker import counts_in, teams_of
-from harness.fleet.nodes import ALL
-from harness.fleet.session import Ready, Wanted, prepare, resume, run, scale
+from harness.fleet.session import Ready, prepare, resume, run, scale
 from harness.model.scaling import Scaling
 from harness.rounding import counted
-from harness.run.defaults import FLEET_WAIT_S
 from harness.run.options import Options, read_options
 
-_WHICH = "Which nodes"
+_which = partial(typer.Option, rich_help_panel="Which nodes")
+_REQUEST: Mapping[str, Any] = {
+    "address": Annotated[
+        str,
+        _which(
+            help="Of the Ray cluster's head, e.g. 10.0.0.1:6379. Default: the one this machine is part of."
+        ),
+    ],
+    "nodes": Annotated[
+        str, _which(help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.")
+    ],
+    "retry": Annotated[
+        bool,
+        _which("--retry/--no-retry", help="Have the rest of a lost node's plan done by another of its kind."),
+    ],
+    "workers": Annotated[
+        str, _which(help="1,2,4: train over so many nodes together instead of on each by itself.")
+    ],
+    "wait_s": Annotated[
+        float, _which("--wait", help="Wait so many seconds for a node that others use.", min=1)
+    ],
+}
 
 
 @app.command()
+@takes("request", Request(), _REQUEST)
 @takes_options(without=("weights",))
 def fleet(
     options: Options,
-    address: Annotated[
-        str,
-        typer.Option(
-            help="Of the Ray cluster's head, e.g. 10.0.0.1:6379. Default: the one this machine is part of.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = "auto",
-    nodes: Annotated[
-        str,
-        typer.Option(
-            help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = ALL,
-    retry: Annotated[
-        bool,
-        typer.Option(
-            "--retry/--no-retry",
-            help="Have the rest of a lost node's plan done by another node of its kind.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = True,
-    workers: Annotated[
-        str,
-        typer.Option(
-            help="1,2,4: train over so many nodes together instead of on each by itself.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = "",
-    wait: Annotated[
-        float,
-        typer.Option(help="Wait so many seconds for a node that others use.", rich_help_panel=_WHICH, min=1),
-    ] = FLEET_WAIT_S,
+    request: Request,
     resume_fleet: Resume = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -80,30 +69,28 @@ def fleet(
     Each node runs it as `tfbench bench` would, alone on its machine; trials come in as they end. Exit code 11
     says that nodes are missing from the page: what the others did is kept, and --resume tries again.
     """  # fmt: skip
-    counts_in(workers or "1")
-    if workers and (options.cpus or options.cpu_quota or options.memory_bytes):
+    counts_in(request.workers or "1")
+    if request.workers and (options.cpus or options.cpu_quota or options.memory_bytes):
         raise UsageError(
             "--workers goes with none of --cpus, --cpu-quota and --memory.",
             hint="Leave them out: workers on one machine divide its CPUs and memory among them.",
         )
-    wanted = Wanted(
-        address=address, nodes=nodes, retry=retry, wait_s=wait, command=command_line(), workers=workers
-    )
+    request = replace(request, command=command_line())
     checkout = paths().checkout
     ready: Ready | None = None
     try:
         with (
             stoppable(),
             FleetView(err(), quiet=quiet) as view,
-            connected(_address(address, resume_fleet), checkout),
+            connected(_address(request.address, resume_fleet), checkout),
         ):
             if resume_fleet:
                 planned = read_options(FleetFolder(resume_fleet).read_plan().options)
                 ready = resume(resume_fleet, planned, checkout=checkout, say=view.line)
             else:
-                ready = prepare(options, wanted, checkout=checkout, say=view.line)
+                ready = prepare(options, request, checkout=checkout, say=view.line)
             _announce(view, ready)
-            together = str(ready.plan.settings.get("workers", ""))
+            together = ready.plan.request.workers
             if together:
                 missing: Sequence[Entry] = ()
                 scale(ready, counts_in(together), view, say=view.line)
@@ -124,7 +111,7 @@ def _address(address: str, folder: Path | None) -> str:
     """Return where the cluster is: a fleet that goes on does so where it was, unless told otherwise."""
     if folder is None or address != "auto":
         return address
-    return str(FleetFolder(folder).read_plan().settings.get("address", address))
+    return FleetFolder(folder).read_plan().request.address
 
 
 def _announce(view: FleetView, ready: Ready) -> None:

@@ -44,7 +44,7 @@ class _Row:
 
 
 class FleetView:
-    """A driver.Board on standard error.
+    """A dispatch.Board on standard error.
 
     Args:
         console: where to.
@@ -135,7 +135,7 @@ def scaling_table(points: Sequence[Point]) -> RenderableType:
     """Return a table for each workload, device and variant of how training speeds up over workers."""
     parts: list[RenderableType] = []
     for (workload, device, variant), group in groupby(
-        points, key=lambda one: (one.workload, one.device, one.variant)
+        points, key=lambda point: (point.workload, point.device, point.variant)
     ):
         parts.append(Text(f"training together: {workload}, {device} {variant}", style="bold"))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -11,7 +11,7 @@ import typer
 
 from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
-from harness.cli.options import Json, Quiet
+from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
@@ -51,8 +51,8 @@ def images(
     wanted = tuple(target or TENSORFLOW_TARGETS)
     for name in wanted:
         if name not in builder.targets():
-            known = ", ".join(builder.targets())
-            raise UsageError(f"There is no image target {name!r}.", hint=f"Choose from: {known}.")
+            available = ", ".join(builder.targets())
+            raise UsageError(f"There is no image target {name!r}.", hint=f"Choose from: {available}.")
     if fetch_only:
         for name in wanted:
             out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.cli.app import app
 from harness.cli.console import out
-from harness.cli.options import Json
+from harness.cli.shared_options import Json
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints
 from reports.numbers import duration
@@ -33,20 +33,27 @@ def list_workloads(
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
     measured = footprints()
     if names:
-        for one in workloads:
-            out().print(one.name)
+        for workload in workloads:
+            out().print(workload.name)
     elif as_json:
-        out().print_json(json.dumps([_document(one, measured.get(one.name, ())) for one in workloads]))
+        out().print_json(
+            json.dumps([_document(workload, measured.get(workload.name, ())) for workload in workloads])
+        )
     else:
-        for one in workloads:
-            mark = " *" if one.suite == "default" else ""
-            out().print(Text(f"{one.name}{mark}", style="bold"), Text(one.title), sep="  ", soft_wrap=True)
-            out().print(_table(one, measured.get(one.name, ())))
+        for workload in workloads:
+            mark = " *" if workload.suite == "default" else ""
+            out().print(
+                Text(f"{workload.name}{mark}", style="bold"), Text(workload.title), sep="  ", soft_wrap=True
+            )
+            out().print(_table(workload, measured.get(workload.name, ())))
         out().print("Those marked * run by default; name others with --workload. Your own: --workload-file.")
 
 
 def _document(workload: Workload, measured: tuple[Footprint, ...]) -> Mapping[str, Any]:
-    return {**asdict(workload), "footprint": [{**asdict(one), "run_s": one.run_s} for one in measured]}
+    return {
+        **asdict(workload),
+        "footprint": [{**asdict(footprint), "run_s": footprint.run_s} for footprint in measured],
+    }
 
 
 def _table(workload: Workload, measured: tuple[Footprint, ...]) -> Table:
@@ -70,7 +77,7 @@ def _rows(workload: Workload, measured: tuple[Footprint, ...]) -> Iterator[tuple
     if workload.optimizations:
         yield "optimizations", [", ".join(optimization.name for optimization in workload.optimizations)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
-    yield "footprint", [_footprint(one) for one in measured] or ["not measured yet"]
+    yield "footprint", [_footprint(footprint) for footprint in measured] or ["not measured yet"]
 
 
 def _data(data: Data) -> str:
@@ -113,11 +120,11 @@ def _quantity(value: float, unit: str) -> str:
             return f"{value:,g} {unit}"
 
 
-def _footprint(one: Footprint) -> str:
-    sizes = [f"{one.memory_bytes / 1e9:.1f} GB of memory" if one.memory_bytes else ""]
-    sizes.append(f"{one.data_bytes / 1e6:,.0f} MB of data" if one.data_bytes else "")
-    each = f" ({one.trials} trials)" if one.trials > 1 else ""
+def _footprint(footprint: Footprint) -> str:
+    sizes = [f"{footprint.memory_bytes / 1e9:.1f} GB of memory" if footprint.memory_bytes else ""]
+    sizes.append(f"{footprint.data_bytes / 1e6:,.0f} MB of data" if footprint.data_bytes else "")
+    each = f" ({footprint.trials} trials)" if footprint.trials > 1 else ""
     return (
-        ", ".join(filter(None, (f"{one.profile} {duration(one.run_s)}{each}", *sizes)))
-        + f", on {one.machine}"
+        ", ".join(filter(None, (f"{footprint.profile} {duration(footprint.run_s)}{each}", *sizes)))
+        + f", on {footprint.machine}"
     )

@@ -42,9 +42,9 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
         {
-            one.id: (one.status, one.message)
-            for one in records
-            if one.status is not Status.OUT_OF_MEMORY or one.id not in points
+            record.id: (record.status, record.message)
+            for record in records
+            if record.status is not Status.OUT_OF_MEMORY or record.id not in points
         }
     )
 
@@ -109,18 +109,18 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> Any:
         nonlocal stopped
         stopped = True
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
+        for watched in before:
+            signal.signal(watched, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {one: old for one in _STOPPING if (old := signal.getsignal(one)) != signal.SIG_IGN}
-    for one in before:
-        signal.signal(one, stop)
+    before = {number: old for number in _STOPPING if (old := signal.getsignal(number)) != signal.SIG_IGN}
+    for watched in before:
+        signal.signal(watched, stop)
     try:
         yield
     except KeyboardInterrupt as error:
         raise Interrupted("Stopped.", hint="Run the same command again.") from error
     finally:
         if not stopped:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)

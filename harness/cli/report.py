@@ -9,9 +9,9 @@ import typer
 
 from harness.cli.app import app
 from harness.cli.console import out
-from harness.cli.options import Formats, Price, Target
 from harness.cli.output import deliver, destination
 from harness.cli.run_report import newest, path_in, report_texts
+from harness.cli.shared_options import Formats, Price, Target
 
 
 @app.command()

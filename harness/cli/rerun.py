@@ -14,8 +14,8 @@ from rich.text import Text
 from harness.cli.app import app, command_line, paths
 from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
-from harness.cli.options import Json, Price, Quiet, Runs, absolute
 from harness.cli.run_report import newest
+from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
 from harness.model.run import Run
 from harness.rounding import short_digests
 from harness.run.defaults import RUNS

@@ -30,7 +30,8 @@ def newest(path: Path) -> Path:
     """Return `path` if it is a run folder or a file, else the newest run folder in it, else `path`."""
     if path.is_file() or (path / "manifest.json").exists():
         return path
-    return max((one.parent for one in path.glob("*/manifest.json")), default=path, key=lambda one: one.name)
+    runs = (manifest.parent for manifest in path.glob("*/manifest.json"))
+    return max(runs, default=path, key=lambda run: run.name)
 
 
 def path_in(run: Path, folder: Path | None, form: str) -> Path:
@@ -75,11 +76,11 @@ def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
     """Return a run's analysis, and whether the run is whole and not a report's, thinned out."""
     from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the way to the first training step
 
-    found = open_recording(path)
-    run = replace(found.run, manifest=with_prices(found.run.manifest, price))
-    if found.analysis is None:
+    result = open_recording(path)
+    run = replace(result.run, manifest=with_prices(result.run.manifest, price))
+    if result.analysis is None:
         return analyse(run), True
-    return priced(found.analysis, run), False
+    return priced(result.analysis, run), False
 
 
 def _html(analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:

@@ -10,7 +10,7 @@ import typer
 from harness.cli.app import app, command_line, paths
 from harness.cli.console import Terminal, err
 from harness.cli.measuring import measure, stoppable
-from harness.cli.options import Json, Quiet, Resume, takes_options
+from harness.cli.shared_options import Json, Quiet, Resume, takes_options
 from harness.errors import UsageError
 from harness.run.options import Options
 from harness.run.prepare import Prepared, prepare, resume

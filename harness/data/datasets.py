@@ -108,7 +108,7 @@ class _Datasets:
 
         def make(folder: Path) -> str:
             archives = self._folder / "archives"
-            paths = [fetch(one, archives, self._progress, retry=retry) for one in published.archives]
+            paths = [fetch(archive, archives, self._progress, retry=retry) for archive in published.archives]
             with self._progress.task(f"reading {data.name}", None):
                 return published.unpack(paths, data, folder)
 

@@ -42,20 +42,20 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
         DataError: the archive is not in this format, or has too few whole pictures.
     """
     (path,) = files
-    seen = skipped = 0
+    observed = skipped = 0
     try:
         with zipfile.ZipFile(path) as archive:
             for label, name in enumerate(CLASSES):
                 wanted = [of_class(count, data.classes, label) for count in (data.train, data.test)]
                 places = _places(folder, name, wanted)
                 for content, whole in _checked(archive, name):
-                    seen += 1
+                    observed += 1
                     if not whole:
                         skipped += 1
                         continue
                     place = next(places, None)
                     if place is None:
-                        seen -= 1
+                        observed -= 1
                         break
                     place.write_bytes(content)
                 if next(places, None) is not None:
@@ -65,7 +65,7 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
                     )
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise broken_archive(path, error) from error
-    return f"{skipped:,} broken files of {seen:,} skipped"
+    return f"{skipped:,} broken files of {observed:,} skipped"
 
 
 def is_whole(content: bytes) -> bool:

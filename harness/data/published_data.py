@@ -160,10 +160,10 @@ def arrays(read: Callable[[Sequence[Path]], Arrays]) -> Unpack:
     """Return an `unpack` that saves the first samples of what `read` gives as four NumPy files."""
 
     def unpack(files: Sequence[Path], data: Data, folder: Path) -> str:
-        found = read(files)
+        result = read(files)
         for name in ARRAYS:
             count = data.train if name.endswith("train") else data.test
-            np.save(folder / f"{name}.npy", found[name][:count])
+            np.save(folder / f"{name}.npy", result[name][:count])
         return ""
 
     return unpack

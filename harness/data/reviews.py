@@ -36,17 +36,17 @@ def read_reviews(files: Sequence[Path], longest: int, words: int) -> Arrays:
         DataError: the archive is not in this format.
     """
     (path,) = files
-    found: dict[str, NDArray[Any]] = {}
+    result: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for part in ("train", "test"):
                 order = np.random.RandomState(_SEED).permutation(len(_array(archive, f"y_{part}")))
                 reviews = _array(archive, f"x_{part}")[order]
-                found[f"x_{part}"] = np.stack([_tokens(review, longest, words) for review in reviews])
-                found[f"y_{part}"] = _array(archive, f"y_{part}")[order].astype(np.uint8)
+                result[f"x_{part}"] = np.stack([_tokens(review, longest, words) for review in reviews])
+                result[f"y_{part}"] = _array(archive, f"y_{part}")[order].astype(np.uint8)
     except (zipfile.BadZipFile, pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError) as error:
         raise broken_archive(path, error) from error
-    return found
+    return result
 
 
 def _tokens(review: Sequence[int], longest: int, words: int) -> NDArray[np.uint16]:

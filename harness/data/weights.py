@@ -69,7 +69,7 @@ def weights_infos(path: Path | None, sha256: str, workloads: Sequence[Workload])
     """Say for each workload that takes weights which ones it has."""
     kind, file = ("file", path.name) if path else ("seeded", "")
     return tuple(
-        WeightsInfo(workload=one.name, kind=kind, file=file, sha256=sha256)
-        for one in workloads
-        if one.takes_weights
+        WeightsInfo(workload=workload.name, kind=kind, file=file, sha256=sha256)
+        for workload in workloads
+        if workload.takes_weights
     )

@@ -22,12 +22,12 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
     """
     if not folders:
         return (), "the engine reads no CDI specifications"
-    known = {name for folder in folders for name in _devices(root / folder.lstrip("/"))}
-    if not known:
+    available = {name for folder in folders for name in _devices(root / folder.lstrip("/"))}
+    if not available:
         return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
     names = []
     for gpu in gpus:
-        fitting = [name for name in _spellings(gpu) if name in known]
+        fitting = [name for name in _spellings(gpu) if name in available]
         if not fitting:
             missing = gpu.mig_uuid or gpu.uuid
             return (), f"the CDI specification does not name {missing} (renew it: nvidia-ctk cdi generate)"

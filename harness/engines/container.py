@@ -18,7 +18,7 @@ from harness.engines import Exit
 from harness.engines.calls import LOST, engine_call, hang_up, remove_container
 from harness.engines.memory_events import oom_file, oom_kills
 from harness.engines.owner import start_ticks
-from harness.engines.ownership import Lent
+from harness.engines.ownership import TemporaryOwnership
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
@@ -34,7 +34,7 @@ class DockerContainer:
         client: the engine.
         identity: the container's id.
         lease: the attached standard input; the container ends when it closes, so it is held until removal.
-        lent: folders to take back at the end.
+        ownership: folders to take back at the end.
         removed: called once the container is gone.
     """
 
@@ -44,13 +44,13 @@ class DockerContainer:
         client: docker.DockerClient,
         identity: str,
         lease: Any,
-        lent: Lent,
+        ownership: TemporaryOwnership,
         removed: Callable[[str], None],
     ) -> None:
         self._client = client
         self._identity = identity
         self._lease = lease
-        self._lent = lent
+        self._ownership = ownership
         self._removed = removed
         self._pid: int | None = None
         self._started: int | None = None
@@ -150,7 +150,7 @@ class DockerContainer:
             raise
         finally:
             hang_up(self._lease)
-            self._lent.take_back()
+            self._ownership.take_back()
 
     def _wait(self) -> None:
         while True:

@@ -15,7 +15,7 @@ from harness.engines.container import DockerContainer
 from harness.engines.daemon import PODMAN, Daemon, describe
 from harness.engines.endpoints import PODMAN_HINT, connect_first, endpoints, podman_endpoints
 from harness.engines.owner import RUN, current_owner, owner_from
-from harness.engines.ownership import Lent, check_readable
+from harness.engines.ownership import TemporaryOwnership, check_readable
 from harness.engines.recipe import container_options, host_options, identity_for
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
@@ -84,14 +84,14 @@ class DockerEngine:
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
         identity = identity_for(self.daemon, os.getuid(), os.getgid())
         writable = [mount.host for mount in mounts if not mount.read_only]
-        lent = Lent(writable, identity.host_ids)
+        ownership = TemporaryOwnership(writable, identity.host_ids)
         if identity.host_ids is not None:
             check_readable(mounts)
         api = self.client.api
         lease = None
         made = ""
         try:
-            lent.lend()
+            ownership.hand_over()
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
@@ -103,13 +103,13 @@ class DockerEngine:
                 client=self.client,
                 identity=made,
                 lease=lease,
-                lent=lent,
+                ownership=ownership,
                 removed=self._open.discard,
             )
             container.watch()
         except BaseException:
             # Ctrl-C in the middle of a start included: nobody else knows of the container yet.
-            self._give_up(made, lease, lent)
+            self._give_up(made, lease, ownership)
             raise
         return container
 
@@ -122,8 +122,8 @@ class DockerEngine:
         here = current_owner()
         removed = self._remove_open()
         with engine_call("list containers"):
-            found = self.client.api.containers(all=True, filters={"label": [RUN]})
-        for entry in found:
+            result = self.client.api.containers(all=True, filters={"label": [RUN]})
+        for entry in result:
             owner = owner_from(entry["Labels"])
             if owner is not None and owner.gone_for(here):
                 remove_container(self.client, entry["Id"])
@@ -153,7 +153,7 @@ class DockerEngine:
             self._image_environments[name] = {key: value for key, _, value in pairs}
         return self._image_environments[name]
 
-    def _give_up(self, made: str, lease: object, lent: Lent) -> None:
+    def _give_up(self, made: str, lease: object, ownership: TemporaryOwnership) -> None:
         try:
             if made:
                 remove_container(self.client, made)
@@ -163,7 +163,7 @@ class DockerEngine:
         finally:
             if lease is not None:
                 hang_up(lease)
-            lent.take_back()
+            ownership.take_back()
 
     def _remove_open(self) -> int:
         removed = 0

@@ -136,13 +136,13 @@ def _has_toolkit(info: EngineInfo, root: Path) -> bool:
 
 def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
     if name.isdigit():
-        found = [gpu for gpu in usable if gpu.index == int(name)]
+        result = [gpu for gpu in usable if gpu.index == int(name)]
     else:
-        found = [gpu for gpu in usable if gpu_id(gpu) == name]
-        found = found or [gpu for gpu in usable if name and gpu_id(gpu).lower().startswith(name.lower())]
-    if len(found) == 1:
-        return found[0]
-    fits = "no GPU" if not found else f"{len(found)} GPUs"
+        result = [gpu for gpu in usable if gpu_id(gpu) == name]
+        result = result or [gpu for gpu in usable if name and gpu_id(gpu).lower().startswith(name.lower())]
+    if len(result) == 1:
+        return result[0]
+    fits = "no GPU" if not result else f"{len(result)} GPUs"
     raise UsageError(
         f"{name!r} names {fits}. There is: {_listed(gpus)}",
         hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",

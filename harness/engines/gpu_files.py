@@ -97,13 +97,13 @@ def _driver_folder(version: str, root: Path, library_path: str) -> Path:
         library = folder / "libcuda.so.1"
         if not library.exists():
             continue
-        found = re.search(r"\.so\.(\d+\.[\d.]+)$", library.resolve().name)
-        if found is None:
+        result = re.search(r"\.so\.(\d+\.[\d.]+)$", library.resolve().name)
+        if result is None:
             unnamed.append(folder)
-        elif not version or found[1] == version:
+        elif not version or result[1] == version:
             return folder
         else:
-            others.append(f"{found[1]} in /{folder.relative_to(root)}")
+            others.append(f"{result[1]} in /{folder.relative_to(root)}")
     if unnamed:
         return unnamed[0]
     if others:
@@ -127,8 +127,8 @@ def _folders(root: Path, library_path: str) -> Iterable[Path]:
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
             configured += [line.strip() for line in lines if line.strip().startswith("/")]
     machine = platform.machine()
-    known = [folder.format(machine=machine) for folder in _WELL_KNOWN]
-    return dict.fromkeys(root / folder.lstrip("/") for folder in (*named, *configured, *known))
+    available = [folder.format(machine=machine) for folder in _WELL_KNOWN]
+    return dict.fromkeys(root / folder.lstrip("/") for folder in (*named, *configured, *available))
 
 
 def _minor(gpu: Gpu, root: Path) -> int:
@@ -159,9 +159,9 @@ def _capabilities(gpu: Gpu, root: Path) -> list[str]:
     files = [*mig.glob(f"gi{instance}/access"), *mig.glob(f"gi{instance}/ci{compute}/access")]
     minors = []
     for file in sorted(files):
-        found = re.search(r"DeviceFileMinor:\s*(\d+)", file.read_text(encoding="utf-8"))
-        if found:
-            minors.append(int(found[1]))
+        result = re.search(r"DeviceFileMinor:\s*(\d+)", file.read_text(encoding="utf-8"))
+        if result:
+            minors.append(int(result[1]))
     if not minors:
         raise GpuError(
             f"MIG instance {gpu.mig_uuid} has no entry under /proc/driver/nvidia/capabilities",

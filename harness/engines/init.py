@@ -64,16 +64,16 @@ def _become(command: list[str], contained: bool) -> None:
 
 def _reap(child: int) -> "int | None":
     """Collect whoever has ended; return the wait status of `child` if it is among them."""
-    found = None
+    result = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return result
         if pid == 0:
-            return found
+            return result
         if pid == child:
-            found = status
+            result = status
 
 
 def _leave(status: int, contained: bool) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import platformdirs
 import psutil
 
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Mount
+from harness.engines.local_process import LocalProcess, clear_away
 from harness.engines.owner import current_owner, owner_from, start_ticks
-from harness.engines.process import LocalProcess, clear_away
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
@@ -76,7 +76,7 @@ class LocalEngine:
             if words[0] in _PYTHONS:
                 words[0] = python
             process = subprocess.Popen(
-                [python, "-I", "-S", "-c", init_source(), ",".join(map(str, processors(spec.cpus))), *words],
+                [python, "-I", "-S", "-c", init_source(), ",".join(map(str, cpu_numbers(spec.cpus))), *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Lend host folders to the container's user, and take them back with all that was written in them."""
+"""Hand host folders over to the container's user, and take them back with all that was written in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.engines import FILE_DIR, Mount
 from harness.errors import EngineError
 
 
-class Lent:
+class TemporaryOwnership:
     """Folders that belong to `ids` until `take_back`.
 
     Needed only where the harness is root and the container is not: the folder changes hands, so that
@@ -18,7 +18,7 @@ class Lent:
 
     Args:
         folders: writable folders; their permissions stay as they are.
-        ids: user and group to lend them to, None to do nothing.
+        ids: user and group to hand them over to, None to do nothing.
     """
 
     def __init__(self, folders: Iterable[Path], ids: tuple[int, int] | None) -> None:
@@ -26,7 +26,7 @@ class Lent:
         self._ids = ids
         self._owners: dict[Path, tuple[int, int]] = {}
 
-    def lend(self) -> None:
+    def hand_over(self) -> None:
         """Hand the folders and what is in them over."""
         if self._ids is None:
             return

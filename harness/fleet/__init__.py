@@ -1,5 +1,5 @@
 """`tfbench fleet`: the same plan on every node of a Ray cluster, and training over several of them together.
 
-driver.py decides (pure of Ray), backend.py is the only module that speaks to Ray, worker.py and probe.py run on
-the nodes, store.py keeps everything in one fleet folder on the driver.
+dispatch.py decides (pure of Ray), backend.py is the only module that speaks to Ray, worker.py and node_facts.py
+run on the nodes, folder.py keeps everything in one fleet folder on the driver.
 """

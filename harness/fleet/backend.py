@@ -70,9 +70,9 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
                 logging_level="error",
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            text = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise FleetError(
-                f"The Ray cluster at {address!r} cannot be joined: {said}", hint=LOCKED
+                f"The Ray cluster at {address!r} cannot be joined: {text}", hint=LOCKED
             ) from error
         _hush(ray)
         try:
@@ -122,19 +122,19 @@ def _knock(address: str) -> None:
 def alive_nodes() -> tuple[Node, ...]:
     """Return the nodes that are alive and offer CPUs, not asked anything yet, in the order of keys."""
     # A head that offers no CPUs, as KubeRay's, cannot run a task, so that it cannot even be asked.
-    found = [
-        one
-        for one in _ray().nodes()
-        if one["Alive"] and (one["Resources"].get("CPU") or one["Resources"].get("GPU"))
+    result = [
+        raylet
+        for raylet in _ray().nodes()
+        if raylet["Alive"] and (raylet["Resources"].get("CPU") or raylet["Resources"].get("GPU"))
     ]
     # A node that nobody named bears its address; its host name says more.
     named = [
         (
-            "" if one["NodeName"] == one["NodeManagerAddress"] else one["NodeName"],
-            one["NodeManagerHostname"],
-            one["NodeID"],
+            "" if raylet["NodeName"] == raylet["NodeManagerAddress"] else raylet["NodeName"],
+            raylet["NodeManagerHostname"],
+            raylet["NodeID"],
         )
-        for one in found
+        for raylet in result
     ]
     nodes = [
         Node(
@@ -144,7 +144,7 @@ def alive_nodes() -> tuple[Node, ...]:
             resources=dict(one["Resources"]),
             labels=dict(one.get("Labels") or {}),
         )
-        for key, one in zip(node_keys(named), found, strict=True)
+        for key, one in zip(node_keys(named), result, strict=True)
     ]
     return tuple(sorted(nodes, key=lambda node: node.key))
 
@@ -228,13 +228,13 @@ class RayBackend:
         streams = list(self._streams)
         ready, rest = ray.wait(streams, num_returns=1, timeout=timeout_s, fetch_local=False)
         more, _ = ray.wait(rest, num_returns=len(rest), timeout=0, fetch_local=False) if rest else ([], [])
-        said: list[tuple[str, Message]] = []
+        text: list[tuple[str, Message]] = []
         for stream in [*ready, *more]:
             folder = self._streams[stream]
             message = self._next(stream)
             if message is not None:
-                said.append((folder, message))
-        return said
+                text.append((folder, message))
+        return text
 
     def stop(self, folder: str) -> None:
         """Kill the task's process."""
@@ -247,7 +247,7 @@ class RayBackend:
 
     def present(self) -> frozenset[str]:
         """Return the keys of the nodes that are alive."""
-        alive = {one["NodeID"] for one in _ray().nodes() if one["Alive"]}
+        alive = {raylet["NodeID"] for raylet in _ray().nodes() if raylet["Alive"]}
         return frozenset(key for key, node in self._nodes.items() if node.node_id in alive)
 
     def _next(self, stream: Any) -> Message | None:
@@ -318,8 +318,8 @@ class RayTeam:
                 f"Nodes {names} did not become free together within {self._wait_s:g} s.",
                 hint="See `ray status` for who holds their CPUs, or raise --wait.",
             ) from error
-        processors = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
-        divided = shares([node.machine for node in self._nodes], processors)
+        cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
+        divided = shares([node.machine for node in self._nodes], cpus)
         for number, (node, share, bundle) in enumerate(zip(self._nodes, divided, bundles, strict=True)):
             placed = PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=number
@@ -355,19 +355,19 @@ class RayTeam:
 
     def _all(self, answers: Sequence[Any]) -> list[Any]:
         ray = _ray()
-        found = []
+        result = []
         for node, answer in zip(self._nodes, answers, strict=False):
             try:
-                found.append(ray.get(answer))
+                result.append(ray.get(answer))
             except ray.exceptions.RayTaskError as error:
                 cause = error.cause
                 hint = cause.hint if isinstance(cause, TfbenchError) else "Look at Ray's logs on that node."
-                said = cause.message if isinstance(cause, TfbenchError) else _words(error)
-                raise FleetError(f"Node {node.key}: {said}", hint=hint) from error
+                text = cause.message if isinstance(cause, TfbenchError) else _words(error)
+                raise FleetError(f"Node {node.key}: {text}", hint=hint) from error
             except ray.exceptions.RayError as error:
                 hint = "Go on with the other nodes: tfbench fleet --resume, or fewer --workers."
                 raise FleetError(f"Node {node.key} died: {_words(error)}", hint=hint) from error
-        return found
+        return result
 
 
 def _pinned(node: Node) -> Any:

@@ -136,8 +136,8 @@ class FleetFolder:
 
     def runs(self) -> tuple[Path, ...]:
         """Return the run folders that have at least one trial, in the order of their names."""
-        found = {path.parents[2] for path in self.path.glob("*/trials/*/trial.json")}
-        return tuple(sorted(found))
+        result = {path.parents[2] for path in self.path.glob("*/trials/*/trial.json")}
+        return tuple(sorted(result))
 
     def endings(self) -> Mapping[str, tuple[Status, str]]:
         """Return how each trial ended and what is said of it, by "node/trial"; not of nodes that were lost.

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from harness.model.run import Manifest, PlannedTrial, Scalar
+from harness.model.run import Manifest, PlannedTrial
+from harness.run.defaults import FLEET_WAIT_S
 from harness.system.disk_space import Disk
 from workloads.protocol import Workload
 
@@ -92,7 +93,6 @@ class Order:
     """What one node is asked to do.
 
     Attributes:
-        fleet_id: of the fleet folder.
         options: the document of harness.run.options.Options.
         files: workload files of the user's own, name -> text.
         only: ids of the trials to run, None for the whole plan.
@@ -102,7 +102,6 @@ class Order:
         heartbeat_s: least time between two reports of progress.
     """
 
-    fleet_id: str
     options: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
     only: tuple[str, ...] | None = None
@@ -218,6 +217,27 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for beside the plan itself.
+
+    Attributes:
+        address: of the cluster, "auto" for the one that this machine is part of.
+        nodes: see nodes.choose.
+        retry: hand the rest of a lost node's plan to another one of its kind.
+        wait_s: how long a node that others use is waited for.
+        command: the command line, for the record.
+        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
+    """
+
+    address: str = "auto"
+    nodes: str = "all"
+    retry: bool = True
+    wait_s: float = FLEET_WAIT_S
+    command: str = ""
+    workers: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
     """All that the driver must know to go on after it was killed."""
 
@@ -225,11 +245,9 @@ class FleetPlan:
     created: str
     tfbench_version: str
     commit: str
-    command: str
+    request: Request
     options: Mapping[str, Any]
     nodes: tuple[Node, ...]
     chosen: tuple[str, ...]
     problems: tuple[Problem, ...]
     files: Mapping[str, str] = field(default_factory=dict)
-    retry: bool = True
-    settings: Mapping[str, Scalar] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from harness.errors import UsageError
-from harness.fleet.driver import Board
+from harness.fleet.dispatch import Board
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, Heartbeat, Node, State, Task
 from harness.fleet.packing import unpack
@@ -89,7 +89,7 @@ def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board
     begun = team.prepare()
     least = profile_named(str(begun.manifest.parameters["profile"])).trials
     settings = begun.manifest.parameters.get("settings", {})
-    trials = [one for one in begun.planned if one.index < int(settings.get("trials", least))]
+    trials = [trial for trial in begun.planned if trial.index < int(settings.get("trials", least))]
     names = [node.key for node in team.nodes]
     for workers in counts:
         folder.begin(_task(workers), _planned(begun, workers, names[:workers], trials))
@@ -101,9 +101,9 @@ def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board
             _show(board, folder, workers, len(trials), State.RUNNING, trial.id)
             results = team.run(trial.id, workers)
             keep(folder, workers, names, results)
-            said = next((one.record for one in results if one.record.status is not Status.OK), None)
-            note = f"{trial.id}, {workers} workers: {said.status.value}. {said.message}" if said else ""
-            missing = {one.id for one in trials} - folder.finished(_task(workers))
+            text = next((result.record for result in results if result.record.status is not Status.OK), None)
+            note = f"{trial.id}, {workers} workers: {text.status.value}. {text.message}" if text else ""
+            missing = {trial.id for trial in trials} - folder.finished(_task(workers))
             ended = State.FAILED if missing else State.DONE
             state = ended if trial is trials[-1] else State.WAITING
             _show(board, folder, workers, len(trials), state, note=note)
@@ -127,11 +127,11 @@ def keep(folder: FleetFolder, workers: int, names: Sequence[str], results: Seque
 
 def runs_of(folder: FleetFolder) -> dict[int, Run]:
     """Return number of workers -> the run that the first of them recorded."""
-    found = {}
+    result = {}
     for path in folder.runs():
         if path.name.startswith(PREFIX):
-            found[int(path.name.removeprefix(PREFIX))] = read_run(path)
-    return found
+            result[int(path.name.removeprefix(PREFIX))] = read_run(path)
+    return result
 
 
 def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
@@ -172,9 +172,9 @@ def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
     machines = [machine_of.get(name, name) for name in names]
     numbers = {machine: number for number, machine in enumerate(dict.fromkeys(machines))}
     all_machines = [node.machine for node in team]
-    processors = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
-    share = next(iter(shares(all_machines, processors)), Share())
-    whole = processors.get(all_machines[0], 0) if all_machines else 0
+    cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
+    share = next(iter(shares(all_machines, cpus)), Share())
+    whole = cpus.get(all_machines[0], 0) if all_machines else 0
     each = whole // share.of if share.cpus else whole
     return Placement(
         nodes=tuple(names),
@@ -186,13 +186,13 @@ def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
 
 def _others(folder: FleetFolder, workers: int, run: Run, trial_id: str) -> dict[int, Trial]:
     """Return what the others recorded of a trial, by the worker's number."""
-    planned = next(one for one in run.planned if one.id == trial_id)
-    found = {}
+    planned = next(trial for trial in run.planned if trial.id == trial_id)
+    result = {}
     for path in folder.run(_task(workers)).trial(trial_id).path.glob("workers/*"):
         rank = path.name.partition("-")[0]
         if rank.isdecimal():
-            found[int(rank)] = read_trial(path, planned)
-    return found
+            result[int(rank)] = read_trial(path, planned)
+    return result
 
 
 def _task(workers: int) -> Task:

@@ -59,7 +59,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
     nothing = EngineInfo(name="", version="", isolated=False)
     system = system_description(gpus, nothing, {})
     host = host_facts()
-    found = _engine(asked, paths.checkout, paths.cache, targets)
+    result = _engine(asked, paths.checkout, paths.cache, targets)
     return Facts(
         versions=versions(),
         boot_id=str(host.get("boot_id", "")),
@@ -70,23 +70,23 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
             int(host.get("cpus", 0)),
             int(host.get("memory_bytes", 0)),
         ),
-        engine=found.name,
-        engine_problem=found.problem,
-        images=found.images,
+        engine=result.name,
+        engine_problem=result.problem,
+        images=result.images,
         cache_disk=disk_of(paths.cache),
-        image_disk=disk_of(Path(found.folder)) if found.folder else None,
+        image_disk=disk_of(Path(result.folder)) if result.folder else None,
         gpus=tuple(gpu.name for gpu in gpus),
         cpus=int(host.get("cpus", 0)),
         wall_s=time.time(),
     )
 
 
-def kind(instance: str, gpus: Sequence[str], processor: str, cpus: int, memory_bytes: int) -> str:
+def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
     """Say in words what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
     memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
-    cards = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
-    processors = f"{cpus}x {processor}" if processor else f"{cpus} CPUs"
-    return ", ".join(filter(None, (instance, *cards, processors, memory)))
+    gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
+    cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
+    return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

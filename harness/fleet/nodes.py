@@ -40,19 +40,19 @@ def choose(nodes: Sequence[Node], wanted: str) -> tuple[Node, ...]:
         UsageError: `wanted` is none of these, or no node fits.
     """
     if wanted in (ALL, ONE_PER_KIND):
-        found = _one_of_each(nodes) if wanted == ONE_PER_KIND else list(nodes)
+        result = _one_of_each(nodes) if wanted == ONE_PER_KIND else list(nodes)
     else:
         labels, keys = _selectors(wanted)
-        found = [
+        result = [
             node
             for node in nodes
             if (not keys or node.key in keys)
             and all(node.labels.get(name) == value for name, value in labels.items())
         ]
-    if not found:
+    if not result:
         there = "; ".join(f"{node.key} ({_labels(node)})" for node in nodes) or "none"
         raise UsageError(f"No node fits --nodes {wanted}.", hint=f"Nodes with their labels: {there}.")
-    return tuple(found)
+    return tuple(result)
 
 
 def _one_of_each(nodes: Sequence[Node]) -> list[Node]:
@@ -125,7 +125,7 @@ def problems(
             message=f"Node {node.key} has no container engine: {facts.engine_problem.rstrip('.')}.",
             hint=f"{_CONTAINERS[engine]}, or choose --engine local for all.",
         )
-    to_build = [one for one in targets if one not in facts.images] if build else []
+    to_build = [target for target in targets if target not in facts.images] if build else []
     for need in needs(facts.cache_disk, facts.image_disk, to_build, engine=bool(facts.engine)):
         if not need.met:
             yield _full(node.key, need)

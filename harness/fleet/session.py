@@ -10,41 +10,19 @@ from pathlib import Path
 from harness import __version__
 from harness.errors import FleetError, UsageError
 from harness.fleet import backend, node_facts, nodes
-from harness.fleet.driver import Board, Driver, seeded, tasks_for
+from harness.fleet.dispatch import Board, Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Task
+from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Request, Task
 from harness.fleet.multiworker import measure, team_nodes
 from harness.model.run import target_for
 from harness.rounding import counted
-from harness.run.defaults import FLEET_WAIT_S
 from harness.run.options import Options, options_document
 from harness.run.plan import device_words
 from harness.run.prepare import commit_of, new_run_id
 from harness.run.resolve import entries_of
 
-# Heartbeats of all nodes together that one driver surely takes; benchmarks/fleet.py measures how many it could.
+# Heartbeats of all nodes together that one driver surely takes.
 HEARTBEATS_PER_S = 100.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the user asked for beside the plan itself.
-
-    Attributes:
-        address: of the cluster, "auto" for the one that this machine is part of.
-        nodes: see nodes.choose.
-        retry: hand the rest of a lost node's plan to another one of its kind.
-        wait_s: how long a node that others use is waited for.
-        command: the command line, for the record.
-        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
-    """
-
-    address: str = "auto"
-    nodes: str = nodes.ALL
-    retry: bool = True
-    wait_s: float = FLEET_WAIT_S
-    command: str = ""
-    workers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +60,7 @@ def needed_targets(options: Options) -> tuple[str, ...]:
     return tuple(target_for(family, gpu=gpu) for family in families for gpu in kinds)
 
 
-def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[str], None]) -> Ready:
+def prepare(options: Options, request: Request, *, checkout: Path, say: Callable[[str], None]) -> Ready:
     """Choose and check the nodes and write the fleet folder.
 
     Raises:
@@ -91,7 +69,7 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
         StoreError: the folder cannot be written.
     """  # fmt: skip
     asked, problems = survey(options, say=say, checkout=checkout)
-    chosen = nodes.choose(asked, wanted.nodes)
+    chosen = nodes.choose(asked, request.nodes)
     now = datetime.datetime.now(datetime.UTC)
     fleet_id = f"fleet-{new_run_id(now)}"
     plan = FleetPlan(
@@ -99,19 +77,12 @@ def prepare(options: Options, wanted: Wanted, *, checkout: Path, say: Callable[[
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=commit_of(checkout),
-        command=wanted.command,
+        request=request,
         options=options_document(options),
         nodes=asked,
         chosen=tuple(node.key for node in chosen),
         problems=problems,
         files={str(path): _text(path) for path in shipped(options)},
-        retry=wanted.retry,
-        settings={
-            "wait_s": wanted.wait_s,
-            "nodes": wanted.nodes,
-            "address": wanted.address,
-            "workers": wanted.workers,
-        },
     )
     usable = _usable(asked, problems)
     _some(chosen, usable, problems)
@@ -148,24 +119,17 @@ def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
         StoreError: the driver's disk refuses; what came before is kept, and can be resumed.
     """
     plan = ready.plan
-    order = Order(
-        fleet_id=plan.fleet_id,
-        options=plan.options,
-        files=plan.files,
-        commit=plan.commit,
-        command=plan.command,
-        heartbeat_s=max(1.0, len(ready.tasks) / HEARTBEATS_PER_S),
-    )
+    order = _order(plan, heartbeat_s=max(1.0, len(ready.tasks) / HEARTBEATS_PER_S))
     driver = Driver(
         folder=ready.folder,
         backend=backend.RayBackend(ready.usable),
         nodes=ready.usable,
         board=board,
         order_for=lambda task: seeded(order, ready.folder, task),
-        reasons={one.node: f"{one.message} {one.hint}" for one in plan.problems if one.fatal},
+        reasons={problem.node: f"{problem.message} {problem.hint}" for problem in plan.problems if problem.fatal},
         chosen=plan.chosen,
-        retry=plan.retry,
-        wait_s=float(plan.settings.get("wait_s", FLEET_WAIT_S)),
+        retry=plan.request.retry,
+        wait_s=plan.request.wait_s,
     )  # fmt: skip
     try:
         return driver.run(ready.tasks)
@@ -182,18 +146,22 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
     """
     plan = ready.plan
     nodes = team_nodes([ready.usable[key] for key in plan.chosen if key in ready.usable], counts)
-    order = Order(
-        fleet_id=plan.fleet_id,
-        options=plan.options,
-        files=plan.files,
-        commit=plan.commit,
-        command=plan.command,
-    )
+    order = _order(plan)
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
         say("Workers share a machine: this shows that training together works, and measures no network.")
-    with backend.RayTeam(nodes, order, float(plan.settings.get("wait_s", FLEET_WAIT_S))) as team:
+    with backend.RayTeam(nodes, order, plan.request.wait_s) as team:
         measure(ready.folder, team, counts, board)
+
+
+def _order(plan: FleetPlan, heartbeat_s: float = 1.0) -> Order:
+    return Order(
+        options=plan.options,
+        files=plan.files,
+        commit=plan.commit,
+        command=plan.request.command,
+        heartbeat_s=heartbeat_s,
+    )
 
 
 def shipped(options: Options) -> tuple[Path, ...]:
@@ -235,8 +203,8 @@ def _kind(nodes: Sequence[Node], key: str) -> str:
 def _some(chosen: Sequence[Node], usable: Mapping[str, Node], problems: Sequence[Problem]) -> None:
     if any(node.key in usable for node in chosen):
         return
-    said = " ".join(problem.message for problem in problems if problem.fatal)
+    text = " ".join(problem.message for problem in problems if problem.fatal)
     raise FleetError(
-        f"No node of the cluster can be used. {said}".strip(),
-        hint=next((one.hint for one in problems if one.fatal), "Start nodes that offer CPUs."),
+        f"No node of the cluster can be used. {text}".strip(),
+        hint=next((problem.hint for problem in problems if problem.fatal), "Start nodes that offer CPUs."),
     )

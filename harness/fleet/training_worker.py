@@ -84,7 +84,7 @@ class TrainingWorker:
         if self._prepared is None or self._scratch is None:
             raise RuntimeError("prepare comes first")
         prepared = self._prepared
-        job = next(one for one in prepared.jobs if one.planned.id == trial_id)
+        job = next(each for each in prepared.jobs if each.planned.id == trial_id)
         container = replace(
             job.container,
             network="host",

@@ -72,14 +72,15 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
         return tuple(entry for entry in entries if entry.external or entry.workload.suite == "default")
     if "all" in names:
         return entries
-    known = {entry.workload.name: entry for entry in entries}
+    available = {entry.workload.name: entry for entry in entries}
     for name in names:
-        if name not in known:
-            near = did_you_mean(name, known)
+        if name not in available:
+            near = did_you_mean(name, available)
             raise UsageError(
-                f"There is no workload {name!r}.", hint=f"{near}Choose from: {', '.join(sorted(known))}, all."
+                f"There is no workload {name!r}.",
+                hint=f"{near}Choose from: {', '.join(sorted(available))}, all.",
             )
-    return tuple(known[name] for name in dict.fromkeys(names))
+    return tuple(available[name] for name in dict.fromkeys(names))
 
 
 def sources(entries: Sequence[Entry]) -> Mapping[str, str]:

@@ -41,4 +41,4 @@ def footprints() -> Mapping[str, tuple[Footprint, ...]]:
     """Return what is known, by workload; one that was never measured is missing."""
     path = resources.files("harness.run") / "footprint.json"
     raw: Mapping[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: tuple(cattrs.structure(one, Footprint) for one in each) for name, each in raw.items()}
+    return {name: tuple(cattrs.structure(entry, Footprint) for entry in each) for name, each in raw.items()}

@@ -69,13 +69,13 @@ class Evaluator:
                     raise ValueError(text) from error
 
     def _dictionary(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for key, value in zip(keys, values, strict=True):
             if key is None:  # {**other}
-                found.update(self.value(value))
+                result.update(self.value(value))
             else:
-                found[self.value(key)] = self.value(value)
-        return found
+                result[self.value(key)] = self.value(value)
+        return result
 
     def _named(self, name: str, node: ast.expr) -> Any:
         if name in self._open:

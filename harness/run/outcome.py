@@ -32,7 +32,7 @@ def judge(
         return Status.ENGINE_LOST, f"The engine was lost or refused: {cause}"
     if cause is not None or ended is None:
         return Status.INTERRUPTED, "The run was stopped during this trial."
-    said = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
+    text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
     if ended.hung:
         return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last."
     if ended.exit.out_of_memory:
@@ -42,15 +42,15 @@ def judge(
             f"It was killed for reaching its memory limit{limit}. Raise --memory or lower batch_size.",
         )
     if ended.exit.code == NO_GPU_EXIT:
-        found = said or "TensorFlow did not find the GPU."
-        return Status.NO_GPU, f"{found} Run `tfbench doctor` to see which piece is missing."
+        result = text or "TensorFlow did not find the GPU."
+        return Status.NO_GPU, f"{result} Run `tfbench doctor` to see which piece is missing."
     if log.error and _ran_out(str(log.error["type"]), str(log.error["message"])):
         return (
             Status.OUT_OF_MEMORY,
-            f"The workload ran out of memory: {said} Lower batch_size, or take a device with more of it.",
+            f"The workload ran out of memory: {text} Lower batch_size, or take a device with more of it.",
         )
-    if said:
-        return Status.FAILED, f"The workload raised {said} See log.txt for the traceback."
+    if text:
+        return Status.FAILED, f"The workload raised {text} See log.txt for the traceback."
     if ended.exit.code != 0:
         return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last words."
     if log.problem or not log.ended:

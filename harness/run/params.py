@@ -53,13 +53,15 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     Raises:
         UsageError: no chosen workload has the parameter, or the value does not fit.
     """
-    known = {name: one for workload in workloads for name, one in parameters(workload).items()}
+    available = {
+        name: parameter for workload in workloads for name, parameter in parameters(workload).items()
+    }
     for name in params:
-        if name not in known:
+        if name not in available:
             raise UsageError(
-                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(known))}."
+                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(available))}."
             )
-    return {name: _parse(name, text, known[name]) for name, text in params.items()}
+    return {name: _parse(name, text, available[name]) for name, text in params.items()}
 
 
 def check_axes(

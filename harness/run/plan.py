@@ -93,7 +93,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         "gpu": singles,
         "scaling": tuple("+".join(singles[:count]) for count in powers),
     }
-    found: list[str] = []
+    result: list[str] = []
     for word in device_words(wanted):
         if word in groups:
             if not groups[word]:
@@ -101,16 +101,16 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
                     f"Device {word!r} was asked for and no GPU can be used.",
                     hint="Run `tfbench doctor` to see why, or choose --device cpu.",
                 )
-            found += groups[word]
+            result += groups[word]
         elif set(parts := word.split("+")) <= set(singles) and len(set(parts)) == len(parts):
-            found.append(word)
+            result.append(word)
         else:
             raise UsageError(
                 f"There is no device {word!r}.",
                 hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+', "
                 "and have more to choose from with --gpus all.",
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(result))
 
 
 def plan_trials(
@@ -173,15 +173,20 @@ def variants_named(
     for variant in variants:
         if not any(_has(workload, variant) for workload in workloads):
             own = dict.fromkeys(
-                name for one in workloads for name in (*_optimization_variants(one), *_stage_variants(one))
+                name
+                for workload in workloads
+                for name in (*_optimization_variants(workload), *_stage_variants(workload))
             )
-            known = (*VARIANTS, *own)
-            near = did_you_mean(variant, known)
+            available = (*VARIANTS, *own)
+            near = did_you_mean(variant, available)
             raise UsageError(
                 f"There is no variant {variant!r}.",
-                hint=f"{near}Choose from: {', '.join(known)}, stage:NAME.",
+                hint=f"{near}Choose from: {', '.join(available)}, stage:NAME.",
             )
-    return {one.name: tuple(variant for variant in variants if _has(one, variant)) for one in workloads}
+    return {
+        workload.name: tuple(variant for variant in variants if _has(workload, variant))
+        for workload in workloads
+    }
 
 
 def _has(workload: Workload, variant: str) -> bool:

@@ -121,7 +121,7 @@ def _others(manifest: Manifest, resolved: Resolved, stage: _Stage) -> list[str]:
         == {target: image.digest for target, image in stage.images.items()},
         "GPUs": [gpu.uuid for gpu in manifest.gpus] == [gpu.uuid for gpu in resolved.gpus],
         "weights": manifest.weights == _weights(resolved, stage),
-        "data": {one.workload: (one.kind, one.sha256) for one in manifest.data}
+        "data": {data.workload: (data.kind, data.sha256) for data in manifest.data}
         == {name: (info.kind, info.sha256) for name, (_, info) in stage.data.items()},
         "workload files": manifest.sources == sources(resolved.entries),
     }
@@ -207,7 +207,7 @@ def execute(
 
 def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> Manifest:
     options = resolved.options
-    kinds = sorted({one.kind for one in stage.access.values()})
+    kinds = sorted({access.kind for access in stage.access.values()})
     engine = replace(stage.info, gpu_access=",".join(kinds))
     now = datetime.datetime.now(datetime.UTC)
     software = {target: image.reference for target, image in stage.images.items()}
@@ -285,7 +285,7 @@ def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, 
     shared = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
     if not gpu:
         return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
-    # An image knows its own libraries; the local environment's python has to be told.
+    # An image knows its own libraries; the local environment's Python does not.
     libraries = {} if info.isolated else library_variables(Path(image.reference))
     return {**shared, **libraries, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 

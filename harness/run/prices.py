@@ -32,20 +32,20 @@ def read_prices(text: str) -> Prices:
     Raises:
         UsageError: there is no amount in it, or a value is not usable.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = word.rpartition("=")
         name = name or "machine"
         if name == "currency" and value:
-            found["currency"] = value
+            result["currency"] = value
         elif name in _AMOUNTS:
-            found[_AMOUNTS[name]] = _amount(name, value)
+            result[_AMOUNTS[name]] = _amount(name, value)
         else:
             choices = ", ".join((*_AMOUNTS, "currency"))
             raise UsageError(f"There is no price {name!r}.", hint=f"Choose from: {choices}.")
-    if not found.keys() - {"currency"}:
+    if not result.keys() - {"currency"}:
         raise UsageError(f"--price {text} names no price.", hint=_HINT)
-    return Prices(**found, source="--price")
+    return Prices(**result, source="--price")
 
 
 def priced(manifest: Manifest, text: str) -> Manifest:

@@ -74,11 +74,11 @@ def open_recording(path: Path) -> Recording:
         content = path.read_bytes()
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror}.", hint=_HINT) from error
-    found = _ELEMENT.findall(content)
-    if len(found) != 1:
+    result = _ELEMENT.findall(content)
+    if len(result) != 1:
         raise StoreError(f"{path} is not a report with its run inside.", hint=_HINT)
     try:
-        return unpack(found[0].decode("ascii"))
+        return unpack(result[0].decode("ascii"))
     except StoreError as error:
         raise StoreError(f"{path}: {error.message}", hint=error.hint) from error
 

@@ -52,19 +52,19 @@ def again(
     options = replace(options, price=price or options.price)
     check_files(run, files)
     resolved = resolve(options)
-    known = {entry.workload.name for entry in resolved.entries}
-    gone = sorted({planned.workload for planned in run.planned} - known)
+    available = {entry.workload.name for entry in resolved.entries}
+    gone = sorted({planned.workload for planned in run.planned} - available)
     if gone:
         raise UsageError(
             f"This tfbench has no workload {', '.join(gone)}.",
             hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
         )
-    planned = tuple(one for one in _planned(run) if not devices or one.device in devices)
+    planned = tuple(trial for trial in _planned(run) if not devices or trial.device in devices)
     profile = recorded_profile(resolved.profile, run.manifest)
     if run.stops:
-        most = max((one.index for one in planned), default=0) + 1
+        most = max((trial.index for trial in planned), default=0) + 1
         profile = replace(profile, trials=most, max_trials=most)
-    entries = tuple(e for e in resolved.entries if e.workload.name in {one.workload for one in planned})
+    entries = tuple(e for e in resolved.entries if e.workload.name in {trial.workload for trial in planned})
     return replace(resolved, profile=profile, planned=planned, entries=entries)
 
 
@@ -93,8 +93,8 @@ def _options(
             "The run does not say with which options it was made.",
             hint=f"Its command was: {run.manifest.command}",
         )
-    known = {each.name for each in fields(Options)}
-    options = read_options({name: value for name, value in document.items() if name in known})
+    available = {each.name for each in fields(Options)}
+    options = read_options({name: value for name, value in document.items() if name in available})
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(
@@ -118,16 +118,16 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
 
 
 def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
-    """Give the run as it would be here, as far as that can be told before anything is reached or built.
+    """Give the run as it would be here, as far as that is certain before anything is reached or built.
 
-    What cannot be told yet, such as data and the engine, is empty.
+    What is not certain yet, such as data and the engine, is empty.
     """
     options = _options(run, out=Path(), engine="", devices=(), files=files)
     wanted = {planned.workload for planned in run.planned}
     own = tuple(entry for path in options.files if path.is_file() for entry in external(path))
     entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)
-    found, _ = discover()
-    gpus = select_gpus(found, options.gpus) if found and run.manifest.gpus else ()
+    result, _ = discover()
+    gpus = select_gpus(result, options.gpus) if result and run.manifest.gpus else ()
     images = {workload.name: workload.image for workload in run.workloads}
     targets = {
         target_for(images.get(planned.workload, TENSORFLOW), gpu=bool(planned.gpus))

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from harness.cpuset import processors
+from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
@@ -91,11 +91,11 @@ def resolve(options: Options) -> Resolved:
 def _check_cpus(text: str) -> None:
     """Make sure that --cpus names CPUs of this machine, before anything is built."""
     count = psutil.cpu_count() or 1
-    named = processors(text)
+    named = cpu_numbers(text)
     if text and (not named or max(named) >= count):
         raise UsageError(
             f"--cpus {text} does not name CPUs of this machine.",
-            hint=f"It has {counted(count, 'processor')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
+            hint=f"It has {counted(count, 'CPU')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
         )
 
 
@@ -104,9 +104,9 @@ def _gpus(options: Options) -> tuple[Gpu, ...]:
     words = device_words(options.device)
     if set(words) <= {"cpu"}:
         return ()
-    found, reason = discover()
-    if found:
-        return select_gpus(found, options.gpus)
+    result, reason = discover()
+    if result:
+        return select_gpus(result, options.gpus)
     if set(words) <= {"auto", "cpu"}:
         return ()
     raise GpuError(
@@ -134,8 +134,8 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
         UsageError: one does not exist, or is called like another.
     """
     own = tuple(entry for path in options.files for entry in external(path))
-    known = built_in()
-    taken = {entry.workload.name for entry in known}
+    available = built_in()
+    taken = {entry.workload.name for entry in available}
     for entry in own:
         if entry.workload.name in taken:
             raise UsageError(
@@ -145,15 +145,15 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
         taken.add(entry.workload.name)
     if own and not options.workloads:
         return own
-    chosen = select(known + own, options.workloads)
+    chosen = select(available + own, options.workloads)
     return (*chosen, *(entry for entry in own if entry not in chosen))
 
 
 def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
     """Return a profile with the settings that a run had: those that tfbench still knows."""
     recorded = manifest.parameters.get("settings")
-    known = {each.name for each in fields(Profile)}
-    settings = {name: value for name, value in dict(recorded or {}).items() if name in known}
+    available = {each.name for each in fields(Profile)}
+    settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
     if "variants" in settings:
         settings["variants"] = tuple(settings["variants"])
     return replace(profile, **settings)

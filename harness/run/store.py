@@ -156,11 +156,11 @@ class RunFolder:
 
     def endings(self) -> Mapping[str, tuple[Status, str]]:
         """Return how each trial ended so far and what is said of it, by its id."""
-        found = {}
+        result = {}
         for path in sorted(self.path.glob("trials/*/trial.json")):
             record = _read_json(path)
-            found[path.parent.name] = (Status(record["status"]), str(record.get("message", "")))
-        return found
+            result[path.parent.name] = (Status(record["status"]), str(record.get("message", "")))
+        return result
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
@@ -203,9 +203,9 @@ def read_run(path: Path) -> Run:
         planned = reading.structure(plan["planned"], tuple[PlannedTrial, ...])
         check_ids(planned)
         trials = tuple(
-            _read_trial(RunFolder(path).trial(one.id), one, reading)
-            for one in planned
-            if RunFolder(path).trial(one.id).path.is_dir()
+            _read_trial(RunFolder(path).trial(trial.id), trial, reading)
+            for trial in planned
+            if RunFolder(path).trial(trial.id).path.is_dir()
         )
         stops = reading.structure(_read_stops(path), tuple[Stop, ...])
     except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
@@ -221,9 +221,9 @@ def check_ids(planned: Iterable[PlannedTrial]) -> None:
     Raises:
         ValueError: one might.
     """
-    for one in planned:
-        if not _TRIAL_ID.fullmatch(one.id):
-            raise ValueError(f"{one.id!r} is no trial's id")
+    for trial in planned:
+        if not _TRIAL_ID.fullmatch(trial.id):
+            raise ValueError(f"{trial.id!r} is no trial's id")
 
 
 def read_trial(path: Path, planned: PlannedTrial) -> Trial:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.system.kernel_files import number, text
+from harness.system.hardware import number, text
 
 # Version 1 writes the largest multiple of a page when there is no limit.
 _UNLIMITED_BYTES = 1 << 60

@@ -56,15 +56,15 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
     """Look at everything that a run depends on; each check stands for itself and none raises."""
     engine = DockerEngine(environ)
     engine_check, info = _engine(engine)
-    found, reason = discover()
+    result, reason = discover()
     images_check, built = _images(engine, info, paths)
     folder = engine.daemon.image_folder if info is not None else ""
     images = disk_of(Path(folder)) if folder else None
-    checks = [_python(), _processors(), _memory()]
+    checks = [_python(), _cpus(), _memory()]
     checks += disk_checks(disk_of(paths.cache), images, built, engine=info is not None)
     checks += [engine_check, images_check]
-    checks += _gpus(found, reason, engine, info, paths, progress)
-    checks += _telemetry(found, contained=info is not None)
+    checks += _gpus(result, reason, engine, info, paths, progress)
+    checks += _telemetry(result, contained=info is not None)
     checks.append(_exclusive())
     return tuple(checks)
 
@@ -80,12 +80,12 @@ def _python() -> Check:
     )
 
 
-def _processors() -> Check:
+def _cpus() -> Check:
     usable = len(os.sched_getaffinity(0))
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     slow = governor not in ("", "performance")
     return Check(
-        name="Processors",
+        name="CPUs",
         state=State.NOTE if slow else State.OK,
         fact=f"{usable} usable, load {os.getloadavg()[0]:.1f}"
         + (f", governor {governor}" if governor else ""),
@@ -118,7 +118,9 @@ def disk_checks(
     least, most = (
         {
             need.disk.device: need
-            for need in needs(cache, images, [one for one in wanted if one not in built], engine=engine)
+            for need in needs(
+                cache, images, [target for target in wanted if target not in built], engine=engine
+            )
         }
         for wanted in (("cpu",), ("cpu", "cuda"))
     )
@@ -126,7 +128,7 @@ def disk_checks(
     for device, whole in most.items():
         fails = device in least and not least[device].met
         need = least[device] if fails else whole
-        folders = dict.fromkeys(one.folder for one in (cache, images) if one and one.device == device)
+        folders = dict.fromkeys(disk.folder for disk in (cache, images) if disk and disk.device == device)
         checks.append(
             Check(
                 name="Disk",

@@ -16,7 +16,7 @@ from typing import Any
 import requests
 
 from harness.model.run import Scalar
-from harness.system.kernel_files import text
+from harness.system.hardware import text
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 1.0
@@ -42,12 +42,12 @@ def cloud_facts(
     if not provider:
         return {}
     try:
-        found = _ASK[provider](_Service(address, patience_s).fetch)
+        result = _ASK[provider](_Service(address, patience_s).fetch)
     except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError):
         # No answer, a proxy's page, or fields of another age: the facts are extras.
-        found = {}
-    known = {name: value for name, value in found.items() if value not in ("", None)}
-    return {"cloud_provider": provider, **known}
+        result = {}
+    available = {name: value for name, value in result.items() if value not in ("", None)}
+    return {"cloud_provider": provider, **available}
 
 
 def provider_of(root: Path = Path("/")) -> str:

@@ -65,13 +65,15 @@ def needs(
         engine: whether a container engine answers; the local one makes environments in the cache instead.
     """
     names = ", ".join(to_build)
-    found: list[Need] = []
+    result: list[Need] = []
     if cache is not None:
         made = (
-            WHEEL_BYTES if engine else {one: WHEEL_BYTES[one] + ENVIRONMENT_BYTES[one] for one in WHEEL_BYTES}
+            WHEEL_BYTES
+            if engine
+            else {target: WHEEL_BYTES[target] + ENVIRONMENT_BYTES[target] for target in WHEEL_BYTES}
         )
         what = f"the wheels of {names}" if engine else f"the local engine's environments for {names}"
-        found.append(
+        result.append(
             Need(
                 disk=cache,
                 size_bytes=RUN_BYTES + sum(made.get(target, 0) for target in to_build),
@@ -80,7 +82,7 @@ def needs(
             )
         )
     if engine and images is not None and to_build:
-        found.append(
+        result.append(
             Need(
                 disk=images,
                 size_bytes=sum(IMAGE_BYTES.get(target, 0) for target in to_build),
@@ -88,8 +90,8 @@ def needs(
                 remedy="have the engine keep images elsewhere (Docker: data-root, Podman: graphroot)",
             )
         )
-    if len(found) == 2 and found[0].disk.device == found[1].disk.device:
-        first, second = found
+    if len(result) == 2 and result[0].disk.device == result[1].disk.device:
+        first, second = result
         size_bytes = first.size_bytes + second.size_bytes
         return (replace(first, size_bytes=size_bytes, what=first.what + second.what),)
-    return tuple(found)
+    return tuple(result)

@@ -9,7 +9,7 @@ from typing import Any
 
 import workloads
 from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, GpuAccess, Mount
-from harness.engines.probe import run_to_end
+from harness.engines.run_once import run_to_end
 from harness.errors import GpuError
 from harness.model.run import ImageInfo
 
@@ -37,9 +37,9 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
         ended, log = run_to_end(engine, spec, LIMIT_S)
     answer = _answer(log)
     if ended.code != 0 or not answer.get("ok"):
-        said = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
+        text = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
         raise GpuError(
-            f"A matrix product in the CUDA image did not run on the GPU handed over by {access.kind}: {said}",
+            f"A matrix product in the CUDA image did not run on the GPU handed over by {access.kind}: {text}",
             hint="Check the driver with nvidia-smi on the host, and that nothing else holds the GPU.",
         )
     speeds = (

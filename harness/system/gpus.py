@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pynvml
@@ -26,7 +27,7 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
     except pynvml.NVMLError as error:
         return (), explain(error.value)
     try:
-        return _cards()
+        return _gpus()
     except pynvml.NVMLError as error:
         return (), explain(error.value)
     finally:
@@ -34,32 +35,32 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
             pynvml.nvmlShutdown()
 
 
-def _cards() -> tuple[tuple[Gpu, ...], str]:
+def _gpus() -> tuple[tuple[Gpu, ...], str]:
     driver = _or_none(pynvml.nvmlSystemGetDriverVersion) or ""
     version = _or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     cuda = f"{version // 1000}.{version % 1000 // 10}" if version else ""
-    cards: list[Gpu] = []
+    gpus: list[Gpu] = []
     wrong: list[str] = []
     count = pynvml.nvmlDeviceGetCount()
     for index in range(count):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            card = _card(index, handle, driver, cuda)
+            gpu = _gpu(index, handle, driver, cuda)
         except pynvml.NVMLError as error:
             wrong.append(f"GPU {index}: {explain(error.value)}")
             continue
-        instances = tuple(_instances(handle)) if card.mig_enabled else ()
-        cards += [_instance(card, each) for each in instances] or [card]
-        if card.mig_enabled and not instances:
+        instances = tuple(_instances(handle)) if gpu.mig_enabled else ()
+        gpus += [_instance(gpu, each) for each in instances] or [gpu]
+        if gpu.mig_enabled and not instances:
             wrong.append(
                 f"GPU {index} is in MIG mode and has no instances: make one with nvidia-smi mig -cgi."
             )
     if not count:
         wrong.append("The NVIDIA driver is loaded and reports no GPU.")
-    return tuple(cards), " ".join(wrong)
+    return tuple(gpus), " ".join(wrong)
 
 
-def _card(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
+def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
     """Describe a GPU.
 
     Raises:
@@ -102,27 +103,13 @@ def _instances(handle: Any) -> Iterator[Any]:
             yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
 
 
-def _instance(card: Gpu, handle: Any) -> Gpu:
-    return Gpu(
-        index=card.index,
-        uuid=card.uuid,
+def _instance(gpu: Gpu, handle: Any) -> Gpu:
+    return replace(
+        gpu,
         mig_uuid=pynvml.nvmlDeviceGetUUID(handle),
-        name=_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or f"{card.name} MIG",
-        memory_bytes=_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-        driver_version=card.driver_version,
-        cuda_version=card.cuda_version,
-        compute_capability=card.compute_capability,
-        power_limit_w=card.power_limit_w,
-        power_default_limit_w=card.power_default_limit_w,
-        ecc_enabled=card.ecc_enabled,
         mig_enabled=True,
-        persistence_mode=card.persistence_mode,
-        pcie_gen=card.pcie_gen,
-        pcie_width=card.pcie_width,
-        clock_max_sm_mhz=card.clock_max_sm_mhz,
-        clock_max_mem_mhz=card.clock_max_mem_mhz,
-        vbios=card.vbios,
-        minor_number=card.minor_number,
+        name=_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or f"{gpu.name} MIG",
+        memory_bytes=_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total),
         gpu_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetGpuInstanceId(handle)),
         compute_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetComputeInstanceId(handle)),
     )

@@ -12,16 +12,16 @@ from pathlib import Path
 from harness.model.run import EngineInfo, Gpu, Scalar
 from harness.system.cgroup_limits import own_limits
 from harness.system.disk_space import Disk
-from harness.system.kernel_files import (
+from harness.system.hardware import (
     GIB,
     caches,
+    cpus,
     disks,
     memory_bytes,
     memory_modules,
     networks,
     number,
     os_release,
-    processors,
     text,
     virtualisation,
 )
@@ -48,7 +48,7 @@ def system_description(
     Args:
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
     """
-    cpu = processors(root)
+    cpu = cpus(root)
     memory = memory_bytes(root)
     stores = tuple(disks(root))
     hypervisor = virtualisation(root, cpu.flags)
@@ -56,7 +56,7 @@ def system_description(
     if gpus:
         stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
     stack |= {name: value for name, value in software.items() if name != "framework"}
-    known = {
+    available = {
         "system_name": system_name(root),
         "number_of_nodes": "1",
         "host_processors_per_node": _count(cpu.sockets),
@@ -75,7 +75,7 @@ def system_description(
         "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
         "operating_system": " ".join(filter(None, (os_release(root), _kernel(root)))),
     }
-    return {field: (known | _accelerators(gpus)).get(field, "") for field in FIELDS}
+    return {field: (available | _accelerators(gpus)).get(field, "") for field in FIELDS}
 
 
 def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -98,13 +98,13 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     Args:
         folder: whose disk's free space counts, where runs are written; it need not exist yet.
     """
-    cpu = processors(root)
+    cpu = cpus(root)
     limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
     load = text(root / "proc/loadavg").split()
     thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     libc, libc_version = platform.libc_ver()
-    found: dict[str, Scalar | None] = {
+    result: dict[str, Scalar | None] = {
         "kernel": _kernel(root) or None,
         "boot_id": text(root / "proc/sys/kernel/random/boot_id") or None,
         "python": platform.python_version(),
@@ -127,7 +127,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "free_disk_bytes": disk_of(folder).free_bytes,
         "load_1min": float(load[0]) if load else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in result.items() if value is not None}
 
 
 def disk_of(folder: Path) -> Disk:
@@ -135,9 +135,11 @@ def disk_of(folder: Path) -> Disk:
 
     A folder below one that only root may look into is on that one's disk, as far as can be told.
     """
-    for one in (folder, *folder.parents):
+    for above in (folder, *folder.parents):
         with suppress(OSError):
-            return Disk(folder=str(folder), device=one.stat().st_dev, free_bytes=shutil.disk_usage(one).free)
+            return Disk(
+                folder=str(folder), device=above.stat().st_dev, free_bytes=shutil.disk_usage(above).free
+            )
     raise FileNotFoundError(folder)
 
 

@@ -112,8 +112,8 @@ class _Controller:
         """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
 
         def parse(content: bytes, now_ns: int) -> Values:
-            found = table(content)
-            return {metric: found[key] * by for metric, (key, by) in columns.items() if key in found}
+            result = table(content)
+            return {metric: result[key] * by for metric, (key, by) in columns.items() if key in result}
 
         return self.file(name, tuple(columns), parse)
 
@@ -193,10 +193,10 @@ def _limits(cgroup: Cgroup) -> dict[str, float]:
     else:
         quota, period = text("cpu", "cpu.cfs_quota_us"), text("cpu", "cpu.cfs_period_us")
         memory, pids = text("memory", "memory.limit_in_bytes"), text("pids", "pids.max")
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     if quota.isdigit() and period.isdigit():
-        found["cpu_limit_cpus"] = int(quota) / int(period)
+        result["cpu_limit_cpus"] = int(quota) / int(period)
     for metric, value in (("mem_limit_bytes", memory), ("pids_limit", pids)):
         if value.isdigit() and int(value) < _NO_LIMIT:
-            found[metric] = int(value)
-    return found
+            result[metric] = int(value)
+    return result

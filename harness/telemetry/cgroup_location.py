@@ -66,7 +66,7 @@ def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
         lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise NoCgroupError(f"/proc/self/mountinfo cannot be read: {error.strerror}.") from error
-    found: dict[str, tuple[Path, str]] = {}
+    result: dict[str, tuple[Path, str]] = {}
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
@@ -75,8 +75,8 @@ def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
         mount = (root / _unescape(fields[4]).lstrip("/"), _unescape(fields[3]))
         controllers = [UNIFIED] if kind[0] == "cgroup2" else kind[2].split(",")
         for controller in controllers:
-            found.setdefault(controller, mount)
-    return found
+            result.setdefault(controller, mount)
+    return result
 
 
 def _unescape(path: str) -> str:

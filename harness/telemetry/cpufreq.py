@@ -66,8 +66,8 @@ class FrequencySource:
         except (OSError, NotImplementedError, AttributeError):
             clocks = []
         if clocks:
-            found = (sum(clocks) / len(clocks), min(clocks), max(clocks))
-            values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in found), strict=True))
+            result = (sum(clocks) / len(clocks), min(clocks), max(clocks))
+            values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=True))
         elif self._gap:
             for metric in _CLOCKS:
                 self._gap(self.name, "host", metric, "This machine does not show its CPUs' clocks.")

@@ -35,8 +35,8 @@ class OtherProcesses(Reading):
             raise UnreadableError(
                 "NVML gives the host's process numbers, and the harness runs in a container."
             )
-        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-        foreign = [each for each in found if not self._ours(each.pid)]
+        result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        foreign = [each for each in result if not self._ours(each.pid)]
         values: dict[str, float] = {"foreign_processes": len(foreign)}
         if all(each.usedGpuMemory is not None for each in foreign):
             values["foreign_mem_bytes"] = sum(each.usedGpuMemory for each in foreign)

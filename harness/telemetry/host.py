@@ -151,12 +151,12 @@ def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
 
 
 def _memory(content: bytes, now_ns: int) -> Values:
-    found = {name: int(kib) * 1024 for name, kib in _MEMORY.findall(content)}
+    result = {name: int(kib) * 1024 for name, kib in _MEMORY.findall(content)}
     return {
-        "mem_used_bytes": found[b"MemTotal"] - found[b"MemAvailable"],
-        "mem_available_bytes": found[b"MemAvailable"],
-        "mem_cached_bytes": found[b"Buffers"] + found[b"Cached"],
-        "swap_used_bytes": found[b"SwapTotal"] - found[b"SwapFree"],
+        "mem_used_bytes": result[b"MemTotal"] - result[b"MemAvailable"],
+        "mem_available_bytes": result[b"MemAvailable"],
+        "mem_cached_bytes": result[b"Buffers"] + result[b"Cached"],
+        "swap_used_bytes": result[b"SwapTotal"] - result[b"SwapFree"],
     }
 
 

@@ -57,16 +57,16 @@ class NetworkSource:
         """Read each of their counters once."""
         now_ns = self._now_ns()
         try:
-            found = self._counters()
+            result = self._counters()
         except OSError as error:
             if self._gap is not None:
                 self._gap(self.name, "*", "*", f"Network counters cannot be read: {error}.")
             return
         for name in self._interfaces:
-            if name in found:
+            if name in result:
                 values = {
-                    "net_recv_bytes": float(found[name].bytes_recv),
-                    "net_sent_bytes": float(found[name].bytes_sent),
+                    "net_recv_bytes": float(result[name].bytes_recv),
+                    "net_sent_bytes": float(result[name].bytes_sent),
                 }
                 yield Sample(t_ns=now_ns, source=self.name, device=name, values=values)
             elif self._gap is not None:

@@ -17,7 +17,6 @@ from harness.model.run import Sample
 from harness.telemetry import Target
 from harness.telemetry.nvml_fields import number
 from harness.telemetry.nvml_gpu import Failed, GpuSource, Handle, Reading
-from harness.telemetry.nvml_session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +74,8 @@ class Drain(Reading):
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
-        found = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
-        for stamp_us, value in found:
+        result = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
+        for stamp_us, value in result:
             if stamp_us > self._since_us:
                 self.new.append((stamp_us, value * self._buffer.scale))
                 self._since_us = stamp_us
@@ -88,18 +87,16 @@ class BufferSource(GpuSource):
 
     Args:
         buffer: POWER or UTILISATION.
-        session: NVML, shared with the other sources.
         now_ns, wall_ns: the sampler's clock, and the one that the driver stamps with.
     """
 
     def __init__(
         self,
         buffer: Buffer,
-        session: Session,
         now_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        super().__init__(session, now_ns)
+        super().__init__(now_ns)
         self.name = buffer.source
         self.interval_s = buffer.interval_s
         self._buffer = buffer

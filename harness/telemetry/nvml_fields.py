@@ -117,5 +117,5 @@ class Fields(Reading):
 
 def number(kind: int, value: Any) -> float:
     """Read NVML's union `value` as the type that `kind` says."""
-    found: float = getattr(value, _VALUE[kind])
-    return found
+    result: float = getattr(value, _VALUE[kind])
+    return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pynvml
@@ -11,7 +12,6 @@ import pynvml
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.nvml_errors import Meaning, UnreadableError, explain, meaning
-from harness.telemetry.nvml_session import Session
 
 Handle = Any  # a ctypes pointer of pynvml's
 Failed = Callable[[str, int], None]
@@ -85,7 +85,6 @@ class WatchedGpu:
         device: str,
         uuid: str,
         readings: Sequence[Reading],
-        session: Session,
         gap: GapSink,
     ) -> None:
         self.device = device
@@ -93,9 +92,7 @@ class WatchedGpu:
         self.readings = list(readings)
         self._source = source
         self._dropped: set[str] = set()
-        self._session = session
         self._gap = gap
-        self._generation = -1
         self._handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
@@ -106,19 +103,15 @@ class WatchedGpu:
     def read(self) -> Mapping[str, float]:
         """Read all that the GPU supports; nothing, and a gap, while it is lost."""
         values: dict[str, float] = {}
-        generation = self._session.generation
         try:
-            with self._session.call() as generation:
-                if generation != self._generation:
-                    self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
-                    self.reset()
-                    self._generation = generation
-                for reading in tuple(self.readings):
-                    values |= self._one(reading)
+            if self._handle is None:
+                self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
+            for reading in tuple(self.readings):
+                values |= self._one(reading)
         except pynvml.NVMLError as error:
             self._gap(self._source, self.device, "*", explain(error.value, self.uuid))
-            self._generation = -1
-            self._session.renew(generation)
+            self._handle = None
+            self.reset()
             return {}
         return values
 
@@ -158,16 +151,16 @@ class WatchedGpu:
 class GpuSource:
     """A source that reads every GPU of the target; subclasses name it and its readings.
 
+    Each source initialises NVML for itself: NVML counts, and shuts down with the last.
+
     Args:
-        session: NVML, shared with the other sources.
         now_ns: the clock.
     """
 
     name: str
     interval_s: float | None = None
 
-    def __init__(self, session: Session, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._session = session
+    def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._now_ns = now_ns
         self._gpus: tuple[WatchedGpu, ...] = ()
 
@@ -179,14 +172,18 @@ class GpuSource:
         """Open the target's GPUs and read each once: that finds what is not supported, and warms NVML up."""
         if not target.gpus:
             return {}
-        self._session.open()
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            for device in target.gpus:
+                gap(self.name, device, "*", explain(error.value))
+            return {}
         self._gpus = tuple(
             WatchedGpu(
                 source=self.name,
                 device=device,
                 uuid=uuid,
                 readings=self.readings(uuid, target),
-                session=self._session,
                 gap=gap,
             )
             for device, uuid in target.gpus.items()
@@ -209,4 +206,5 @@ class GpuSource:
             for gpu in self._gpus:
                 gpu.reset()
             self._gpus = ()
-            self._session.close()
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()

@@ -9,7 +9,6 @@ from harness.telemetry.gpm import GpmSource
 from harness.telemetry.host import HostSource
 from harness.telemetry.nvml import NvmlSource
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
-from harness.telemetry.nvml_session import Session
 from harness.telemetry.nvml_slow import NvmlSlowSource
 from harness.telemetry.process import ProcessSource
 from harness.telemetry.rapl import RaplSource
@@ -17,16 +16,15 @@ from harness.telemetry.rapl import RaplSource
 
 def default_sources() -> tuple[Source, ...]:
     """Return one trial's sources, anew: they keep state. Quick ones come first, in the order of a tick."""
-    session = Session()
     return (
         HostSource(),
         CgroupSource(),
         ProcessSource(),
-        NvmlSource(session),
+        NvmlSource(),
         RaplSource(),
-        GpmSource(session),
-        BufferSource(POWER, session),
-        BufferSource(UTILISATION, session),
-        NvmlSlowSource(session),
+        GpmSource(),
+        BufferSource(POWER),
+        BufferSource(UTILISATION),
+        NvmlSlowSource(),
         FrequencySource(),
     )

@@ -17,14 +17,13 @@ from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.nvml import NvmlSource
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
-from harness.telemetry.nvml_session import Session
 from harness.telemetry.nvml_slow import NvmlSlowSource
 from harness.telemetry.sampler import sample
 from harness.telemetry.sources import default_sources
 
 
 class Clock:
-    """Moves only when told to, so that pauses between recoveries take no time."""
+    """Moves only when a test says so."""
 
     def __init__(self) -> None:
         self.ns = 0
@@ -35,13 +34,12 @@ class Clock:
 
 def read(request: dict) -> dict:
     clock = Clock()
-    session = Session(clock)
     makers = {
-        "nvml": lambda: NvmlSource(session, clock),
-        "nvml_slow": lambda: NvmlSlowSource(session, clock),
-        "gpm": lambda: GpmSource(session, clock),
-        "nvml_power": lambda: BufferSource(POWER, session),
-        "nvml_util": lambda: BufferSource(UTILISATION, session),
+        "nvml": lambda: NvmlSource(clock),
+        "nvml_slow": lambda: NvmlSlowSource(clock),
+        "gpm": lambda: GpmSource(clock),
+        "nvml_power": lambda: BufferSource(POWER),
+        "nvml_util": lambda: BufferSource(UTILISATION),
     }
     sources = [makers[name]() for name in request["sources"]]
     gaps: list[tuple[int, str, str, str, str]] = []

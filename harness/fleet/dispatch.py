@@ -195,14 +195,14 @@ class Driver:
     def _wait_for_machine(self, active: _Active, message: Failed) -> None:
         task, machine = active.task, active.node.machine
         del self._active[task.folder]
-        said = "" if machine in self._busy_since else f"{task.node} waits: {message.message}"
+        text = "" if machine in self._busy_since else f"{task.node} waits: {message.message}"
         began_s = self._busy_since.setdefault(machine, self._now_s())
         if self._now_s() - began_s > self._wait_s:
             reason = f"Node {task.node}: {message.message}"
             self._report(task, f"{reason} It was waited for {self._wait_s:g} s.")
             return
         self._not_before[machine] = self._now_s() + FLEET_BUSY_AGAIN_S
-        self._enter(task, State.WAITING, said)
+        self._enter(task, State.WAITING, text)
         self._queue.append(task)
 
     def _lose(self, active: _Active, why: str) -> None:
@@ -253,7 +253,7 @@ class Driver:
             and task.kind and node.kind == task.kind
         ]  # fmt: skip
         spare = [node for node in fit if node.key not in self._used]
-        idle = [node for node in fit if node.key not in {one.node.key for one in self._active.values()}]
+        idle = [node for node in fit if node.key not in {active.node.key for active in self._active.values()}]
         for choice in (spare,) if spares_only else (spare, idle, fit):
             if choice:
                 return choice[0]

@@ -42,7 +42,7 @@ def number(path: Path) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processors:
+class Cpus:
     """The host's CPUs: `cores` and `threads` over all sockets, 0 where unknown; `mhz` nominal."""
 
     model: str
@@ -53,7 +53,7 @@ class Processors:
     flags: frozenset[str]
 
 
-def processors(root: Path) -> Processors:
+def cpus(root: Path) -> Cpus:
     """Read /proc/cpuinfo, and the topology from /sys, which is right where virtual machines hide cores."""
     entries = [
         dict(re.findall(r"^([^\t:]+?)\s*:[ \t]*(.*)$", block, re.MULTILINE))
@@ -67,7 +67,7 @@ def processors(root: Path) -> Processors:
     }
     if not topology:
         topology = {(entry.get("physical id", ""), entry.get("core id", "")) for entry in entries}
-    return Processors(
+    return Cpus(
         model=first.get("model name") or text(root / "sys/firmware/devicetree/base/model"),
         sockets=len({package for package, _ in topology}),
         cores=len(topology),
@@ -92,18 +92,18 @@ def _nominal_mhz(root: Path, entry: dict[str, str]) -> int | None:
 
 def caches(root: Path) -> str:
     """Describe the first CPU's caches, e.g. "L1d 48K, L1i 32K, L2 2048K, L3 107520K"."""
-    found = []
+    result = []
     for folder in sorted(root.glob("sys/devices/system/cpu/cpu0/cache/index*")):
         kind = {"Data": "d", "Instruction": "i"}.get(text(folder / "type"), "")
         if size := text(folder / "size"):
-            found.append(f"L{text(folder / 'level')}{kind} {size}")
-    return ", ".join(found)
+            result.append(f"L{text(folder / 'level')}{kind} {size}")
+    return ", ".join(result)
 
 
 def memory_bytes(root: Path) -> int | None:
     """Return MemTotal, which is what the kernel has after its own reservations."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text(root / "proc/meminfo"), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    result = re.search(r"^MemTotal:\s+(\d+) kB", text(root / "proc/meminfo"), re.MULTILINE)
+    return int(result[1]) * 1024 if result else None
 
 
 def memory_modules(root: Path) -> str:
@@ -154,12 +154,12 @@ def disks(root: Path) -> Iterator[Disk]:
 
 def networks(root: Path) -> str:
     """Describe the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for folder in root.glob("sys/class/net/*"):
         if (folder / "device").exists():
             speed = number(folder / "speed")
-            found[f"{speed / 1000:g} Gb/s" if speed and speed > 0 else "of unknown speed"] += 1
-    return ", ".join(f"{count}x {speed}" for speed, count in sorted(found.items()))
+            result[f"{speed / 1000:g} Gb/s" if speed and speed > 0 else "of unknown speed"] += 1
+    return ", ".join(f"{count}x {speed}" for speed, count in sorted(result.items()))
 
 
 def virtualisation(root: Path, flags: frozenset[str]) -> str:
@@ -176,7 +176,7 @@ def virtualisation(root: Path, flags: frozenset[str]) -> str:
 def os_release(root: Path) -> str:
     """Return the distribution's own name for itself."""
     for path in (root / "etc/os-release", root / "usr/lib/os-release"):
-        found = re.search(r'^PRETTY_NAME="?(.*?)"?$', text(path), re.MULTILINE)
-        if found:
-            return found[1]
+        result = re.search(r'^PRETTY_NAME="?(.*?)"?$', text(path), re.MULTILINE)
+        if result:
+            return result[1]
     return ""

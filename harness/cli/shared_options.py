@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,8 @@ from harness.cli.output import folder_of_runs
 from harness.errors import UsageError
 from harness.run.defaults import MOST_RATE_HZ
 from harness.run.options import Options
+
+Command = Callable[..., None]
 
 _what = partial(typer.Option, rich_help_panel="What to run")
 _where = partial(typer.Option, rich_help_panel="Where to run it")
@@ -36,13 +38,13 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for value in values:
         name, _, text = value.partition("=")
         if not (name and text):
             raise UsageError(f"{option} {value} is not NAME=VALUE.", hint=f"Write it as {option} name=value.")
-        found[name] = text
-    return found
+        result[name] = text
+    return result
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
@@ -155,40 +157,59 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def takes_options(
-    without: Collection[str] = (), changed: dict[str, Any] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    without: Collection[str] = (), changed: Mapping[str, Any] | None = None
+) -> Callable[[Command], Command]:
     """Give a command the options of a run; its parameter `options` receives them as one value.
 
     Args:
         without: fields of Options that the command has no option for.
         changed: field -> another default than that of Options.
     """
-    usual = {one.name: getattr(Options(), one.name) for one in fields(Options)}
-    defaults = {
-        name: None if value in ((), {}) else value for name, value in (usual | (changed or {})).items()
-    }
-    shared = {name: option for name, option in DECLARED.items() if name not in without}
+    declared = {name: option for name, option in DECLARED.items() if name not in without}
+    return takes("options", Options(), declared, read=_READ, changed=changed)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
 
+def takes(
+    parameter: str,
+    usual: Any,
+    declared: Mapping[str, Any],
+    *,
+    read: Mapping[str, Callable[[Any], Any]] | None = None,
+    changed: Mapping[str, Any] | None = None,
+) -> Callable[[Command], Command]:
+    """Replace a command's parameter, a dataclass, by an option for each of some of its fields.
+
+    Args:
+        usual: the dataclass with its defaults.
+        declared: field -> annotated option.
+        read: field -> what is made of the option's words.
+        changed: field -> another default than the usual one.
+    """
+
+    def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
-            words = {name: given.pop(name) for name in shared}
-            asked = {name: value for name, value in words.items() if value is not None}
-            options = Options(**{name: _READ.get(name, _same)(value) for name, value in asked.items()})
-            command(options=options, **given)
+            # Typer has None for an option that may be given several times and was not given.
+            words = {name: word for name in declared if (word := given.pop(name)) is not None}
+            fields = {name: (read or {}).get(name, _same)(word) for name, word in words.items()}
+            command(**{parameter: replace(usual, **fields)}, **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            inspect.Parameter(name, keyword, default=defaults[name], annotation=option)
-            for name, option in shared.items()
+        options = [
+            inspect.Parameter(name, keyword, default=_default(usual, name, changed or {}), annotation=option)
+            for name, option in declared.items()
         ]
-        rest = [one.replace(kind=keyword) for one in own if one.name != "options"]
-        parsed.__signature__ = inspect.Signature([*parameters, *rest])  # type: ignore[attr-defined]
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        rest = [each.replace(kind=keyword) for each in own if each.name != parameter]
+        parsed.__signature__ = inspect.Signature([*options, *rest])  # type: ignore[attr-defined]
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
         return parsed
 
     return decorate
+
+
+def _default(usual: Any, name: str, changed: Mapping[str, Any]) -> Any:
+    value = changed.get(name, getattr(usual, name))
+    return None if value in ((), {}) else value
 
 
 def _same(value: Any) -> Any:
