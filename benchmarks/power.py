@@ -15,7 +15,6 @@ Targets: quiet at least 95 times in 100, a planted 5 % found at least 95 times i
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import tempfile
@@ -26,14 +25,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from harness.analysis import analyse
-from harness.analysis.extract import extract
+from harness.analysis.extract import COMPARED, extract
 from harness.analysis.gate import gate
 from harness.analysis.independent import gap, sample, trials_needed
 from harness.analysis.stats import narrow_enough
-from harness.analysis.student import incomplete_beta
-from harness.analysis.versus import TESTED, versus
+from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.extracts import SUFFIX, from_json
 from harness.run.plan import PROFILES, Profile
@@ -114,10 +113,7 @@ def bearable(trials: int, slowdown: float, tests: int) -> float:
 def _read(path: Path) -> Extract:
     if not path.name.endswith(SUFFIX):
         return extract(analyse(open_run(path)))
-    found = from_json(json.loads(path.read_text(encoding="utf-8")))
-    if found is None:
-        raise SystemExit(f"{path} is not an extract of this version")
-    return found
+    return from_json(path.read_bytes())
 
 
 def _exact(count: int, deviation: float) -> NDArray[np.float64]:
@@ -139,7 +135,7 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     for run in runs:
         for one in run.speeds:
             made = sample(one.throughput)
-            if one.variant in TESTED and made is not None and made.n > 1:
+            if made is not None and made.n > 1:
                 needed = trials_needed(gap(made, made), chosen.slowdown)
                 yield (
                     f"| {run.run_id} | {one.workload}, {one.device}, {one.variant} | {made.n} | "
@@ -151,11 +147,11 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     yield "| run | speeds | trials | like with like: quiet | check passes | planted: found |"
     yield "|---|---|---|---|---|---|"
     for run in runs:
-        least = min((len(one.throughput) for one in run.speeds if one.variant in TESTED), default=0)
+        least = min((len(one.throughput) for one in run.speeds), default=0)
         for count in (None, *FIXED):
             if least >= 2 * (PROFILE.max_trials if count is None else count):
                 rates = measure(_drawn(run, count), chosen.rounds, chosen.slowdown)
-                speeds = sum(one.variant in TESTED for one in run.speeds)
+                speeds = len(run.speeds)
                 cells = (share(value, rates.rounds) for value in (rates.quiet, rates.passed, rates.found))
                 yield f"| {run.run_id} | {speeds} | {_how(rates, count)} | {' | '.join(cells)} |"
 
@@ -176,8 +172,7 @@ def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: 
         pair = draw(random)
         trials += len(pair.after.speeds[0].throughput)
         alike = versus((pair.before, pair.after), reference=0, target=slowdown)
-        tested = [one for one in alike.ratios if one.tested]
-        quiet += all(one.outcome in (Outcome.SAME, Outcome.UNKNOWN) for one in tested)
+        quiet += not any(one.outcome in (Outcome.FASTER, Outcome.SLOWER) for one in alike.results)
         passed += not gate(alike, slowdown).failed
         slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0, target=slowdown)
         found += bool(gate(slower, slowdown).failed)
@@ -186,7 +181,7 @@ def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: 
 
 def slowed(run: Extract, slowdown: float) -> Extract:
     """Return a run whose first tested speed is slower: one workload regressed, the others did not."""
-    first = next(one for one in run.speeds if one.variant in TESTED)
+    first = run.speeds[0]
     changed = replace(first, throughput=tuple(value * (1 - slowdown) for value in first.throughput))
     return replace(run, speeds=tuple(changed if one is first else one for one in run.speeds))
 
@@ -202,7 +197,7 @@ def _made_up(noise: float, count: int | None) -> Callable[[np.random.Generator],
 
 def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], Pair]:
     """Draw whole trials, so that the variants of one trial keep the luck that they shared."""
-    speeds = [one for one in run.speeds if one.variant in TESTED]
+    speeds = run.speeds
     most = count or PROFILE.max_trials
     least = min(len(one.throughput) for one in speeds)
 
@@ -224,14 +219,14 @@ def _run(values: Mapping[str, NDArray[np.float64]], count: int | None) -> Extrac
     stop = len(first) if count is not None else stopped(first.tolist(), PROFILE)
     speeds = tuple(
         Speed(
-            workload=name, device="cpu", variant=TESTED[0], throughput=tuple(each[:stop].tolist()),
-            trial_ids=(), batch_size=32,
+            workload=name, device="cpu", variant=COMPARED[0], throughput=tuple(each[:stop].tolist()),
+            batch_size=32,
         )
         for name, each in values.items()
     )  # fmt: skip
     return Extract(
-        run_id="", label="", created="", tfbench_version="", machine="", facts={}, speeds=speeds, causes=(),
-        titles={}, cards={}, adaptive=count is None, planned=stop, ok=stop,
+        run_id="", label="", created="", tfbench_version="", machine="", facts={}, speeds=speeds,
+        adaptive=count is None, planned=stop, ok=stop,
     )  # fmt: skip
 
 
@@ -251,17 +246,8 @@ def share(count: int, rounds: int) -> str:
 
 def interval(count: int, rounds: int) -> tuple[float, float]:
     """Return the exact 95 % interval of a rate (Clopper & Pearson 1934)."""
-    low = 0.0 if count == 0 else _beta_quantile(0.025, count, rounds - count + 1)
-    high = 1.0 if count == rounds else _beta_quantile(0.975, count + 1, rounds - count)
-    return low, high
-
-
-def _beta_quantile(share_below: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if incomplete_beta(a, b, middle) < share_below else (low, middle)
-    return (low + high) / 2
+    found = binomtest(count, rounds).proportion_ci(method="exact")
+    return float(found.low), float(found.high)
 
 
 if __name__ == "__main__":

@@ -7,22 +7,20 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from markupsafe import Markup
-
 from harness.model.comparison import Gate, Versus
 from harness.rounding import short_digests
 from reports.bundle import bundle_text
-from reports.charts import Figure
 from reports.compare_charts import figures_of
-from reports.compare_page import ComparePage, banners, mark, titles_of
+from reports.compare_page import page_of
 from reports.frame import Drawing, framed, here, stills
 from reports.render import html_environment, markdown_environment
+from reports.scaling_charts import rate
 from reports.table import cell
 
 COLUMNS = (
-    "run", "run_id", "created", "machine", "workload", "device", "variant", "samples_per_s", "ratio", "ratio_low",
-    "ratio_high", "joint_low", "joint_high", "outcome", "detectable_slowdown", "trials_needed", "unlike",
-    "reference",
+    "run", "run_id", "created", "machine", "workload", "device", "variant", "trials", "samples_per_s",
+    "samples_per_s_low", "samples_per_s_high", "ratio", "ratio_low", "ratio_high", "joint_low", "joint_high",
+    "outcome", "detectable_slowdown", "trials_needed", "not_comparable", "reference",
 )  # fmt: skip
 
 
@@ -45,14 +43,11 @@ def render_html(
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
         draw: begins to draw a figure for paper; asked early for the same reason.
     """
-    page = _page(versus, gate, version)
-    figures = figures_of(versus, page.titles, page.scored_over())
-    environment = html_environment(mark=mark, digest=short_digests)
-    whole = _page(versus, gate, version, figures, stills(figures, draw))
+    figures = figures_of(versus)
     return framed(
-        environment,
+        html_environment(digest=short_digests, rate=rate),
         "compare.html",
-        whole,
+        page_of(versus, gate, version, figures, stills(figures, draw)),
         folder="compare",
         figures=figures,
         document=document,
@@ -62,44 +57,29 @@ def render_html(
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None, version: str = "") -> str:
     """Write the comparison in GitHub's Markdown, short enough for a pull request."""
-    environment = markdown_environment(mark=mark, digest=short_digests)
-    text = environment.get_template("compare.md").render(page=_page(versus, gate, version))
-    return text.strip() + "\n"
+    template = markdown_environment(digest=short_digests, rate=rate).get_template("compare.md")
+    return template.render(page=page_of(versus, gate, version, {}, {})).strip() + "\n"
 
 
 def render_csv(versus: Versus) -> str:
-    """Write every ratio as a row of CSV; what is not known is empty."""
+    """Write every speed as a row of CSV; what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     over = "median of its kind" if versus.reference is None else versus.runs[versus.reference].label
-    for one in versus.ratios:
-        run = versus.runs[one.run]
-        interval = (one.ratio.low, one.ratio.high) if one.ratio.n > 1 else ("", "")
-        joint = (one.joint.low, one.joint.high) if one.joint else ("", "")
+    for each in versus.results:
+        run = versus.runs[each.run]
+        bounds = [
+            side
+            for value in (each.speed, each.ratio)
+            for side in ((value.median, value.low, value.high) if value and value.n > 1
+                         else (value.median if value else None, None, None))
+        ]  # fmt: skip
+        joint = (each.joint.low, each.joint.high) if each.joint else (None, None)
         row = (
-            run.label, run.run_id, run.created, run.machine, one.workload, one.device, one.variant, one.speed,
-            one.ratio.median, *interval, *joint, one.outcome.value, one.detectable,
-            one.trials_needed, " ".join(one.unlike), over,
+            run.label, run.run_id, run.created, run.machine, each.workload, each.device, each.variant,
+            each.speed.n, *bounds, *joint, each.outcome.value, each.detectable, each.trials_needed,
+            " ".join(each.not_comparable), over,
         )  # fmt: skip
         writer.writerow([cell(value) for value in row])
     return text.getvalue()
-
-
-def _page(
-    versus: Versus,
-    gate: Gate | None,
-    version: str,
-    figures: Mapping[str, Figure] | None = None,
-    drawn: Mapping[str, Markup] | None = None,
-) -> ComparePage:
-    return ComparePage(
-        versus=versus,
-        gate=gate,
-        figures=figures or {},
-        stills=drawn or {},
-        titles=titles_of(versus),
-        anchors={},
-        banners=banners(versus, gate),
-        version=version,
-    )

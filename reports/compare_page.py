@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.model.analysis import Estimate
-from harness.model.comparison import Best, Cause, Extract, Gate, Kind, Outcome, Ratio, Standing, Versus
-from harness.model.scaling import Placement, Point
-from harness.rounding import counted, some
+from harness.model.analysis import StepTime
+from harness.model.comparison import Check, Extract, Gate, Outcome, Result, Speed, Standing, Trend, Versus
+from harness.model.scaling import Placement
+from harness.rounding import short_digests, some
+from reports import compare_messages as messages
 from reports import numbers
 from reports.charts import Figure
-from reports.names import device_name, titles_of, variant_name
-from reports.page import SENTENCE_END, Banner
-from reports.together_charts import rate, share_interval
+from reports.messages import caveat_lines, device_of_row, limit
+from reports.names import variant_name
+from workloads.protocol import BASELINE, TUNED
 
-_NOTES = 8
-_MARKS = {
-    Outcome.FASTER: "▲",
-    Outcome.SLOWER: "▼",
-    Outcome.SAME: "=",
-    Outcome.UNKNOWN: "?",
-    Outcome.UNTESTED: "",
-}
+# Runs with a column, or a bar, of their own.
+SHOWN = 4
+# Of those, runs that fall out of their kind.
+_OUTLIERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A workload, device and variant that runs are compared in."""
+    """A workload and device of one run: what was measured, and what limits the baseline."""
+
+    baseline: Result | None
+    tuned: Result | None
+    limit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A workload and device, with a cell for each of the shown runs."""
 
     workload: str
     device: str
-    variant: str
-    name: str
+    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,218 +48,235 @@ class ComparePage:
     """A comparison made ready for templates.
 
     Attributes:
-        anchors: none; trials are in the runs' own reports.
+        names: of the runs.
+        shown: positions of the runs with a column of their own.
+        stills: figure id -> SVG, for those that have one.
     """
 
     versus: Versus
     gate: Gate | None
+    version: str
+    names: tuple[str, ...]
+    shown: tuple[int, ...]
     figures: Mapping[str, Figure]
     stills: Mapping[str, Markup]
-    titles: Mapping[str, str]
-    anchors: Mapping[str, str]
-    banners: tuple[Banner, ...]
-    version: str
 
     @property
     def runs(self) -> tuple[Extract, ...]:
         """The runs, in the order in which they were given."""
         return self.versus.runs
 
-    def headline(self) -> tuple[str, str]:
-        """Give the headline's first sentence, which is set large, and the rest."""
-        first, *rest = SENTENCE_END.split(self.versus.headline, maxsplit=1)
-        return first, " ".join(rest)
-
     def title(self) -> str:
         """Name the comparison."""
-        if self.versus.scaling is not None:
-            counts = [str(workers) for workers in self.versus.scaling.placements]
-            return f"Training over {' and '.join(filter(None, (', '.join(counts[:-1]), counts[-1])))} workers"
-        kinds = len({run.machine for run in self.runs})
-        if len(self.runs) == 2:
-            return f"{self.runs[1].label} against {self.runs[0].label}"
-        where = counted(kinds, "kind of machine", "kinds of machine")
-        return f"{counted(len(self.runs), 'run')} on {where}"
+        return messages.title(self.versus, self.names)
+
+    def headline(self) -> str:
+        """Return at most two sentences."""
+        return messages.headline(self.versus, self.names)
+
+    def warnings(self) -> list[str]:
+        """Return what must be known before any number."""
+        return list(messages.warnings(self.versus, self.gate))
+
+    def notes(self) -> list[str]:
+        """Return what is to be known beside it: incomplete runs, workers that share a machine."""
+        scaling = self.versus.scaling
+        together = messages.scaling_caveats(scaling.placements) if scaling else ()
+        return [*together, *messages.notes(self.versus)]
+
+    def machines(self) -> list[str]:
+        """Return the kinds of machine."""
+        return list(dict.fromkeys(run.machine for run in self.runs))
 
     def over(self) -> str:
-        """Say what the ratios of single workloads are over."""
-        if self.versus.reference is None:
-            return "the median of its kind of machine"
-        return self.runs[self.versus.reference].label
+        """Name what ratios are over."""
+        return (
+            "the median of its kind" if self.versus.reference is None else self.names[self.versus.reference]
+        )
 
-    def scored_over(self) -> str:
-        """Say what scores are over."""
-        if self.versus.reference is None:
-            return "the median of all runs"
-        return self.runs[self.versus.reference].label
+    def rows(self) -> list[Row]:
+        """Return the overview: a row for each workload and device that a shown run measured."""
+        results = {(each.run, each.workload, each.device, each.variant): each for each in self.versus.results}
+        pairs = dict.fromkeys(
+            (each.workload, each.device) for each in self.versus.results if each.run in self.shown
+        )
+        return [
+            Row(
+                workload=workload,
+                device=device,
+                cells=tuple(
+                    Cell(
+                        baseline=results.get((run, workload, device, BASELINE)),
+                        tuned=results.get((run, workload, device, TUNED)),
+                        limit=limit_of(self.runs[run], workload, device),
+                    )
+                    for run in self.shown
+                ),
+            )
+            for workload, device in pairs
+        ]
 
-    def label(self, run: int) -> str:
-        """Give a run's label."""
-        return self.runs[run].label
+    def device(self, device: str) -> str:
+        """Return a device's name; "GPU" where there is only one."""
+        return device_in(self.versus, device)
 
-    def cells(self, *, tested: bool) -> tuple[Cell, ...]:
-        """Give what runs are compared in: the variants that are tested, or the others."""
-        return cells(self.versus, tested=tested)
+    def what(self, each: Result | Speed | Trend) -> str:
+        """Name a workload, device and variant."""
+        return f"{each.workload}, {self.device(each.device)}, {variant_name(each.variant)}"
 
-    def ratios(self, cell: Cell) -> tuple[Ratio, ...]:
-        """Give the ratios of one cell, in the order of the runs."""
-        key = (cell.workload, cell.device, cell.variant)
-        return tuple(one for one in self.versus.ratios if (one.workload, one.device, one.variant) == key)
+    def mark(self, result: Result) -> str:
+        """Return the sign of an outcome."""
+        return messages.MARKS[result.outcome]
 
-    def reference_speed(self, cell: Cell) -> str:
-        """Write the reference's own speed as ratios are over it; "" where that is the median of all."""
-        if self.versus.reference is None:
-            return ""
-        one = self.ratios(cell)[0]
-        return numbers.number(one.speed / one.ratio.median, 4)
+    def method(self) -> str:
+        """Return how speeds were compared."""
+        return messages.method(self.versus)
 
-    def bests(self, run: int) -> tuple[Best, ...]:
-        """Give a run's best of every workload."""
-        return tuple(one for one in self.versus.bests if one.run == run)
+    def missing(self) -> list[str]:
+        """Name what the baseline has and a run has not."""
+        missing = self.gate.missing if self.gate else ()
+        return [f"{self.names[run]}: {' '.join(key)}" for run, *key in missing]
 
-    def place(self, standing: Standing) -> str:
-        """Write a run's score."""
-        if standing.run == self.versus.reference:
-            return "1 (reference)"
-        return numbers.factor_estimate(standing.score)
+    def checks(self) -> tuple[Check, ...]:
+        """Return the checks against the baseline."""
+        return self.gate.checks if self.gate else ()
 
-    def placed(self) -> tuple[tuple[int, Standing | None], ...]:
-        """Give all runs, the fastest first and those without a score last."""
-        first = [(one.run, one) for one in self.versus.standings]
+    def compared(self) -> list[Result]:
+        """Return the results that have a ratio."""
+        return [each for each in self.versus.results if each.ratio is not None]
+
+    def weakest(self) -> list[Result]:
+        """Return for each workload, device and variant the comparison that finds least."""
+        found: dict[tuple[str, str, str], Result] = {}
+        for each in self.compared():
+            key = (each.workload, each.device, each.variant)
+            if key not in found or _blindness(each) > _blindness(found[key]):
+                found[key] = each
+        return list(found.values())
+
+    def differences(self, *, comparable: bool) -> list[tuple[str, list[str]]]:
+        """Return "section: field" and its values, one a column, of those with which speeds stay comparable or not."""
+        return [
+            (f"{each.section.value}: {each.field}", self._values(each.values))
+            for each in self.versus.differences
+            if each.comparable is comparable
+        ]
+
+    def _values(self, values: Sequence[str]) -> list[str]:
+        """Return a value a run, or where they are many one text with the runs of each value."""
+        texts = [short_digests(value) for value in values]
+        if len(self.runs) <= SHOWN:
+            return texts
+        holders = {
+            text: [name for name, own in zip(self.names, texts, strict=True) if own == text] for text in texts
+        }
+        return ["; ".join(f"{text} ({some(names)})" for text, names in holders.items())]
+
+    def caveats(self) -> list[tuple[str, list[str]]]:
+        """Return the warnings of the shown runs' own reports, each with the runs that have it."""
+        found: dict[str, list[str]] = {}
+        for run in self.shown:
+            for _, text, _ in caveat_lines(self.runs[run].caveats):
+                found.setdefault(text, []).append(self.names[run])
+        return list(found.items())
+
+    def costed(self) -> list[tuple[str, Extract, Speed]]:
+        """Return the speeds with an energy reading or a price."""
+        return [
+            (self.names[run], self.runs[run], speed)
+            for run in self.shown
+            for speed in self.runs[run].speeds
+            if speed.energy_j_per_sample is not None or speed.cost_per_million is not None
+        ]
+
+    def ranked(self) -> list[tuple[int, Standing | None]]:
+        """Return all runs, the fastest first and those without a score last."""
+        first = [(each.run, each) for each in self.versus.standings]
         places = {run for run, _ in first}
-        return (*first, *((run, None) for run in range(len(self.runs)) if run not in places))
+        return [*first, *((run, None) for run in range(len(self.runs)) if run not in places)]
 
-    def costed(self) -> tuple[tuple[Best, str], ...]:
-        """Give what has an energy reading or a price and whose it is, by workload, the thriftiest first."""
-        found = [one for one in self.versus.bests if _has_cost(one)]
-        order = {name: number for number, name in enumerate(self.titles)}
-        found.sort(key=lambda one: (order.get(one.workload, 0), *_expense(one)))
-        return tuple((one, self.label(one.run)) for one in found)
-
-    def money(self, best: Best) -> str:
-        """Write what a million samples cost."""
-        if best.cost_per_million is None:
-            return "–"
-        return f"{numbers.number(best.cost_per_million)} {self.runs[best.run].currency}".strip()
-
-    def longer(self, point: Point) -> str:
-        """Write what a step takes longer than with one worker."""
-        if point.added_s is None or point.workers == 1:
-            return "–"
-        sign = "" if point.added_s >= 0 else "−"
-        return f"{sign}{numbers.duration(abs(point.added_s))}"
-
-    def share_interval(self, value: Estimate) -> str:
-        """Write the interval of a share in percent."""
-        return share_interval(value)
-
-    def rate(self, bytes_per_s: float | None) -> str:
-        """Write bytes a second."""
-        return rate(bytes_per_s)
+    def score(self, standing: Standing | None) -> str:
+        """Write a run's score."""
+        if standing is None:
+            return numbers.MISSING
+        interval = numbers.ratio_interval(standing.score)
+        return f"{numbers.ratio(standing.score.median)}{f' ({interval})' if interval else ''}"
 
     def divided(self, placement: Placement) -> str:
-        """Say whose the CPUs of workers are."""
-        if placement.oversubscribed:
-            return "used by all workers of a machine alike"
-        if len(set(placement.machines)) < len(placement.machines):
-            return "divided among a machine's workers"
-        return "each worker's own"
+        """Return whose the CPUs of workers are."""
+        return messages.divided(placement)
 
-    def weakest(self) -> tuple[Ratio, ...]:
-        """Give for each workload, device and variant the comparison that finds least."""
-        found: dict[tuple[str, str, str], Ratio] = {}
-        for one in self.versus.ratios:
-            key = (one.workload, one.device, one.variant)
-            if one.tested and (key not in found or _blindness(one) > _blindness(found[key])):
-                found[key] = one
-        return tuple(found.values())
-
-    def kind_runs(self, kind: Kind) -> str:
-        """Name a kind's runs, or count them."""
-        names = [self.label(run) for run in kind.runs]
-        return some(names)
-
-    def noted(self) -> tuple[tuple[Extract, str], ...]:
-        """Give the warnings of the runs' own reports."""
-        return tuple((run, warning) for run in self.runs for warning in run.warnings)
-
-    def cause(self, run: int, workload: str, device: str) -> Cause | None:
-        """Give what holds a run back."""
-        for one in self.runs[run].causes:
-            if (one.workload, one.device) == (workload, device):
-                return one
-        return None
-
-    def measured(self, run: int, workload: str, device: str) -> bool:
-        """Tell whether a run measured a workload on a device."""
-        return any((one.workload, one.device) == (workload, device) for one in self.runs[run].speeds)
-
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """Give each workload and device that any run measured."""
-        found = dict.fromkeys((one.workload, one.device) for run in self.runs for one in run.speeds)
-        return tuple(found)
+    def scaling_help(self) -> str:
+        """Explain the table of workers."""
+        return messages.SCALING_HELP
 
 
-def _has_cost(best: Best) -> bool:
-    return best.energy_j_per_sample is not None or best.cost_per_million is not None
+def page_of(
+    versus: Versus,
+    gate: Gate | None,
+    version: str,
+    figures: Mapping[str, Figure],
+    stills: Mapping[str, Markup],
+) -> ComparePage:
+    """Make a comparison ready for templates."""
+    return ComparePage(
+        versus=versus, gate=gate, version=version, names=names_of(versus.runs), shown=shown_runs(versus),
+        figures=figures, stills=stills,
+    )  # fmt: skip
 
 
-def _expense(best: Best) -> tuple[float, float]:
-    unknown = float("inf")
-    money, energy = best.cost_per_million, best.energy_j_per_sample
-    return unknown if money is None else money, unknown if energy is None else energy
-
-
-def _blindness(one: Ratio) -> float:
-    return float("inf") if one.detectable is None else one.detectable
-
-
-def mark(outcome: Outcome) -> str:
-    """Give the sign that stands for an outcome; the word always stands beside it."""
-    return _MARKS[outcome]
-
-
-def cells(versus: Versus, *, tested: bool) -> tuple[Cell, ...]:
-    """Give what runs are compared in, in the order in which the first run has it."""
-    found: dict[tuple[str, str, str], Cell] = {}
-    for one in versus.ratios:
-        if one.tested is tested:
-            name = f"{one.workload}, {device_name(one.device)} {variant_name(one.variant)}"
-            cell = Cell(workload=one.workload, device=one.device, variant=one.variant, name=name)
-            found.setdefault((one.workload, one.device, one.variant), cell)
-    return tuple(found.values())
-
-
-def titles_of(versus: Versus) -> dict[str, str]:
-    """Give each workload's title by its name."""
-    found: dict[str, str] = {}
-    for run in versus.runs:
-        for name, title in run.titles.items():
-            found.setdefault(name, title)
-        for speed in run.speeds:
-            found.setdefault(speed.workload, speed.workload)
-    return found
-
-
-def banners(versus: Versus, gate: Gate | None) -> tuple[Banner, ...]:
-    """Say first what a reader must know before the numbers: what was asked for, then what is not alike."""
+def names_of(runs: Sequence[Extract]) -> tuple[str, ...]:
+    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
+    machines = Counter(run.machine for run in runs)
+    first = Counter(run.machine.partition(" · ")[0] for run in runs)
     found = []
-    if gate is not None and gate.failed:
-        failed = len(gate.failed)
-        which = f"{failed} of {counted(len(gate.checks), 'comparison')}"
-        text = f"{which} {'is' if failed == 1 else 'are'} slower than the baseline allows."
-        found.append(Banner(severity="warning", text=text))
-    if versus.caution:
-        found.append(Banner(severity="warning", text=versus.caution))
-    found += [
-        Banner(severity="warning", text=f"Unlike things are compared: {one.sentence}")
-        for one in versus.unlikes
-    ]
-    caveats = versus.scaling.caveats if versus.scaling is not None else ()
-    found += [Banner(severity="note", text=one) for one in caveats]
-    found += [Banner(severity="note", text=note) for note in versus.notes[:_NOTES]]
-    if len(versus.notes) > _NOTES:
-        more = len(versus.notes) - _NOTES
-        text = f"{counted(more, 'more run')} {'is' if more == 1 else 'are'} incomplete."
-        found.append(Banner(severity="note", text=text))
+    for run in runs:
+        short = run.machine.partition(" · ")[0]
+        machine = short if first[short] == 1 else run.machine
+        found.append(machine if run.label == run.run_id and machines[run.machine] == 1 else run.label)
     return tuple(found)
+
+
+def shown_runs(versus: Versus) -> tuple[int, ...]:
+    """Choose the runs with a column of their own: all of a few, else outliers and one of each kind."""
+    if len(versus.runs) <= SHOWN:
+        return tuple(range(len(versus.runs)))
+    if versus.reference is None:
+        apart = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
+        first, taken = [run for run, _ in Counter(apart).most_common(_OUTLIERS)], ""
+    else:
+        first, taken = [versus.reference], versus.runs[versus.reference].machine
+    latest = {trend.machine: trend.runs[-1] for trend in versus.trends}
+    kinds = [
+        latest.get(kind.machine, kind.runs[len(kind.runs) // 2])
+        for kind in versus.kinds
+        if kind.machine != taken or kind.machine in latest
+    ]
+    return tuple(dict.fromkeys((*first, *kinds)))[:SHOWN]
+
+
+def device_in(versus: Versus, device: str) -> str:
+    """Return a device's name; "GPU" where no run has another."""
+    return device_of_row(device, list(dict.fromkeys(each.device for each in versus.results)))
+
+
+def title_in(versus: Versus, workload: str) -> str:
+    """Return a workload's title."""
+    return next((run.titles[workload] for run in versus.runs if workload in run.titles), workload)
+
+
+def limit_of(run: Extract, workload: str, device: str) -> str:
+    """Return in a few words what limits a run's baseline, "" where it was not analysed."""
+    pair = (workload, device)
+    finding = next((each for each in run.findings if (each.workload, each.device) == pair), None)
+    return limit(finding, step_time_of(run, workload, device, BASELINE)) if finding else ""
+
+
+def step_time_of(run: Extract, workload: str, device: str, variant: str) -> StepTime | None:
+    """Return a breakdown, None where there is none."""
+    key = (workload, device, variant)
+    return next((each for each in run.step_times if (each.workload, each.device, each.variant) == key), None)
+
+
+def _blindness(result: Result) -> float:
+    return float("inf") if result.detectable is None else result.detectable

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from harness.model.analysis import Analysis
+from harness.model.comparison import Extract
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.gains_chart import gains_figure
@@ -29,14 +30,15 @@ _BUILDERS = (
     server_figure,
     pipeline_figure,
     gains_figure,
-    published_figure,
     trials_figure,
 )
 
 
-def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
+def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mapping[str, Figure]:
     """Build every figure that the run has the data for, by id, timelines last."""
+    published = published_figure(analysis, references)
     built = [figure for build in _BUILDERS if (figure := build(analysis)) is not None]
+    built += [published] if published else []
     return {figure.id: figure for figure in (*_sweeps(analysis), *built, *_timelines(analysis))}
 
 

@@ -81,6 +81,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "published_quantity": numbers.published,
     "quantity": numbers.quantity,
     "ranked_points": ranked,
+    "ratio": numbers.ratio,
+    "ratio_interval": numbers.ratio_interval,
     "setup_rows": setup_rows,
     "shorter": shorter,
     "size": numbers.size,

@@ -59,6 +59,20 @@ def factor_interval(value: Estimate) -> str:
     return f"{factor(value.low)[:-1]} to {factor(value.high)[:-1]}"
 
 
+def ratio(value: float) -> str:
+    """Write a ratio of two runs' speeds, which may be close to 1, with two decimals: "0.93×", "12.4×"."""
+    return f"{_ratio(value)}×" if math.isfinite(value) else MISSING
+
+
+def ratio_interval(value: Estimate) -> str:
+    """Write the interval of a ratio of two runs' speeds, "0.91 to 0.95"; "" for one trial."""
+    return "" if value.n < 2 else f"{_ratio(value.low)} to {_ratio(value.high)}"
+
+
+def _ratio(value: float) -> str:
+    return _fixed(value, 2) if 0.1 <= value < 10 else number(value, 3 if value >= 10 else 2)
+
+
 def percent(share: float | None) -> str:
     """Write a share of 0 to 1: whole percents from ten on, two digits below."""
     if share is None or not math.isfinite(share):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Cause, Latency, Part, Pipeline, Severity
-from harness.model.run import Manifest
 from reports import messages, numbers
 from reports.charts import Figure
 from reports.fixes import Fix, fixes
@@ -132,18 +132,6 @@ class Page:
             for fact in trial.said
         )
         return list(dict.fromkeys(found))
-
-
-def machine_name(manifest: Manifest) -> str:
-    """Return GPUs, CPU and vCPUs of a machine: "NVIDIA H200 · Intel Xeon, 16 vCPU"."""
-    names: dict[str, int] = {}
-    for gpu in manifest.gpus:
-        names[gpu.name] = names.get(gpu.name, 0) + 1
-    gpus = [f"{count} × {name}" if count > 1 else name for name, count in names.items()]
-    system = manifest.system
-    cpu = system.get("host_processor_model_name") or system.get("system_name") or "unknown CPU"
-    vcpus = system.get("host_processor_vcpu_count")
-    return " · ".join((*gpus, f"{cpu}, {vcpus} vCPU" if vcpus else cpu))
 
 
 def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup]) -> Page:

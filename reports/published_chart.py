@@ -2,42 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
 
+from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, PublishedComparison
+from harness.model.comparison import Extract
 from reports import numbers
-from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
+from reports.charts import Figure, Key, Table, labels_axis, layered, rows, stacked
 from reports.messages import device_of_row, published_note
 from reports.names import is_gpu, titles_of
+from reports.palette import gpu_colour
 
 _LABELS_PX = 330
 _TEXT_PX = 90
 _ROW_PX = 22
 
 
-def published_figure(analysis: Analysis) -> Figure | None:
-    """Draw each published speed, time or ratio that was measured here; None where there is none."""
+def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> Figure | None:
+    """Draw each published speed, time or ratio that was measured here; None where there is none.
+
+    Args:
+        references: machines that tfbench was measured on, drawn where they have the same speed.
+    """
     shown = [each for each in analysis.published if each.factor is not None]
     if not shown:
         return None
     titles = titles_of(analysis)
     devices = list(dict.fromkeys(each.device for each in analysis.published))
     records = [_record(each, titles, devices) for each in shown]
+    others = [
+        record
+        for place, extract in enumerate(references)
+        for each, row in zip(shown, records, strict=True)
+        for record in _of_reference(analysis, each, extract, place, row["row"])
+    ]
+    names = {record["name"]: record["colour"] for record in others}
     return Figure(
         id="figure-published",
         title="Here over published: 1× is as fast as published",
         description="Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
-        spec=stacked([_panel(records)]),
+        spec=stacked([_panel(records, others)]),
         table=Table(
             header=("Workload", "Published for", "Published", "Here", "Here / published", "Note"),
             rows=tuple(_cells(each, titles, devices) for each in shown),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
         rank=3,
+        legend=tuple(Key(colour=colour, shape="diamond", name=name) for name, colour in names.items()),
     )
+
+
+def _of_reference(
+    analysis: Analysis, each: PublishedComparison, extract: Extract, place: int, row: str
+) -> Iterator[dict[str, Any]]:
+    """Yield a reference machine's factor: this machine's, times the ratio of their speeds."""
+    if each.unit not in ("samples/s", "s") or each.factor is None:
+        return
+    key = (each.workload, each.device, each.measured_variant)
+    here = [
+        one.throughput.median for one in analysis.summaries if (one.workload, one.device, one.variant) == key
+    ]
+    there = [one.throughput for one in extract.speeds if (one.workload, one.device, one.variant) == key]
+    if here and there and extract.machine != machine_name(analysis.run.manifest):
+        factor = each.factor.median * statistics.geometric_mean(there[0]) / here[0]
+        yield {
+            "row": row, "value": factor, "text": numbers.factor(factor), "colour": gpu_colour(place + 2),
+            "name": f"measured by tfbench on {extract.label}",
+        }  # fmt: skip
 
 
 def _cells(each: PublishedComparison, titles: dict[str, str], devices: Sequence[str]) -> tuple[str, ...]:
@@ -68,16 +103,20 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: Sequence
     }
 
 
-def _panel(records: Sequence[dict[str, Any]]) -> alt.LayerChart:
-    values = [record[side] for record in records for side in ("value",)] + [0.5, 2.0]
+def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> alt.LayerChart:
+    values = [record["value"] for record in (*records, *others)] + [0.5, 2.0]
     scale = alt.Scale(type="log", domain=[min(values) / 1.3, max(values) * 1.3], nice=False)
-    base = alt.Chart(rows(records)).encode(
-        y=alt.Y("row:N", sort=[record["row"] for record in records], axis=labels_axis(_LABELS_PX))
-    )
+    y = alt.Y("row:N", sort=[record["row"] for record in records], axis=labels_axis(_LABELS_PX))
+    base = alt.Chart(rows(records)).encode(y=y)
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
     one = alt.Chart(rows([{"value": 1.0}])).mark_rule(stroke="var(--ink-2)", strokeDash=[4, 3]).encode(x=x)
+    diamonds = alt.Chart(rows(others)).mark_point(
+        shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
+    )
+    colour = alt.Stroke("colour:N", scale=None)
     return layered(
         one,
+        *([diamonds.encode(x=x, y=y, stroke=colour, tooltip=["name:N", "text:N"])] if others else []),
         base.mark_rule(stroke="var(--ink)", strokeWidth=1.5, clip=True).encode(x="low:Q", x2="high:Q"),
         base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=alt.Color("colour:N", scale=None)),
         base.mark_text(align="left", baseline="middle", dx=8).encode(x=alt.value("width"), text="text:N"),

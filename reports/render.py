@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from harness.analysis.results import results_document
 from harness.model.analysis import Analysis
+from harness.model.comparison import Extract
 from reports.bundle import bundle_text
 from reports.figures import figures_of
 from reports.filters import FILTERS
@@ -25,6 +26,7 @@ def render_html(
     record: str = "",
     bundle: Callable[[], str] = bundle_text,
     draw: Drawing = here,
+    references: Sequence[Extract] = (),
 ) -> str:
     """Write the report as one HTML page without any external reference.
 
@@ -33,8 +35,9 @@ def render_html(
         record: the run for the page to carry, as harness.run.recording packs it.
         bundle: gives the charts' code; asked last, so that it may be made meanwhile.
         draw: begins to draw a figure for paper; asked early for the same reason.
+        references: machines that tfbench was measured on, shown beside published numbers.
     """
-    figures = figures_of(analysis)
+    figures = figures_of(analysis, references)
     page = page_of(analysis, figures, stills(figures, draw))
     return framed(
         html_environment(),

@@ -7,9 +7,9 @@ from typing import Any
 
 from harness.model.analysis import Analysis, Latency
 from reports import numbers
-from reports.bars import colour, panel_title
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, is_gpu, titles_of, variant_name
+from reports.palette import line_colour
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
 
 _LABELS_PX = 62
@@ -103,7 +103,7 @@ def _cells(one: Latency) -> tuple[str, ...]:
 def _legend(shown: Sequence[Latency], median: str, high: str) -> tuple[Key, ...]:
     """List devices and variants by their colours, and the two quantiles by the shapes they are drawn in."""
     names = {
-        colour(
+        line_colour(
             one.device, one.variant
         ): f"{'GPU' if is_gpu(one.device) else 'CPU'} {variant_name(one.variant)}"
         for one in shown
@@ -138,7 +138,7 @@ def _speeds(group: Sequence[Latency]) -> list[dict[str, Any]]:
 
 def _row(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
     return {
-        "x": x, "y": y, "colour": colour(one.device, one.variant), "dash": name,
+        "x": x, "y": y, "colour": line_colour(one.device, one.variant), "dash": name,
         "line": f"{device_name(one.device)} {variant_name(one.variant)} {name}", "text": numbers.number(y, 3),
     }  # fmt: skip
 
@@ -178,7 +178,7 @@ def _panel(title: str, rows: list[dict[str, Any]], x_title: str, points_only: bo
         },
     }  # fmt: skip
     return {
-        "title": panel_title(title, _LABELS_PX),
+        "title": {"text": title, "dx": -_LABELS_PX},
         "height": _PANEL_PX,
         "data": {"values": rows},
         "layer": [points] if points_only else [lines, points],

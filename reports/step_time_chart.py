@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -17,45 +18,78 @@ from reports.palette import part_colour
 _LABELS_PX = 104
 _TOTAL_PX = 112
 _ROW_PX = 24
-# A segment narrower than this share of the step has no room for its number.
+# A segment narrower than this share of the axis has no room for its number.
 _LABELLED = 0.07
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """A panel of bars.
+
+    Attributes:
+        rows: label -> breakdown.
+        common: all on one axis of milliseconds; otherwise each bar is as long as its own step.
+    """
+
+    heading: str
+    rows: dict[str, StepTime]
+    common: bool = False
 
 
 def step_time_figure(analysis: Analysis) -> Figure | None:
     """Draw the breakdowns, baseline above tuned, each bar one whole step; None where there are none."""
-    times = [each for each in analysis.step_times if set(each.parts) != {Part.UNEXPLAINED}]
-    if not times:
-        return None
     titles = titles_of(analysis)
     devices = list(dict.fromkeys(each.device for each in analysis.step_times))
-    groups = {name: [each for each in times if each.workload == name] for name in titles}
-    panels = [_panel(titles[name], own, devices) for name, own in groups.items() if own]
-    used = [part for part in Part if any(_share(each, part) >= 0.005 for each in times)]
+    panels: dict[str, Bars] = {}
+    for time in analysis.step_times:
+        name, label = (
+            titles[time.workload],
+            f"{device_of_row(time.device, devices)} {variant_name(time.variant)}",
+        )
+        panels.setdefault(name, Bars(heading=name, rows={})).rows[label] = time
+    return breakdown_figure(
+        list(panels.values()),
+        "A stacked bar a workload, device and variant, as shares of its own step; at its end the milliseconds.",
+    )
+
+
+def breakdown_figure(
+    panels: Sequence[Bars], description: str, *, labels_px: int = _LABELS_PX
+) -> Figure | None:
+    """Draw panels of breakdowns; those of which only the whole step is known are left out."""
+    shown = [
+        (panel, own)
+        for panel in panels
+        if (
+            own := {
+                label: time for label, time in panel.rows.items() if set(time.parts) != {Part.UNEXPLAINED}
+            }
+        )
+    ]
+    times = [time for _, own in shown for time in own.values()]
+    if not times:
+        return None
+    used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
     return Figure(
         id="figure-step-time",
         title="Shares of one step; milliseconds at the end of each bar",
-        description="A stacked bar a workload, device and variant, as shares of its own step; at its end the "
-        "milliseconds of a step. The table below has every part in milliseconds with its interval.",
-        spec=stacked(panels, spacing=22),
+        description=f"{description} The table below has every part in milliseconds with its interval.",
+        spec=stacked([_panel(panel, own, labels_px) for panel, own in shown], spacing=30),
         table=Table(
-            header=("Workload", "Device", "Variant", "Part", "ms a step", "95 % interval", "Share"),
-            rows=tuple(_table(times, titles, devices)),
+            header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),
+            rows=tuple(row for panel, own in shown for row in _table(panel.heading, own)),
         ),
-        reserve_px=_LABELS_PX + _TOTAL_PX,
+        reserve_px=labels_px + _TOTAL_PX,
         legend=tuple(Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),
     )
 
 
-def _share(time: StepTime, part: Part) -> float:
-    return abs(time.share(part))
-
-
-def _panel(heading: str, times: Sequence[StepTime], devices: Sequence[str]) -> alt.LayerChart:
-    batches = {each.batch for each in times}
-    records = [record for each in times for record in _segments(each, devices)]
-    order = list(dict.fromkeys(record["row"] for record in records))
-    y = alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX))
-    x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+def _panel(panel: Bars, times: dict[str, StepTime], labels_px: int) -> alt.LayerChart:
+    batches = {each.batch for each in times.values()}
+    longest = max(map(_drawn, times.values())) if panel.common else None
+    records = [record for label, time in times.items() for record in _segments(label, time, longest)]
+    y = alt.Y("row:N", sort=list(times), axis=labels_axis(labels_px))
+    scale = alt.Scale(domain=[0, 1])
     tooltip = [
         alt.Tooltip("part:N"),
         alt.Tooltip("ms:N", title="ms a step"),
@@ -64,10 +98,13 @@ def _panel(heading: str, times: Sequence[StepTime], devices: Sequence[str]) -> a
     ]
     base = alt.Chart(rows(records)).encode(y=y)
     bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1).encode(
-        x=x, x2="end:Q", color=alt.Color("colour:N", scale=None), tooltip=tooltip
+        x=alt.X("start:Q", scale=scale, axis=None),
+        x2="end:Q",
+        color=alt.Color("colour:N", scale=None),
+        tooltip=tooltip,
     )
     labels = base.mark_text(baseline="middle", fill="var(--segment-ink)", fontWeight=600).encode(
-        x=alt.X("middle:Q", scale=alt.Scale(domain=[0, 1]), axis=None), text="label:N"
+        x=alt.X("middle:Q", scale=scale, axis=None), text="label:N"
     )
     totals = (
         alt.Chart(rows([record for record in records if record["total"]]))
@@ -75,43 +112,46 @@ def _panel(heading: str, times: Sequence[StepTime], devices: Sequence[str]) -> a
         .encode(y=y, x=alt.value("width"), text="total:N")
     )
     size = f", batch {batches.pop():,}" if len(batches) == 1 else ""
-    return layered(bars, labels, totals, heading=f"{heading}{size}", labels_px=_LABELS_PX, row_px=_ROW_PX)
+    return layered(
+        bars, labels, totals, heading=f"{panel.heading}{size}", labels_px=labels_px, row_px=_ROW_PX
+    )
 
 
-def _segments(time: StepTime, devices: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield a bar's segments; a negative rest is left out of the picture, and the others share the bar."""
+def _drawn(time: StepTime) -> float:
+    """Return the seconds of all parts that a bar shows: a negative rest is left out of the picture."""
+    return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
+
+
+def _segments(label: str, time: StepTime, longest: float | None) -> Iterator[dict[str, Any]]:
+    whole, at = longest or _drawn(time), 0.0
     positive = {part: value for part, value in time.parts.items() if value.median > 0}
-    total = sum(value.median for value in positive.values()) or 1.0
-    at = 0.0
     for number, (part, value) in enumerate(positive.items()):
-        share = value.median / total
+        width = value.median / whole
         yield {
-            "row": f"{device_of_row(time.device, devices)} {variant_name(time.variant)}",
+            "row": label,
             "part": part.value,
             "start": at,
-            "end": at + share,
-            "middle": at + share / 2,
+            "end": at + width,
+            "middle": at + width / 2,
             "colour": part_colour(part),
-            "label": numbers.percent(share) if share >= _LABELLED else "",
+            "label": numbers.percent(value.median / _drawn(time)) if width >= _LABELLED else "",
             "ms": numbers.milliseconds(value.median),
             "share": numbers.percent(time.share(part)),
             "interval": f"{numbers.milliseconds(value.low)} to {numbers.milliseconds(value.high)}",
             "total": f"{numbers.milliseconds(time.total.median)} ms" if number == 0 else "",
         }
-        at += share
+        at += width
 
 
-def _table(
-    times: Sequence[StepTime], titles: dict[str, str], devices: Sequence[str]
-) -> Iterator[tuple[str, ...]]:
-    for time in times:
-        own = (titles[time.workload], device_of_row(time.device, devices), variant_name(time.variant))
+def _table(heading: str, times: dict[str, StepTime]) -> Iterator[tuple[str, ...]]:
+    for label, time in times.items():
         for part, value in time.parts.items():
             yield (
-                *own,
+                heading,
+                label,
                 part.value,
                 numbers.milliseconds(value.median),
                 f"{numbers.milliseconds(value.low)} to {numbers.milliseconds(value.high)}",
                 numbers.percent(time.share(part)),
             )
-        yield (*own, "step", numbers.milliseconds(time.total.median), "", numbers.percent(1.0))
+        yield (heading, label, "step", numbers.milliseconds(time.total.median), "", numbers.percent(1.0))

@@ -9,7 +9,6 @@ from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Scalar, Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
-from reports.bars import panel_title
 from reports.charts import Figure, Key, Table, chart
 from reports.names import device_name, is_gpu, variant_name
 
@@ -162,7 +161,7 @@ def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]
         },
     ]
     panel: dict[str, Any] = {"data": {"values": data}, "height": {"step": _CELL_PX}, "layer": layers}
-    return {"title": panel_title(name, _LABELS_PX), **panel} if name else panel
+    return {"title": {"text": name, "dx": -_LABELS_PX}, **panel} if name else panel
 
 
 def _cell(sweep: Sweep, one: SweepPoint, x: Axis, y: Axis, top: float) -> dict[str, Any]:

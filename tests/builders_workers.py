@@ -86,7 +86,7 @@ def teams() -> dict[int, Recorded]:
             Placement(
                 nodes=nodes[:workers],
                 machines=machines[:workers],
-                processors=2,
+                cpus=2,
                 oversubscribed=workers > 2,
             ),
             run_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import cache
 
 import numpy as np
@@ -13,8 +14,8 @@ from harness.analysis.comparison_document import comparison_document
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
-from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
+from harness.model.analysis import Estimate
 from harness.model.comparison import Extract, Versus
 from reports.compare import render_html
 from tests import builders
@@ -33,38 +34,61 @@ def whole(kind: int = 0) -> Extract:
     other = builders.run(
         {"gpu0": builders.COMPUTE_BOUND} if name else {"cpu": builders.CPU_RESNET}, name="resnet50", trials=3
     )
-    cards = tuple(replace(card, name=name) for card in run.manifest.gpus)
+    gpus = tuple(replace(gpu, name=name) for gpu in run.manifest.gpus)
     system = {**run.manifest.system, "accelerator_model_name": name}
     both = replace(
         run,
-        manifest=replace(run.manifest, gpus=cards, system=system),
+        manifest=replace(run.manifest, gpus=gpus, system=system),
         workloads=run.workloads + other.workloads,
         planned=run.planned + other.planned,
         trials=run.trials + other.trials,
     )
-    made = extract(analyse(both))
-    speeds = tuple(
-        replace(one, throughput=tuple(value * pace for value in one.throughput))
-        if one.device != "cpu"
-        else one
-        for one in made.speeds
+    return faster(extract(analyse(both)), pace, devices=("gpu0",))
+
+
+def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu0")) -> Extract:
+    """Give a run whose speeds on some devices are `factor` times as high."""
+
+    def scaled(value: Estimate) -> Estimate:
+        return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
+
+    return replace(
+        run,
+        speeds=tuple(
+            replace(each, throughput=tuple(value * factor for value in each.throughput))
+            if each.device in devices
+            else each
+            for each in run.speeds
+        ),
+        step_times=tuple(
+            replace(
+                each,
+                total=scaled(each.total),
+                parts={part: scaled(value) for part, value in each.parts.items()},
+            )
+            if each.device in devices
+            else each
+            for each in run.step_times
+        ),
     )
-    return replace(made, speeds=speeds)
 
 
 def again(
-    base: Extract, seed: int, *, noise: float = 0.01, factor: float = 1.0, trials: int = 5, label: str = ""
-) -> Extract:
+    base: Extract, seed: int, *, noise: float = 0.01, factor: float = 1.0, trials: int = 5, label: str = "",
+    day: int = 0,
+) -> Extract:  # fmt: skip
     """Give another run like `base`: new trials around its speeds, `factor` times as fast."""
     random = np.random.default_rng(seed)
     speeds = []
-    for one in base.speeds:
-        middle = float(np.exp(np.mean(np.log(one.throughput)))) * factor
+    for each in base.speeds:
+        middle = float(np.exp(np.mean(np.log(each.throughput))))
         values = tuple((middle * np.exp(random.normal(0, noise, trials))).tolist())
-        ids = tuple(f"{one.workload}-{one.device}-{index}" for index in range(trials))
-        summary = estimate(values, "samples/s")
-        speeds.append(replace(one, throughput=values, trial_ids=ids, summary=summary))
-    return replace(base, run_id=f"run-{seed}", label=label or f"run-{seed}", speeds=tuple(speeds))
+        speeds.append(replace(each, throughput=values))
+    created = (datetime.fromisoformat(base.created) + timedelta(days=day)).isoformat()
+    made = replace(
+        base, run_id=f"run-{seed}", label=label or f"run-{seed}", created=created, speeds=tuple(speeds)
+    )
+    return faster(made, factor)
 
 
 def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] = ()) -> tuple[Extract, ...]:
@@ -106,5 +130,8 @@ COMPARISONS = {
     "fleet": fleet(24, slow=(17,)),
     "hostile": _hostile(),
     "together": tuple(again(whole(3), count, label=f"workers-{count}") for count in (1, 2, 4)),
-    "nothing": (replace(whole(), speeds=(), label="a"), replace(whole(3), label="b")),
+    "trend": tuple(
+        again(whole(), day, factor=1 if day < 5 else 0.9, label=f"day-{day}", day=day) for day in range(9)
+    ),
+    "nothing": (replace(whole(), speeds=(), step_times=(), label="a"), replace(whole(3), label="b")),
 }

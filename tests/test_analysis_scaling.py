@@ -83,19 +83,3 @@ def test_without_counters_there_is_no_traffic() -> None:
     made = scaled(silent)
     assert made.flows == ()
     assert {one.traffic for one in made.points} == {()}
-
-
-def test_words_say_efficiency_and_what_it_does_not_show() -> None:
-    made = scaled(teams())
-    assert made.sentences == (
-        "Baseline, 4 workers on the CPU train cifar100-mlp 2.00 times as fast as one "
-        "(95 % interval 2.00 to 2.00): 50 % efficiency.",
-    )
-    first, second = made.caveats
-    assert first.startswith("4 workers ran on 2 machines (a, b, c, d): ")
-    assert "3 workers used the same 2 CPUs" in second
-    assert "at 33 % or less" in second
-
-
-def test_workers_on_machines_of_their_own_need_no_caveat() -> None:
-    assert scaled({count: team for count, team in teams().items() if count < 3}).caveats == ()

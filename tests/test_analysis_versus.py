@@ -1,50 +1,66 @@
-"""Runs side by side: who is faster beyond doubt, what is not alike, and who falls out of its kind."""
+"""Runs side by side: who is faster, what is not comparable, who falls out of its kind, and trends."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.versus import MANY, versus
-from harness.model.comparison import Extract, Outcome, Word
+from harness.errors import StoreError, UsageError
+from harness.model.comparison import Decision, Extract, Outcome, Section
+from harness.run.extracts import from_json, reference_path, references, to_json
 from tests import builders
 from tests.comparisons import again, fleet, whole
 
 
-def changed(run: Extract, section: str, field: str, value: str) -> Extract:
-    facts = {**run.facts, section: {**run.facts[section], field: value}}
-    return replace(run, facts=facts)
+def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
+    return replace(run, facts={**run.facts, section: {**run.facts[section], field: value}})
 
 
 def outcomes(*runs: Extract) -> set[Outcome]:
-    return {one.outcome for one in versus(runs).ratios if one.tested}
+    return {each.outcome for each in versus(runs).results if each.ratio}
 
 
 class TestExtract:
-    def test_has_a_value_a_trial_of_every_variant(self) -> None:
-        run = builders.gpu_run(trials=4)
-        made = extract(analyse(run), label="lab")
+    def test_has_a_value_a_trial_of_baseline_and_tuned(self) -> None:
+        made = extract(analyse(builders.gpu_run(trials=4)), label="lab")
         assert made.label == "lab"
-        assert {(one.device, one.variant) for one in made.speeds} >= {("cpu", "tuned"), ("gpu0", "baseline")}
-        assert all(len(one.throughput) == len(one.trial_ids) == 4 for one in made.speeds)
+        assert {(each.device, each.variant) for each in made.speeds} == {
+            (device, variant) for device in ("cpu", "gpu0") for variant in ("baseline", "tuned")
+        }
+        assert all(len(each.throughput) == 4 for each in made.speeds)
+
+    def test_has_the_step_times_and_what_limits_each(self) -> None:
+        made = extract(analyse(builders.gpu_run(trials=3)))
+        assert {(each.device, each.variant) for each in made.step_times} >= {
+            ("cpu", "baseline"),
+            ("gpu0", "tuned"),
+        }
+        assert sorted((each.workload, each.device) for each in made.findings) == [
+            ("cifar100-mlp", "cpu"), ("cifar100-mlp", "gpu0"),
+        ]  # fmt: skip
 
     def test_names_the_machine_and_its_limits(self) -> None:
         run = builders.gpu_run(trials=1)
         parameters = {**run.manifest.parameters, "options": {"cpus": "0-1", "cpu_quota": 1.5}}
         made = extract(analyse(replace(run, manifest=replace(run.manifest, parameters=parameters))))
-        assert made.machine == ("1 × NVIDIA H200, 16 vCPU AMD EPYC 9354, on CPUs 0-1, 1.5 CPUs' time")
+        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 16 vCPU, CPUs 0-1, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize(
-        "settings", [({"trials": 3, "max_trials": 7}, True), ({"trials": 3, "max_trials": 3}, False)]
+        "given_settings", [({"trials": 3, "max_trials": 7}, True), ({"trials": 3, "max_trials": 3}, False)]
     )
-    def test_knows_whether_the_interval_chose_the_trials(self, settings) -> None:
+    def test_knows_whether_the_interval_chose_the_trials(self, given_settings) -> None:
         run = builders.cpu_run(trials=1)
-        run = replace(run, manifest=replace(run.manifest, parameters={"settings": settings[0]}))
-        assert extract(analyse(run)).adaptive is settings[1]
+        run = replace(run, manifest=replace(run.manifest, parameters={"settings": given_settings[0]}))
+        assert extract(analyse(run)).adaptive is given_settings[1]
 
     def test_names_the_family_of_images_and_the_version_of_its_framework(self) -> None:
         run = builders.cpu_run(trials=1)
@@ -52,15 +68,48 @@ class TestExtract:
         facts = {"xgboost": "3.0.0", "python": "3.13"}
         run = replace(run, workloads=(replace(run.workloads[0], image="trees"),))
         made = extract(analyse(replace(run, trials=(replace(trial, facts=facts),))))
-        assert made.families == {"cifar100-mlp": "trees"}
-        assert made.facts["software"]["xgboost"] == "3.0.0"
+        assert made.images == {"cifar100-mlp": "trees"}
+        assert made.facts[Section.SOFTWARE]["xgboost"] == "3.0.0"
 
     @pytest.mark.parametrize(
         "run", [builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run]
     )
     def test_of_whatever_is_left_of_a_run(self, run) -> None:
         made = extract(analyse(run()))
-        assert versus((made, made)).headline
+        assert len(versus((made, made)).runs) == 2
+        assert from_json(to_json(made)) == made
+
+
+class TestFiles:
+    def test_come_back_as_they_were(self) -> None:
+        made = extract(analyse(builders.gpu_run(trials=2)))
+        assert from_json(to_json(made)) == made
+
+    def test_are_small(self) -> None:
+        assert len(to_json(extract(analyse(builders.gpu_run(trials=7))))) < 20_000
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", "{}", '{"schema": "tfbench-extract"}', '{"schema": "x", "extract": {}}']
+    )
+    def test_foreign_ones_are_refused(self, text: str) -> None:
+        with pytest.raises(StoreError, match="Not an extract of this version"):
+            from_json(text)
+
+    def test_another_version_is_refused(self) -> None:
+        document = json.loads(to_json(whole()))
+        with pytest.raises(StoreError):
+            from_json(json.dumps({**document, "schema_version": 1}))
+
+    def test_those_that_ship_can_be_read_and_have_their_names(self) -> None:
+        assert "h200" in references()
+        for name in references():
+            made = from_json(reference_path(name).read_bytes())
+            assert made.label == name
+            assert made.speeds
+            assert made.step_times
+        with pytest.raises(UsageError) as caught:
+            reference_path("../h200")
+        assert all(name in caught.value.hint for name in references())
 
 
 class TestOutcomes:
@@ -77,111 +126,136 @@ class TestOutcomes:
         }
 
     def test_more_comparisons_make_each_more_careful(self) -> None:
-        few = versus([again(whole(), seed) for seed in (1, 2)])
-        many = versus([again(whole(), seed) for seed in range(1, 9)])
+        few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
-        width = {len(made.runs): made.ratios[0].joint.high - made.ratios[0].joint.low for made in (few, many)}
-        assert width[8] > width[2]
-        assert many.ratios[0].ratio == few.ratios[0].ratio, "the interval of one ratio alone stays"
+        first, second = (next(each for each in made.results if each.ratio) for made in (few, many))
+        assert second.joint.high - second.joint.low > first.joint.high - first.joint.low
+        assert second.ratio == first.ratio, "the interval of one ratio alone stays"
 
-    def test_other_variants_are_shown_and_not_tested(self) -> None:
-        made = versus([again(whole(), 1), again(whole(), 2)])
-        assert {one.variant for one in made.ratios if not one.tested} == {"input-only", "model-only"}
-        assert made.tests == sum(one.tested for one in made.ratios)
+    def test_the_reference_has_speeds_and_no_ratio(self) -> None:
+        made = versus([again(whole(), 1), again(whole(), 2)], reference=1)
+        assert {each.outcome for each in made.results if each.run == 1} == {Outcome.NOT_COMPARED}
+        assert all((each.ratio is None) == (each.run == 1) for each in made.results)
+
+    @given(st.floats(0.1, 10), st.integers(0, 1000))
+    @settings(max_examples=25, deadline=None)
+    def test_speeds_and_ratios_are_of_the_same_geometric_means(self, factor: float, seed: int) -> None:
+        made = versus([again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)])
+        speeds = {
+            (each.run, each.workload, each.device, each.variant): each.speed.median for each in made.results
+        }
+        for each in made.results:
+            if each.ratio:
+                key = (each.workload, each.device, each.variant)
+                assert each.ratio.median == pytest.approx(speeds[1, *key] / speeds[0, *key])
 
     def test_says_what_could_be_found_and_what_it_takes(self) -> None:
         made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)], target=0.05)
-        one = made.ratios[0]
-        assert one.detectable > 0.05
-        assert one.trials_needed > 5
+        result = next(each for each in made.results if each.ratio)
+        assert result.detectable > 0.05
+        assert result.trials_needed > 5
 
 
 class TestStandings:
     def test_the_fastest_device_and_variant_counts(self) -> None:
-        made = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="card")])
-        first = made.standings[0]
-        assert made.runs[first.run].label == "card"
-        best = {one.workload: (one.device, one.variant) for one in made.bests if one.run == first.run}
-        assert best == {"cifar100-mlp": ("gpu0", "tuned"), "resnet50": ("gpu0", "tuned")}
+        made = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
+        assert [made.runs[each.run].label for each in made.standings] == ["gpu", "cpu only"]
+        speeds = {(each.run, each.workload): 0.0 for each in made.results}
+        for each in made.results:
+            speeds[each.run, each.workload] = max(speeds[each.run, each.workload], each.speed.median)
+        ratios = [speeds[1, name] / speeds[0, name] for name in ("cifar100-mlp", "resnet50")]
+        assert made.standings[0].score.median == pytest.approx(math.prod(ratios) ** 0.5)
 
     def test_what_did_not_learn_does_not_count(self) -> None:
         run = again(whole(), 1)
         bad = replace(
-            run,
-            speeds=tuple(
-                replace(one, accuracy_ok=False if one.variant == "tuned" else None) for one in run.speeds
-            ),
+            run, speeds=tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
         )
-        assert {one.variant for one in versus([bad, bad]).bests} == {"baseline"}
+        made = versus([bad, run])
+        assert next(each for each in made.standings if each.run == 1).score.median > 1.5
 
     def test_kinds_hold_the_runs_of_the_same_machines(self) -> None:
         made = versus([again(whole(kind), seed) for seed, kind in enumerate((0, 1, 0, 1, 3))])
         assert [len(kind.runs) for kind in made.kinds] == [2, 2, 1]
-        assert made.kinds[0].machine.startswith("1 × NVIDIA H200")
+        assert made.kinds[0].machine.startswith("NVIDIA H200")
 
 
-class TestUnlike:
+class TestComparable:
     @pytest.mark.parametrize(
-        ("section", "field", "subject"),
-        [("images", "cpu", "image"), ("data", "cifar100-mlp", "data"), ("driver", "driver_version", "driver"),
-         ("profile and parameters", "profile", "profile"),
-         ("workloads", "cifar100-mlp declaration", "workload"),
-         ("software", "tensorflow", "software")],
+        ("section", "field"),
+        [(Section.IMAGES, "cpu"), (Section.DATA, "cifar100-mlp"), (Section.DRIVER, "driver_version"),
+         (Section.SETTINGS, "profile"), (Section.WORKLOADS, "cifar100-mlp declaration"),
+         (Section.SOFTWARE, "tensorflow"), (Section.WORKLOADS, "cifar100-mlp cpu batch size")],
     )  # fmt: skip
-    def test_each_is_warned_of_by_name(self, section: str, field: str, subject: str) -> None:
+    def test_what_changes_the_meaning_of_a_speed_is_named(self, section: Section, field: str) -> None:
         base = changed(whole(), section, field, "one")
-        made = versus(
-            [again(base, 1, label="old"), again(changed(base, section, field, "other"), 2, label="new")]
-        )
-        (warning,) = made.unlikes
-        assert warning.subject == subject
-        assert all(word in warning.sentence for word in ("one in old", "other in new", field))
-        assert any(subject in one.unlike for one in made.ratios)
+        made = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
+        (found,) = made.differences
+        assert (found.section, found.field, found.values, found.comparable) == (
+            section, field, ("one", "other"), False,
+        )  # fmt: skip
+        assert any(section in each.not_comparable for each in made.results)
 
     @pytest.mark.parametrize(
-        ("section", "field", "subject"),
-        [("images", "trees-cpu", "image"), ("software", "xgboost", "software")],
+        ("section", "field"), [(Section.IMAGES, "trees-cpu"), (Section.SOFTWARE, "xgboost")]
     )
-    def test_of_another_family_of_images_only_its_own_workloads(self, section, field, subject) -> None:
-        base = replace(whole(3), families={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
+    def test_of_another_family_of_images_only_its_own_workloads(self, section: Section, field: str) -> None:
+        base = replace(whole(3), images={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
         made = versus([changed(base, section, field, value) for value in ("one", "other")])
-        assert [one.subject for one in made.unlikes] == [subject]
-        for one in made.ratios:
-            assert one.unlike == ((subject,) if one.workload == "cifar100-mlp" else ())
+        for each in made.results:
+            if each.ratio:
+                assert each.not_comparable == ((section,) if each.workload == "cifar100-mlp" else ())
 
     def test_the_machine_itself_may_differ(self) -> None:
-        other = changed(whole(), "machine", "host_processor_model_name", "Xeon")
+        other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
         made = versus([whole(), other])
-        assert made.unlikes == ()
         (found,) = made.differences
+        assert found.comparable
         assert (found.field, found.values[1]) == ("host_processor_model_name", "Xeon")
+        assert not any(each.not_comparable for each in made.results)
 
-    def test_what_one_side_does_not_know_is_no_warning(self) -> None:
-        made = versus([whole(), changed(whole(), "driver", "driver_version", "")])
-        assert made.unlikes == ()
+    def test_what_one_side_does_not_know_is_no_difference(self) -> None:
+        made = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
+        assert made.differences == ()
 
-    def test_another_batch_is_another_thing(self) -> None:
-        run = again(whole(), 1)
-        doubled = replace(
-            run, speeds=tuple(replace(one, batch_size=2 * one.batch_size) for one in run.speeds)
-        )
-        found = {one.variant: one.unlike for one in versus([run, doubled]).ratios}
-        assert found["baseline"] == ("batch size",)
-        assert found["tuned"] == (), "a tuned variant chooses its own"
+    def test_only_the_baselines_batch_is_given(self) -> None:
+        field = "cifar100-mlp cpu batch size"
+        other = changed(whole(), Section.WORKLOADS, field, "64")
+        found = {(each.workload, each.device, each.variant) for each in versus([whole(), other]).results
+                 if each.not_comparable}  # fmt: skip
+        assert found == {("cifar100-mlp", "cpu", "baseline")}
+
+
+class TestTrends:
+    def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
+        """Give runs of one machine, each slower than the one before it."""
+        return [again(whole(), day, factor=factor**day, day=day * apart) for day in range(count)]
+
+    def test_six_runs_one_after_the_other_are_a_trend(self) -> None:
+        runs = self.days(6)
+        made = versus([*runs[3:], *runs[:3]])
+        assert {each.runs for each in made.trends} == {(3, 4, 5, 0, 1, 2)}
+        assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in made.trends)
+
+    def test_five_are_none_and_steady_ones_have_no_change(self) -> None:
+        assert versus(self.days(5)).trends == ()
+        assert {each.change for each in versus(self.days(8, factor=1.0)).trends} == {None}
+
+    def test_runs_that_overlap_are_of_several_machines(self) -> None:
+        assert versus(self.days(8, apart=0)).trends == ()
+        assert versus(fleet(24)).trends == ()
 
 
 class TestFleet:
     def test_a_node_that_falls_out_of_its_kind_is_named_and_no_other(self) -> None:
         made = versus(fleet(90, slow=(31,)))
         assert made.reference is None
-        assert {made.runs[one.run].label for one in made.ratios if one.outcome is Outcome.SLOWER} == {
-            "node-031"
-        }
-        assert "node-031" in made.headline
+        slower = {made.runs[each.run].label for each in made.results if each.outcome is Outcome.SLOWER}
+        assert slower == {"node-031"}
 
     def test_kinds_are_not_slower_than_one_another(self) -> None:
         made = versus(fleet(60))
-        assert {one.outcome for one in made.ratios if one.tested} == {Outcome.SAME}
+        assert {each.outcome for each in made.results if each.ratio} == {Outcome.SAME}
         assert made.kinds[0].score.median > 5 * made.kinds[-1].score.median
 
     def test_a_named_reference_holds_for_any_number(self) -> None:
@@ -196,32 +270,34 @@ class TestFleet:
 
 
 class TestGate:
-    def word(self, *, factor: float, noise: float = 0.002, limit: float = 0.05, trials: int = 5) -> set[Word]:
+    def decisions(
+        self, *, factor: float, noise: float = 0.002, limit: float = 0.05, trials: int = 5
+    ) -> set[Decision]:
         runs = [
             again(whole(), 1, noise=noise, trials=trials),
             again(whole(), 2, noise=noise, factor=factor, trials=trials),
         ]
-        return {one.word for one in gate(versus(runs, reference=0), limit).checks}
+        return {each.decision for each in gate(versus(runs, reference=0), limit).checks}
 
     def test_as_fast(self) -> None:
-        assert self.word(factor=1.0) == {Word.WITHIN}
+        assert self.decisions(factor=1.0) == {Decision.WITHIN}
 
     def test_slower_by_more_than_the_limit(self) -> None:
-        assert self.word(factor=0.9) == {Word.SLOWER}
+        assert self.decisions(factor=0.9) == {Decision.SLOWER}
 
     def test_slower_by_less(self) -> None:
-        assert self.word(factor=0.98, noise=0.0005) == {Word.SLIGHTLY}
+        assert self.decisions(factor=0.98, noise=0.0005) == {Decision.SLIGHTLY}
 
     def test_faster(self) -> None:
-        assert self.word(factor=1.2) == {Word.WITHIN}
+        assert self.decisions(factor=1.2) == {Decision.WITHIN}
 
     def test_too_noisy_to_tell(self) -> None:
-        assert self.word(factor=1.0, noise=0.2) == {Word.OPEN}
-        assert self.word(factor=0.5, trials=1) == {Word.OPEN}
+        assert self.decisions(factor=1.0, noise=0.2) == {Decision.OPEN}
+        assert self.decisions(factor=0.5, trials=1) == {Decision.OPEN}
 
     def test_what_the_baseline_alone_has_is_missing(self) -> None:
         run = again(whole(), 2, label="new")
         without = replace(run, speeds=tuple(one for one in run.speeds if one.device == "cpu"))
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)
-        assert "new: resnet50 gpu0 tuned" in checked.missing
+        assert (1, "resnet50", "gpu0", "tuned") in checked.missing
         assert gate(versus([without, run], reference=0), 0.05).missing == ()

@@ -8,7 +8,10 @@ import pytest
 
 from harness.analysis.gate import gate
 from harness.analysis.versus import versus
+from harness.model.comparison import Decision, Section
 from reports.compare import render_csv, render_html, render_markdown
+from reports.compare_charts import figures_of
+from reports.compare_page import names_of, shown_runs
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 
@@ -50,24 +53,54 @@ def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
     assert "\n'=1+1," in render_csv(made)
 
 
-def test_a_page_of_two_shows_the_check_and_what_could_be_found() -> None:
-    text = document("two").text
-    assert "May lose 5" in text
-    assert "smallest slowdown" in text
-    assert "6 of 6 comparisons are slower than the baseline allows" in text
+def test_at_most_four_runs_have_a_column_and_every_kind_of_machine_one() -> None:
+    made = comparison("eight")
+    shown = shown_runs(made)
+    assert len({made.runs[run].machine for run in shown}) == len(shown) == 4
+    assert comparison("fleet").runs[shown_runs(comparison("fleet"))[0]].label == "node-017"
 
 
-def test_training_together_has_a_section_of_its_own() -> None:
-    text = document("together").text
-    assert "Training over 1, 2 and 4 workers" in text
-    for said in ("50 %", "20.0 ms", "3.81 MiB", "47.7 MiB/s a", "7.95 MiB/s b, c, d", "oversubscribed"):
-        assert said in text.replace("\u202f", " "), said
-    assert "used by all workers of a machine alike" in text
-    assert "Training together" not in document("eight").text
+def test_runs_without_a_name_are_named_by_their_machines() -> None:
+    runs = [replace(whole(kind), label=whole(kind).run_id) for kind in (0, 1)]
+    assert names_of(runs) == ("NVIDIA H200", "NVIDIA A100")
+    assert names_of([again(whole(), 1), again(whole(), 2, label="new")]) == ("run-1", "new")
+    alike = [replace(runs[0], machine=f"NVIDIA H200 · {cpu}") for cpu in ("Xeon", "EPYC")]
+    assert names_of(alike) == ("NVIDIA H200 · Xeon", "NVIDIA H200 · EPYC")
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("two", {"figure-step-time", "figure-ratios"}),
+        ("trend", {"figure-step-time", "figure-ratios", "figure-trends"}),
+        ("together", {"figure-scaling", "figure-traffic", "figure-step-time", "figure-ratios"}),
+        ("nothing", set()),
+    ],
+)
+def test_figures(name: str, figures: set[str]) -> None:
+    assert set(figures_of(comparison(name))) == figures
+
+
+def test_a_pair_of_bars_has_one_axis() -> None:
+    figure = figures_of(comparison("two"))["figure-step-time"]
+    panel = next(iter(figure.spec["datasets"].values())) if "datasets" in figure.spec else []
+    panel = panel or figure.spec["vconcat"][0]["layer"][0]["data"]["values"]
+    ends = {name: max(each["end"] for each in panel if each["row"] == name) for name in ("before", "after")}
+    assert ends["after"] == pytest.approx(1)
+    assert ends["before"] == pytest.approx(0.93, abs=0.01)
+
+
+def test_only_fields_that_all_runs_know_are_shown() -> None:
+    facts = {**whole().facts, Section.SOFTWARE: {"kernel": "6.1", "engine": "docker 28"}}
+    runs = [replace(again(whole(), seed), facts=facts) for seed in (1, 2)]
+    runs[1] = replace(runs[1], facts={**facts, Section.SOFTWARE: {"kernel": "6.2"}})
+    text = Document(render_html(versus(runs), {}, bundle=str)).text
+    assert "6.2" in text
+    assert "docker 28" not in text
 
 
 class TestMarkdown:
-    @pytest.mark.parametrize("name", ["two", "together"])
+    @pytest.mark.parametrize("name", ["two", "eight", "together"])
     def test_tables_are_tables(self, name: str) -> None:
         made = comparison(name)
         text = render_markdown(made, gate=gate(made, 0.05))
@@ -76,27 +109,10 @@ class TestMarkdown:
             if lines[0].startswith("|"):
                 assert {line.count(" | ") for line in lines if "---" not in line} <= {lines[0].count(" | ")}
                 assert set(lines[1]) <= set("|-: ")
-        assert text.count("❌ slower") == (6 if name == "two" else 0)
-
-    def test_training_together_comes_first(self) -> None:
-        text = render_markdown(comparison("together"))
-        rows = [line for line in text.splitlines() if line.startswith("|")]
-        assert rows[0].startswith("| Workload | Device, variant | workers |")
-        assert [row.split(" | ")[2] for row in rows[2:5]] == ["1", "2", "4"]
-        assert "**50\u202f%**" in rows[4]
+        slower = sum(check.decision is Decision.SLOWER for check in gate(made, 0.05).checks)
+        assert text.count("❌ ") == slower
 
     def test_of_a_few_has_every_ratio(self) -> None:
-        made = comparison("eight")
-        text, _, _ = render_markdown(made).partition("<details>")
-        assert text.count("| vm-1 |") == sum(one.tested and one.run == 1 for one in made.ratios)
-
-
-def test_the_references_speed_is_the_mean_that_ratios_are_over() -> None:
-    runs = [again(whole(3), seed) for seed in (1, 2)]
-    wide = [
-        replace(run, speeds=tuple(replace(one, throughput=(300.0, 1200.0)) for one in run.speeds))
-        for run in runs
-    ]
-    text = Document(render_html(versus(wide), {}, bundle=str)).text
-    assert " 600.0 " in text
-    assert "1,200" not in text.replace("\u202f", ",")
+        made = comparison("trend")
+        rows = [line for line in render_markdown(made).splitlines() if "| day-8 | " in line]
+        assert len(rows) == sum(each.run == 8 for each in made.results)

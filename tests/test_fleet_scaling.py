@@ -163,8 +163,8 @@ def test_where_workers_ran_and_what_the_others_recorded(tmp_path: Path) -> None:
     team = FakeTeam(tmp_path)
     measure(folder, team, (1, 2), RecordingBoard())
     one, two = teams_of(folder)[1], teams_of(folder)[2]
-    assert one.placement == Placement(nodes=("a",), machines=(0,), processors=2)
-    assert two.placement == Placement(nodes=("a", "b"), machines=(0, 0), processors=2)
+    assert one.placement == Placement(nodes=("a",), machines=(0,), cpus=2)
+    assert two.placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=2)
     assert not one.others["cifar100-mlp-cpu-0"]
     assert [trial.id for trial in two.others["cifar100-mlp-cpu-0"].values()] == ["cifar100-mlp-cpu-0"]
 
@@ -172,6 +172,6 @@ def test_where_workers_ran_and_what_the_others_recorded(tmp_path: Path) -> None:
 def test_more_workers_than_processors_use_the_same_ones() -> None:
     team = [node(name, machine="vm") for name in "abcdefgh"]
     made = placement([one.key for one in team[:2]], team)
-    assert (made.machines, made.processors, made.oversubscribed) == ((0, 0), 4, True)
+    assert (made.machines, made.cpus, made.oversubscribed) == ((0, 0), 4, True)
     spread = placement(["a", "b"], [node("a"), node("b")])
-    assert (spread.machines, spread.processors, spread.oversubscribed) == ((0, 1), 4, False)
+    assert (spread.machines, spread.cpus, spread.oversubscribed) == ((0, 1), 4, False)

@@ -1,20 +1,19 @@
-"""A run in brief, for comparing many: one value a trial of every variant, what holds it back, what it ran on."""
+"""A run in brief, for comparing many: speeds a trial, where a step's time goes, and what the run was."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.analysis.facts import facts, machine
-from harness.analysis.measures import Key, Measure, measures
-from harness.analysis.rules import primary
-from harness.model.analysis import Analysis, Cost, Summary
-from harness.model.comparison import Cause, Extract, Speed
+from harness.analysis.facts import facts, machine_name
+from harness.analysis.findings import primary
+from harness.analysis.measures import Key, measures
+from harness.model.analysis import Analysis, Severity
+from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Run, Status
-from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS
+from workloads.protocol import BASELINE, TUNED
 
-# Above this a sentence of the report's is not kept: an extract stays small.
-_LONGEST = 400
-_WARNINGS = 12
+# The variants that are compared: the others say why, and the breakdown of the step has their times.
+COMPARED = (BASELINE, TUNED)
 
 
 def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract:
@@ -26,76 +25,67 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
     """
     run = analysis.run
     manifest = run.manifest
+    speeds = tuple(_speeds(analysis))
+    pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
+    found = (primary(analysis.findings, *pair) for pair in pairs)
     return Extract(
         run_id=manifest.run_id,
         label=label or manifest.run_id,
         created=manifest.created,
         tfbench_version=manifest.tfbench_version,
-        machine=machine(run),
-        facts=facts(run),
-        speeds=tuple(_speeds(analysis)),
-        causes=tuple(_causes(analysis)),
+        machine=machine_name(manifest),
+        facts=_with_batches(facts(run), speeds),
+        speeds=speeds,
+        step_times=analysis.step_times,
+        findings=tuple(each for each in found if each is not None),
+        caveats=tuple(each for each in analysis.caveats if each.severity is Severity.WARNING),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
-        cards={f"gpu{position}": card.name for position, card in enumerate(manifest.gpus)},
+        images={workload.name: workload.image for workload in run.workloads},
+        duration_s=sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9,
         adaptive=_adaptive(run),
         planned=len(run.planned),
         ok=sum(trial.status is Status.OK for trial in run.trials),
-        headline=analysis.headline[:_LONGEST],
-        source=source,
-        currency=manifest.prices.currency if manifest.prices else "",
-        warnings=_warnings(analysis),
         unfinished=run.unfinished,
-        families={workload.name: workload.image for workload in run.workloads},
-        swept=len({(one.workload, one.device, one.point) for one in run.planned if one.point}),
+        swept=len({(each.workload, each.device, each.point) for each in run.planned if each.point}),
+        currency=manifest.prices.currency if manifest.prices else "",
+        source=source,
     )
+
+
+def batch_field(workload: str, device: str) -> str:
+    """Return the name of the fact that holds the baseline's batch size."""
+    return f"{workload} {device} batch size"
+
+
+def _with_batches(
+    found: dict[Section, dict[str, str]], speeds: tuple[Speed, ...]
+) -> dict[Section, dict[str, str]]:
+    for speed in speeds:
+        if speed.variant == BASELINE:
+            found[Section.WORKLOADS][batch_field(speed.workload, speed.device)] = str(speed.batch_size)
+    return found
 
 
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
-    summaries = {Key(one.workload, one.device, one.variant): one for one in analysis.summaries}
-    costs = {Key(one.workload, one.device, one.variant): one for one in analysis.costs}
+    summaries = {Key(each.workload, each.device, each.variant): each for each in analysis.summaries}
+    costs = {Key(each.workload, each.device, each.variant): each for each in analysis.costs}
     for key, group in measures(analysis.run).items():
-        if key.variant in VARIANTS or key.variant.startswith(OPTIMIZATION_PREFIX):
-            yield _speed(key, group, summaries.get(key), costs.get(key))
-
-
-def _speed(key: Key, group: tuple[Measure, ...], summary: Summary | None, cost: Cost | None) -> Speed:
-    energy = summary.energy_j_per_sample if summary else None
-    training = summary.training_s if summary else None
-    money = cost.per_million_samples if cost else None
-    return Speed(
-        workload=key.workload,
-        device=key.device,
-        variant=key.variant,
-        throughput=tuple(one.throughput for one in group),
-        trial_ids=tuple(one.trial.id for one in group),
-        batch_size=group[0].batch,
-        summary=summary.throughput if summary else None,
-        energy_j_per_sample=energy.median if energy else None,
-        energy_source=summary.energy_source if summary else "",
-        training_s=training.median if training else None,
-        cost_per_million=money.median if money else None,
-        accuracy_ok=summary.accuracy_ok if summary else None,
-    )
-
-
-def _causes(analysis: Analysis) -> Iterator[Cause]:
-    """Yield the main verdict of every workload and device: the one that the report's headline names."""
-    for name, device in dict.fromkeys((one.workload, one.device) for one in analysis.verdicts):
-        found = primary(analysis.verdicts, name, device)
-        if found is not None:
-            yield Cause(
-                workload=name,
-                device=device,
-                rule=found.rule,
-                cause=found.cause,
-                sentence=found.sentence[:_LONGEST],
-                cost=found.cost,
-            )
-
-
-def _warnings(analysis: Analysis) -> tuple[str, ...]:
-    said = [f"{one.subject}: {one.fact}" for one in analysis.quality if one.severity == "warning"]
-    return tuple(dict.fromkeys(said))[:_WARNINGS]
+        if key.variant not in COMPARED:
+            continue
+        summary, cost = summaries.get(key), costs.get(key)
+        energy = summary.energy_j_per_sample if summary else None
+        money = cost.per_million_samples if cost else None
+        yield Speed(
+            workload=key.workload,
+            device=key.device,
+            variant=key.variant,
+            throughput=tuple(each.throughput for each in group),
+            batch_size=group[0].batch,
+            energy_j_per_sample=energy.median if energy else None,
+            energy_source=summary.energy_source if summary else "",
+            cost_per_million=money.median if money else None,
+            learned=summary.accuracy_ok if summary else None,
+        )
 
 
 def _adaptive(run: Run) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -36,6 +36,10 @@ class Sample:
     mean: float
     variance: float
     n: int
+
+    def estimate(self, unit: str) -> Estimate:
+        """Return the geometric mean with its 95 % interval."""
+        return replace(gap_to(self, 0.0).estimate(), unit=unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +73,6 @@ class Gap:
             n=self.n,
             unit="ratio",
         )
-
-    @property
-    def p(self) -> float:
-        """How often chance alone gives a difference of this size either way; 1 where it cannot be told."""
-        if not self.known:
-            return 1.0
-        if self.error == 0:
-            return 0.0 if self.log else 1.0
-        return 2 * float(student.sf(abs(self.log) / self.error, self.degrees))
 
     def detectable(self, level: float = LEVEL) -> float | None:
         """Return the smallest slowdown, as a share, that is found all but MISSED of the time.
@@ -124,8 +119,8 @@ def gap_to(top: Sample, fixed: float) -> Gap:
 
 def mean_gap(gaps: Sequence[Gap]) -> Gap:
     """Return the mean of independent differences, whose exponential is a geometric mean of ratios."""
-    parts = tuple(((one.error / len(gaps)) ** 2, one.degrees) for one in gaps)
-    return _gap(sum(one.log for one in gaps) / len(gaps), parts, min(one.n for one in gaps))
+    parts = tuple(((each.error / len(gaps)) ** 2, each.degrees) for each in gaps)
+    return _gap(sum(each.log for each in gaps) / len(gaps), parts, min(each.n for each in gaps))
 
 
 def _gap(log: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
@@ -138,14 +133,14 @@ def _gap(log: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
     return Gap(log=log, error=math.sqrt(total), degrees=degrees, n=n)
 
 
-def trials_needed(one: Gap, slowdown: float, level: float = LEVEL) -> int | None:
+def trials_needed(distance: Gap, slowdown: float, level: float = LEVEL) -> int | None:
     """Return how many trials a side find a slowdown all but MISSED of the time; None when over MOST_TRIALS.
 
     The noise of a trial is taken from the gap, as if both sides had it alike.
     """
-    if not one.known or not 0 < slowdown < 1:
+    if not distance.known or not 0 < slowdown < 1:
         return None
-    noise = one.error * math.sqrt(one.n / 2)
+    noise = distance.error * math.sqrt(distance.n / 2)
     for n in range(2, MOST_TRIALS + 1):
         degrees = 2.0 * n - 2
         reach = _quantile(level / 2, degrees) + _quantile(MISSED / 2, degrees)

@@ -20,12 +20,13 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
     for trial in plain["run"]["trials"]:
         for name in _ARRAYS:
             del trial[name]
-    return {"schema": "tfbench-results", "schema_version": RESULTS_VERSION, **_finite(plain)}
+    return {"schema": "tfbench-results", "schema_version": RESULTS_VERSION, **finite(plain)}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return plain values with null for numbers that are none."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from harness.analysis.align import SECOND_NS
 from harness.analysis.measures import Key, Measure, by_index, measures
-from harness.analysis.scaling_words import caveats, sentences
 from harness.analysis.stats import estimate, ratio
 from harness.model.run import Run, Status, Trial
 from harness.model.scaling import Flow, Line, Placement, Point, Recorded, Scaling, Traffic
@@ -25,7 +24,7 @@ STRETCHES = 160
 
 
 def scaled(teams: Mapping[int, Recorded]) -> Scaling:
-    """Return all that is said of several numbers of workers.
+    """Return speeds, efficiency and traffic of several numbers of workers.
 
     Args:
         teams: number of workers -> what they recorded.
@@ -35,13 +34,7 @@ def scaled(teams: Mapping[int, Recorded]) -> Scaling:
         replace(point, traffic=tuple(_traffic(teams[point.workers], point)))
         for point in scaling({workers: team.run for workers, team in teams.items()})
     )
-    return Scaling(
-        points=points,
-        placements=placements,
-        flows=tuple(_flows(teams, points)),
-        sentences=tuple(sentences(points)),
-        caveats=tuple(caveats(placements)),
-    )
+    return Scaling(points=points, placements=placements, flows=tuple(_flows(teams, points)))
 
 
 def scaling(runs: Mapping[int, Run]) -> tuple[Point, ...]:

@@ -17,10 +17,7 @@ from harness.cli.output import deliver, destination
 from harness.cli.shared_options import Formats, Price, Quiet, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
-from harness.rounding import counted
-
-# More lines than this would push the headline off the screen.
-_NOTES = 8
+from harness.run.extracts import reference_path
 
 
 @app.command()
@@ -31,9 +28,12 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="The run that all others are compared with; [NAME=]PATH.")
     ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="A machine that tfbench was measured on, e.g. h200: compare with it.")
+    ] = None,
     fail_if_slower: Annotated[
         str | None,
-        typer.Option(help="Exit with 10 when a run is slower than the baseline beyond doubt, e.g. 5%."),
+        typer.Option(help="Exit with 10 when a run is slower than the baseline by this much, e.g. 5%."),
     ] = None,
     formats: Formats = None,
     target: Target = Path(),
@@ -48,35 +48,38 @@ def compare(
     price: Price = "",
     quiet: Quiet = False,
 ) -> None:
-    """Compare runs: speeds with intervals, costs, verdicts, and what differs between the machines.
+    """Compare runs: speeds with intervals, where a step's time goes, and what differs between the machines.
 
-    Ratios are over --baseline, else over the first of up to 20 runs, else over the median of all. With
-    --fail-if-slower the exit code is 10 when anything is slower by that much beyond doubt, all comparisons
-    taken together, was measured in the baseline only, or when nothing could be judged at all.
+    Ratios are over --baseline, else --reference, else the first of up to 20 runs, else the median of all. With
+    --fail-if-slower the exit code is 10 when anything is slower by that much, all intervals taken together,
+    was measured in the baseline only, or when nothing could be judged.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
+    from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
+    from reports.compare_page import names_of  # noqa: PLC0415
 
     to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
-    asked, reference = _asked(runs, baseline)
+    asked, base = _asked(runs, baseline, reference)
     if to.file is not None and any(run.path.resolve() == to.file.resolve() for run in asked):
         raise UsageError(
             f"{to.file} would be written over while it is one of the runs compared.",
             hint="Name another file with --out.",
         )
-    if limit is not None and reference is None:
+    if limit is not None and base is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
     extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
     extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(extracts, reference=reference, target=limit or TARGET)
+    made = versus(extracts, reference=base, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
     if not (quiet or to.printed):
-        _show(made)
+        for line in (headline(made, names_of(made.runs)), *warnings(made, checked), *notes(made)):
+            err().print(Text(line), soft_wrap=True)
     if checked is not None:
         _raise_for(checked, made)
 
@@ -112,22 +115,27 @@ def _check(names: Sequence[str], measured: Collection[str], what: str) -> None:
             )
 
 
-def _asked(runs: Sequence[str], baseline: str | None) -> tuple[list[Named], int | None]:
-    """Return what to read and the baseline's position: the first, unless it is among the runs already."""
+def _asked(
+    runs: Sequence[str], baseline: str | None, reference: str | None
+) -> tuple[list[Named], int | None]:
+    """Return what to read and the baseline's position, which comes first unless it is among the runs already."""
     asked = [named(word) for word in runs]
-    position: int | None = None
-    if baseline is not None:
-        base = named(baseline)
-        same = [
-            number
-            for number, run in enumerate(asked)
-            if run.path.resolve() == base.path.resolve() or (run.label and run.label == baseline)
-        ]
-        position = same[0] if same else 0
-        asked = asked if same else [base, *asked]
-    if len(asked) < 2:
-        raise UsageError("One run is no comparison.", hint="Name two or more, or --baseline RUN.")
-    return asked, position
+    machine = [Named(path=reference_path(reference), label=reference)] if reference is not None else []
+    if baseline is None:
+        if len(asked) + len(machine) < 2:
+            raise UsageError(
+                "One run is no comparison.", hint="Name two or more, --baseline RUN or --reference NAME."
+            )
+        return [*machine, *asked], 0 if machine else None
+    base = named(baseline)
+    for number, each in enumerate(asked):
+        if each.path.resolve() == base.path.resolve() or (each.label and each.label == baseline):
+            if len(asked) + len(machine) < 2:
+                raise UsageError("The baseline alone is no comparison.", hint="Name another run beside it.")
+            return [*asked, *machine], number
+    return [base, *asked, *machine], 0
+
+
 
 
 def _share(text: str) -> float:
@@ -150,32 +158,21 @@ def _share(text: str) -> float:
     raise UsageError(f"--fail-if-slower {text} is no share of speed between 0 and 1.", hint=hint)
 
 
-def _show(made: Versus) -> None:
-    console = err()
-    console.print(Text(made.headline))
-    unlike = [f"Unlike things are compared: {difference.sentence}" for difference in made.unlikes]
-    for warning in filter(None, (made.caution, *unlike)):
-        console.print(Text.assemble(("Warning: ", "yellow"), warning))
-    for note in made.notes[:_NOTES]:
-        console.print(Text.assemble(("Note: ", "yellow"), note))
-    if len(made.notes) > _NOTES:
-        console.print(f"{counted(len(made.notes) - _NOTES, 'more note')} in {NAME}.json.")
-
-
 def _raise_for(checked: Gate, made: Versus) -> None:
     if checked.failed:
         names = [
-            f"{made.runs[check.ratio.run].label} {check.ratio.workload} {check.ratio.device} {check.ratio.variant} "
-            f"({check.ratio.ratio.median:.3f} times)"
-            for check in checked.failed
+            f"{made.runs[each.run].label} {each.workload} {each.device} {each.variant} ({each.ratio.median:.2f}x)"
+            for each in (check.result for check in checked.failed)
+            if each.ratio is not None
         ]
         raise SlowerError(
-            f"Slower than the baseline beyond doubt: {', '.join(names)}.",
-            hint="Look at “What differs” in the page; run both again with --trials 7 to be surer.",
+            f"Slower than the baseline: {', '.join(names)}.",
+            hint="See “What differs” in the page; repeat both with --trials 7 for narrower intervals.",
         )
     if checked.missing:
+        missing = [f"{made.runs[run].label}: {' '.join(key)}" for run, *key in checked.missing]
         raise SlowerError(
-            f"Measured in the baseline only: {', '.join(checked.missing)}.",
+            f"Measured in the baseline only: {', '.join(missing)}.",
             hint="See why it was not measured, or leave it out with --workload and --device.",
         )
     if not checked.checks:
@@ -183,8 +180,8 @@ def _raise_for(checked: Gate, made: Versus) -> None:
             "Nothing could be judged: the baseline has not measured any of it.",
             hint="Measure the same workloads on the same devices for it.",
         )
-    if not any(check.ratio.joint for check in checked.checks):
+    if not any(check.result.joint for check in checked.checks):
         raise SlowerError(
-            "Nothing could be judged: no comparison has an interval, since a side has a single trial.",
-            hint="Run both again with --trials 3 or more; the smoke profile has one trial only.",
+            "Nothing could be judged: single trials have no interval.",
+            hint="Repeat both with --trials 3 or more; the smoke profile has one trial only.",
         )

@@ -29,6 +29,7 @@ from harness.fleet.session import Ready, prepare, resume, run, scale
 from harness.model.scaling import Scaling
 from harness.rounding import counted
 from harness.run.options import Options, read_options
+from reports.compare_messages import scaling_caveats
 
 _which = partial(typer.Option, rich_help_panel="Which nodes")
 _REQUEST: Mapping[str, Any] = {
@@ -142,7 +143,7 @@ def _conclude(folder: FleetFolder, *, as_json: bool, quiet: bool) -> None:
     together = _together(folder)
     if together is not None and not as_json and not quiet:
         out().print(scaling_table(together.points))
-        for sentence in together.caveats:
+        for sentence in scaling_caveats(together.placements):
             out().print(Text(sentence))
     _compare(runs, folder, together, quiet=quiet)
 

@@ -16,6 +16,7 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
+from harness.model.comparison import Section
 from harness.model.run import Run
 from harness.rounding import short_digests
 from harness.run.defaults import RUNS
@@ -25,7 +26,7 @@ from harness.run.repeat import again, check_files, named_after, outlook, prepare
 
 _NOT_HERE = "not here"
 
-Fields = Mapping[tuple[str, str], tuple[str, str]]
+Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
 @app.command()

@@ -12,6 +12,7 @@ from harness.cli.output import charts
 from harness.errors import UsageError
 from harness.model.analysis import Analysis
 from harness.run.prices import priced as with_prices
+from harness.run.extracts import from_json, reference_path, references
 from harness.run.recording import carried, open_recording
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def _html(analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:
 
     assert bundling is not None
     inside = carried(analysis, whole=whole)
-    return render_html(inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still)
+    machines = [from_json(reference_path(name).read_bytes()) for name in references()]
+    return render_html(
+        inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still, references=machines
+    )
 
 
 def _markdown(analysis: Analysis) -> str:

@@ -179,7 +179,7 @@ def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
     return Placement(
         nodes=tuple(names),
         machines=tuple(numbers[machine] for machine in machines),
-        processors=each or None,
+        cpus=each or None,
         oversubscribed=not share.cpus and len(numbers) < len(machines),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import queue
 import re
@@ -81,7 +80,7 @@ def _measure(order: Order, paths: Paths, scratch: Path, outbox: Outbox) -> Done:
     execute(prepared, progress, ended)
     stops = (folder.path / "stops.json").read_text(encoding="utf-8")
     # A run that goes on lacks the telemetry of its first part here; the driver has all of it.
-    brief = "" if order.seed else json.dumps(to_json(extract(analyse(read_run(folder.path)))))
+    brief = "" if order.seed else to_json(extract(analyse(read_run(folder.path))))
     return Done(stops=stops, brief=brief)
 
 

@@ -1,7 +1,6 @@
-"""What is kept of a run when many are compared, and what a comparison or a history of them says.
+"""A run in brief, and several of them beside each other: numbers and facts, no sentences.
 
-An Extract is a few kilobytes, so that hundreds of runs can be held at once; like Analysis it is computed
-from a run and can be made again.
+An Extract is a few kilobytes, so that hundreds of runs can be compared; it can be made again from its run.
 """
 
 from __future__ import annotations
@@ -10,53 +9,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model.analysis import Estimate
+from harness.model.analysis import Caveat, Estimate, Finding, StepTime
 from harness.model.run import SMOKE
 from harness.model.scaling import Scaling
 from workloads.protocol import TENSORFLOW
 
-EXTRACT_VERSION = 1
-# The section of Extract.facts that says what was asked for.
-SETTINGS = "profile and parameters"
+
+class Section(StrEnum):
+    """What a fact about a run belongs to."""
+
+    MACHINE = "machine"  # MLPerf's system description and what else is known of the host
+    LIMITS = "limits"  # what the containers may use of it
+    GPUS = "GPUs"
+    DRIVER = "driver"
+    SOFTWARE = "software"
+    IMAGES = "images"
+    DATA = "data"
+    SETTINGS = "settings"  # profile, options and parameters
+    WORKLOADS = "workloads"
+
+
+Facts = Mapping[Section, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """One workload, device and variant of a run.
+    """Baseline or tuned of one workload and device in a run.
 
     Attributes:
         throughput: samples/s, one value a trial, in the order of the trials.
-        summary: their median and interval, as the run's own report has them.
-        trial_ids: the trials, in the same order.
         energy_j_per_sample: median, or None; `energy_source` says whose joules they are.
-        training_s: median time for the published epochs, or None.
         cost_per_million: money for a million samples in Extract.currency, or None.
+        learned: whether it reached the accuracy that the workload asks for; None where that is not known.
     """
 
     workload: str
     device: str
     variant: str
     throughput: tuple[float, ...]
-    trial_ids: tuple[str, ...]
     batch_size: int
-    summary: Estimate | None = None
     energy_j_per_sample: float | None = None
     energy_source: str = ""
-    training_s: float | None = None
     cost_per_million: float | None = None
-    accuracy_ok: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """What holds one workload back on one device, in the words of the run's own report."""
-
-    workload: str
-    device: str
-    rule: str
-    cause: str
-    sentence: str
-    cost: float | None = None
+    learned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +60,17 @@ class Extract:
 
     Attributes:
         label: what a page calls the run; its id unless the caller knows better, as a node's name.
-        source: the path or address that it was read from, "" when there is none.
-        machine: the kind of machine in words, the same for machines that are the same.
-        facts: section -> field -> value, all text: what may differ between two runs. The sections are in
-            harness.analysis.facts.
+        machine: the kind of machine: the same text for machines of the same description.
+        facts: what may differ between two runs, as text.
+        findings: for each workload and device what limits it most.
+        caveats: the warnings.
+        images: workload -> the family of images that it runs in.
+        duration_s: of all trials together.
         adaptive: whether the number of trials was left to the width of the interval.
         planned, ok: how many trials there were to be, and how many ended well.
         unfinished: whether it was still being measured, or cut short.
-        families: workload -> the family of images that it runs in, as its declaration says.
         swept: how many points of a sweep it has; none of `speeds` is of one.
+        source: the path that it was read from, "" when there is none.
     """
 
     run_id: str
@@ -81,30 +78,30 @@ class Extract:
     created: str
     tfbench_version: str
     machine: str
-    facts: Mapping[str, Mapping[str, str]]
+    facts: Facts
     speeds: tuple[Speed, ...]
-    causes: tuple[Cause, ...]
-    titles: Mapping[str, str]
-    cards: Mapping[str, str]
-    adaptive: bool
-    planned: int
-    ok: int
-    headline: str = ""
-    source: str = ""
-    currency: str = ""
-    warnings: tuple[str, ...] = ()
+    step_times: tuple[StepTime, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    duration_s: float = 0.0
+    adaptive: bool = False
+    planned: int = 0
+    ok: int = 0
     unfinished: bool = False
-    families: Mapping[str, str] = field(default_factory=dict)
     swept: int = 0
+    currency: str = ""
+    source: str = ""
 
     @property
-    def tried_out(self) -> bool:
-        """As Run.tried_out."""
-        return self.facts.get(SETTINGS, {}).get("profile") == SMOKE
+    def smoke(self) -> bool:
+        """Whether it only checked that everything works."""
+        return self.facts.get(Section.SETTINGS, {}).get("profile") == SMOKE
 
-    def family(self, workload: str) -> str:
+    def image(self, workload: str) -> str:
         """Return a workload's family of images; TensorFlow's where the extract does not say."""
-        return self.families.get(workload, TENSORFLOW)
+        return self.images.get(workload, TENSORFLOW)
 
 
 class Outcome(StrEnum):
@@ -112,67 +109,51 @@ class Outcome(StrEnum):
 
     FASTER = "faster"
     SLOWER = "slower"
-    SAME = "no difference shown"
-    UNKNOWN = "one trial, no interval"
-    UNTESTED = "not tested"
+    SAME = "no difference"
+    UNKNOWN = "one trial"
+    NOT_COMPARED = "not compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joint:
-    """The interval that holds together with all others of a comparison, 95 times in 100."""
+class Interval:
+    """A 95 % interval that holds together with all others of a comparison."""
 
     low: float
     high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """The speed of one run over the reference's, for one workload, device and variant.
+class Result:
+    """One workload, device and variant of a run, over the reference's.
 
     Attributes:
         run: position in Versus.runs.
         speed: geometric mean of the run's trials, samples/s.
-        ratio: with the 95 % interval of this ratio alone.
+        ratio: of geometric means, with the 95 % interval of this ratio alone; None for the reference itself,
+            and where the reference has no such speed.
         joint: the interval that `outcome` goes by; None where there is none.
         detectable: the smallest slowdown, as a share, that a comparison of so many trials of such noise
             finds 95 times in 100.
         trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
-        unlike: subjects in which the two sides are not alike, as "data".
-        tested: whether it counts among the comparisons that hold together; others have no outcome.
+        not_comparable: the sections in which the two sides differ in what changes the meaning of a speed.
     """
 
     run: int
     workload: str
     device: str
     variant: str
-    speed: float
-    ratio: Estimate
-    joint: Joint | None
-    outcome: Outcome
+    speed: Estimate
+    ratio: Estimate | None = None
+    joint: Interval | None = None
+    outcome: Outcome = Outcome.NOT_COMPARED
     detectable: float | None = None
     trials_needed: int | None = None
-    unlike: tuple[str, ...] = ()
-    tested: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
-    """The fastest device and variant of a run for one workload."""
-
-    run: int
-    workload: str
-    device: str
-    variant: str
-    speed: float
-    ratio: Estimate
-    energy_j_per_sample: float | None
-    energy_source: str
-    cost_per_million: float | None
+    not_comparable: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A run's place: the geometric mean, over workloads, of its best speed over the reference's."""
+    """A run's place: the geometric mean, over workloads, of its best speed over the reference's best."""
 
     run: int
     score: Estimate
@@ -181,7 +162,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Runs on machines that are the same by their description.
+    """Runs on machines that are the same by their description, fastest first.
 
     Attributes:
         score: median of their scores with its interval over runs.
@@ -195,21 +176,33 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A field that is not the same in all runs; `values` has one value a run, "" where unknown."""
+class Trend:
+    """One workload, device and variant over several runs of one machine, the earliest first.
 
-    section: str
-    field: str
-    values: tuple[str, ...]
-    unlike: bool
+    Attributes:
+        change: the last speed over the first less one, by a robust line; None where chance explains it.
+    """
+
+    machine: str
+    workload: str
+    device: str
+    variant: str
+    runs: tuple[int, ...]
+    change: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unlike:
-    """Why runs are not comparable as they stand: one subject, and a sentence for people."""
+class Difference:
+    """A field that is known of all runs and not the same; one value a run.
 
-    subject: str
-    sentence: str
+    Attributes:
+        comparable: whether speeds mean the same all the same.
+    """
+
+    section: Section
+    field: str
+    values: tuple[str, ...]
+    comparable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,58 +213,57 @@ class Versus:
         runs: each with a label of its own.
         reference: position in `runs` of the run that ratios are over. None for the median of the runs on
             the same kind of machine, with intervals by the spread of the kind, and for the median of all
-            where there are too few of a kind; bests and standings are then over the median of all.
-        bests, standings, kinds: the fastest of each run, and runs and kinds of machine by it, fastest first.
+            where there are too few of a kind; standings are then over the median of all.
+        standings, kinds: runs and kinds of machine, fastest first.
+        trends: of machines with enough runs one after the other.
         tests: how many comparisons hold together.
-        same: how many fields are the same in all runs.
         target: the slowdown, as a share, that `trials_needed` is about.
-        caution: which runs only tried out whether all works; "" where all measured.
         scaling: what the runs are numbers of workers of; None where each is a machine by itself.
     """
 
     runs: tuple[Extract, ...]
     reference: int | None
-    ratios: tuple[Ratio, ...]
-    bests: tuple[Best, ...]
+    results: tuple[Result, ...]
     standings: tuple[Standing, ...]
     kinds: tuple[Kind, ...]
+    trends: tuple[Trend, ...]
     differences: tuple[Difference, ...]
-    unlikes: tuple[Unlike, ...]
     tests: int
-    same: int
     target: float
-    headline: str = ""
-    caution: str = ""
-    notes: tuple[str, ...] = ()
     scaling: Scaling | None = None
 
 
-class Word(StrEnum):
+class Decision(StrEnum):
     """What a check against a baseline says about one workload, device and variant."""
 
     SLOWER = "slower"
-    SLIGHTLY = "slower, but by less than the limit"
-    WITHIN = "not slower by the limit"
-    OPEN = "cannot be told"
+    SLIGHTLY = "slower, within the limit"
+    WITHIN = "within the limit"
+    OPEN = "undecided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One comparison against the baseline and what it means for a limit."""
 
-    ratio: Ratio
-    word: Word
+    result: Result
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All comparisons against a baseline; `limit` is a share of speed that may be lost."""
+    """All comparisons against a baseline.
+
+    Attributes:
+        limit: the share of speed that may be lost.
+        missing: (run, workload, device, variant) of what the baseline has and a run has not.
+    """
 
     limit: float
     checks: tuple[Check, ...]
-    missing: tuple[str, ...] = field(default=())
+    missing: tuple[tuple[int, str, str, str], ...] = ()
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks for which something is slower beyond doubt."""
-        return tuple(check for check in self.checks if check.word is Word.SLOWER)
+        """The checks for which something is slower."""
+        return tuple(check for check in self.checks if check.decision is Decision.SLOWER)

@@ -1,4 +1,4 @@
-"""What is said of workers that trained one model together, by how many they were."""
+"""Workers that trained one model together, by their number: numbers, no sentences."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Placement:
     Attributes:
         nodes: each worker's node, the first worker's first.
         machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
-        CPUs: how many each worker could use, its own or shared; None where unknown.
+        cpus: how many each worker could use, its own or shared; None where unknown.
         oversubscribed: whether workers of a machine used the same CPUs: it had too few to divide.
     """
 
     nodes: tuple[str, ...]
     machines: tuple[int, ...]
-    processors: int | None = None
+    cpus: int | None = None
     oversubscribed: bool = False
 
 
@@ -121,12 +121,8 @@ class Scaling:
         points: by workload, device and variant, the fewest workers first.
         placements: number of workers -> where they ran.
         flows: of each workload and device, one trial over the most workers.
-        sentences: what it comes to.
-        caveats: what these figures do not show.
     """
 
     points: tuple[Point, ...]
     placements: Mapping[int, Placement]
     flows: tuple[Flow, ...] = ()
-    sentences: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()

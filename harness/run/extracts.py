@@ -1,32 +1,65 @@
-"""Extracts as files: a run in brief, which travels instead of the run."""
+"""Extracts as files: runs in brief that travel instead of the run, and those that ship with tfbench."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal
 
-import cattrs
+import msgspec
 
-from harness.model.comparison import EXTRACT_VERSION, Extract
+from harness.errors import StoreError, UsageError
+from harness.model.comparison import Extract
 
-_SCHEMA = "tfbench-extract"
-# What the file of an extract that travels is called.
+# What the file of an extract is called.
 SUFFIX = ".extract.json"
+_FOLDER = "references"
 
 
-def to_json(extract: Extract) -> dict[str, Any]:
-    """Return an extract as plain values."""
-    return {"schema": _SCHEMA, "schema_version": EXTRACT_VERSION, **asdict(extract)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    schema: Literal["tfbench-extract"] = "tfbench-extract"
+    schema_version: Literal[2] = 2
+    extract: Extract
 
 
-def from_json(document: object) -> Extract | None:
-    """Return an extract from plain values; None when they are none of this version."""
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        return None
-    if document.get("schema_version") != EXTRACT_VERSION:
-        return None
-    fields = {name: value for name, value in document.items() if not name.startswith("schema")}
+def to_json(extract: Extract) -> str:
+    """Return an extract as JSON."""
+    return msgspec.json.format(msgspec.json.encode(_Document(extract=extract)), indent=1).decode() + "\n"
+
+
+def from_json(text: str | bytes) -> Extract:
+    """Return an extract from JSON.
+
+    Raises:
+        StoreError: it is none, or of another version.
+    """
     try:
-        return cattrs.structure(fields, Extract)
-    except (cattrs.BaseValidationError, TypeError, ValueError):
-        return None
+        return msgspec.json.decode(text, type=_Document).extract
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"Not an extract of this version: {error}.", hint="Make it again with this version of tfbench."
+        ) from error
+
+
+def references() -> tuple[str, ...]:
+    """Return the names of the machines whose extracts ship with tfbench."""
+    return tuple(sorted(path.name.removesuffix(SUFFIX) for path in _folder().glob(f"*{SUFFIX}")))
+
+
+def reference_path(name: str) -> Path:
+    """Return the file of a reference machine's extract.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    if name not in references():
+        raise UsageError(
+            f"There is no reference machine {name!r}.", hint=f"Choose from: {', '.join(references())}."
+        )
+    return _folder() / f"{name}{SUFFIX}"
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("harness.run") / _FOLDER))

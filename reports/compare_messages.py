@@ -1,0 +1,244 @@
+"""Every sentence of a comparison: headline, warnings, and what training over several workers comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from harness.model.analysis import Estimate
+from harness.model.comparison import (
+    Difference,
+    Extract,
+    Gate,
+    Outcome,
+    Result,
+    Section,
+    Standing,
+    Trend,
+    Versus,
+)
+from harness.model.scaling import Placement, Scaling
+from harness.rounding import counted, short_digests, some
+from reports import numbers
+from reports.names import device_name, variant_name
+
+MARKS: Mapping[Outcome, str] = {
+    Outcome.FASTER: "▲",
+    Outcome.SLOWER: "▼",
+    Outcome.SAME: "=",
+    Outcome.UNKNOWN: "?",
+    Outcome.NOT_COMPARED: "",
+}
+_SECTIONS: Mapping[Section, str] = {
+    Section.IMAGES: "the images differ, and with them the libraries",
+    Section.DATA: "the data differ",
+    Section.DRIVER: "the GPU drivers differ",
+    Section.SETTINGS: "profile or parameters differ",
+    Section.WORKLOADS: "the workloads differ and share only their names",
+    Section.SOFTWARE: "the software differs",
+}
+SCALING_HELP = (
+    "Efficiency is the speed of all workers over that of one times their number. An exchange is all gradients "
+    "exchanged while nothing computes: the most that it can add to a step."
+)
+MINUS = "\N{MINUS SIGN}"
+# An interval within this factor of 1 reads "about as fast".
+_CLOSE = 1.1
+_NAMED = 3
+
+
+def title(versus: Versus, names: Sequence[str]) -> str:
+    """Name a comparison."""
+    if versus.scaling is not None:
+        *first, last = (str(workers) for workers in versus.scaling.placements)
+        return f"Training over {' and '.join(filter(None, (', '.join(first), last)))} workers"
+    if len(names) == 2:
+        base = versus.reference or 0
+        return f"{names[1 - base]} vs {names[base]}"
+    machines = {run.machine for run in versus.runs}
+    where = next(iter(machines)) if len(machines) == 1 else f"{len(machines)} kinds of machine"
+    return f"{counted(len(names), 'run')}: {where}"
+
+
+def headline(versus: Versus, names: Sequence[str]) -> str:
+    """Return at most two sentences that stand by themselves."""
+    if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
+        return " ".join(lines[:2])
+    if not versus.standings:
+        return "Nothing was measured that could be compared."
+    return " ".join((*_places(versus, names), *_outcomes(versus, names)))
+
+
+def _places(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+    others = [each for each in versus.standings if each.run != versus.reference]
+    if not others:
+        return
+    first, last = others[0], others[-1]
+    over = "the median of all" if versus.reference is None else names[versus.reference]
+    best = f"best variant of {counted(first.workloads, 'workload')}"
+    if len(others) == 1:
+        yield f"{_pair(names[first.run], over, first.score)}, {best}."
+    elif versus.standings[0].run == versus.reference:
+        yield f"{over} is the fastest, and {names[last.run]} the slowest, {_score(last)} {over}, {best}."
+    else:
+        yield (
+            f"{names[first.run]} is the fastest, {_score(first)} {over}, and {names[last.run]} the slowest, "
+            f"{_score(last)}, {best}."
+        )
+
+
+def _score(standing: Standing) -> str:
+    return f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}"
+
+
+def _interval(value: Estimate) -> str:
+    return f" ({numbers.ratio_interval(value)})" if value.n > 1 else ""
+
+
+def _pair(name: str, over: str, score: Estimate) -> str:
+    if score.n > 1 and score.low <= 1 <= score.high:
+        close = score.low >= 1 / _CLOSE and score.high <= _CLOSE
+        return f"{name} is {'about as fast as' if close else 'not measurably faster or slower than'} {over}"
+    if score.median < 0.5:
+        name, over = over, name
+        score = replace(score, median=1 / score.median, low=1 / score.high, high=1 / score.low)
+    return f"{name} is {numbers.ratio(score.median)} as fast as {over}{_interval(score)}"
+
+
+def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+    compared = [each for each in versus.results if each.ratio is not None]
+    if not compared:
+        yield "No workload was measured in more than one run."
+        return
+    parts = []
+    kind = " than their kind of machine" if versus.reference is None else ""
+    for outcome in (Outcome.SLOWER, Outcome.FASTER):
+        if found := [each for each in compared if each.outcome is outcome]:
+            parts.append(f"{outcome.value}{kind}: {_which(versus, found, names)}")
+    if parts:
+        text = "; ".join(parts)
+        yield f"{text[0].upper()}{text[1:]}."
+    elif all(each.outcome is Outcome.UNKNOWN for each in compared):
+        yield "Single trials: no difference can be told."
+    else:
+        yield f"No difference in {counted(len(compared), 'comparison')}."
+
+
+def _which(versus: Versus, found: Sequence[Result], names: Sequence[str]) -> str:
+    if len(versus.runs) > 2:
+        return some([names[run] for run in dict.fromkeys(each.run for each in found)], _NAMED)
+    return some(
+        [f"{_what(each)} ({numbers.ratio(each.ratio.median)})" for each in found if each.ratio], _NAMED
+    )
+
+
+def _what(each: Result) -> str:
+    return f"{each.workload} {variant_name(each.variant)} on {device_name(each.device)}"
+
+
+def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
+    """Yield what must be known before any number: the check, smoke runs, what is not comparable."""
+    if gate is not None and gate.failed:
+        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
+        yield f"Check failed: {slower} slower than the baseline by {numbers.percent(gate.limit)} or more."
+    if smoke := [run.label for run in versus.runs if run.smoke]:
+        yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke, _NAMED)}."
+    groups: dict[Section, list[Difference]] = {}
+    for each in versus.differences:
+        if not each.comparable:
+            groups.setdefault(each.section, []).append(each)
+    for section, fields in groups.items():
+        parts = [_holders(versus.runs, each) for each in fields[:2]]
+        more = [f"{counted(len(fields) - 2, 'more field')}"] if len(fields) > 2 else []
+        yield f"Not comparable: {_SECTIONS[section]} ({'; '.join((*parts, *more))})."
+
+
+def _holders(runs: Sequence[Extract], difference: Difference) -> str:
+    holders: dict[str, list[str]] = {}
+    for run, value in zip(runs, difference.values, strict=True):
+        holders.setdefault(value, []).append(run.label)
+    most = sorted(holders.items(), key=lambda pair: -len(pair[1]))
+    texts = [f"{short_digests(value)} in {some(labels, _NAMED)}" for value, labels in most[:_NAMED]]
+    more = [counted(len(most) - _NAMED, "other value")] if len(most) > _NAMED else []
+    return f"{difference.field}: {', '.join((*texts, *more))}"
+
+
+def notes(versus: Versus) -> list[str]:
+    """Return which runs are incomplete."""
+    found = [text for run in versus.runs for text in _incomplete(run)]
+    more = len(found) - 2 * _NAMED
+    return [*found[: 2 * _NAMED], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
+
+
+def _incomplete(run: Extract) -> Iterator[str]:
+    ended = f"{run.ok} of {counted(run.planned, 'planned trial')}"
+    if run.swept:
+        yield f"{run.label}: a sweep's points are not compared. Open the sweep's own report."
+    elif not run.speeds:
+        yield f"{run.label}: nothing was measured."
+    elif run.unfinished:
+        yield f"{run.label}: cut short or still running, {ended}."
+    elif run.ok < run.planned and not run.adaptive:
+        yield f"{run.label}: {ended} ended well."
+
+
+def method(versus: Versus) -> str:
+    """Return how speeds were compared, and what the marks mean."""
+    over = "Against the median of its kind a run is measured by the spread of that kind. "
+    together = (
+        f"the interval that holds for all {versus.tests} comparisons together"
+        if versus.tests > 1
+        else "the interval"
+    )
+    return (
+        "Speeds are geometric means over trials, with Welch's intervals on logarithms. "
+        f"{over if versus.reference is None else ''}"
+        f"▲ faster and ▼ slower: {together} excludes 1. = it does not. ? one trial."
+    )
+
+
+def trend_line(trends: Sequence[Trend]) -> str:
+    """Return what trends come to where chance does not explain them: ": baseline −12 %"."""
+    parts = [
+        f"{variant_name(each.variant)} {'+' if each.change > 0 else MINUS}{numbers.percent(abs(each.change))}"
+        for each in trends
+        if each.change is not None
+    ]
+    return f": {', '.join(parts)} from first to last" if parts else ""
+
+
+def scaling_lines(scaling: Scaling) -> list[str]:
+    """Return for each workload, device and variant what the most workers do over one."""
+    most = {(each.workload, each.device, each.variant): each for each in scaling.points}
+    return [
+        f"{each.workload}, {variant_name(each.variant)}: {each.workers} workers on {device_name(each.device)} are "
+        f"{numbers.ratio(each.efficiency.median * each.workers)} as fast as one "
+        f"({numbers.percent(each.efficiency.median)} efficiency)."
+        for each in most.values()
+        if each.efficiency is not None and each.workers > 1
+    ]
+
+
+def scaling_caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
+    """Yield what must be known before efficiency is taken for that of a network of machines."""
+    shared = {workers: each for workers, each in placements.items() if len(set(each.machines)) < workers}
+    if not shared:
+        return
+    workers, most = max(shared.items())
+    machines = counted(len(set(most.machines)), "machine")
+    yield f"{workers} workers shared {machines}: part of the exchange crossed no network."
+    if most.oversubscribed:
+        each = max(Counter(most.machines).values())
+        cpus = "the same CPUs" if most.cpus is None else f"the same {counted(most.cpus, 'CPU')}"
+        yield (
+            f"Oversubscribed: {each} workers used {cpus}, and so did one alone. "
+            f"Expect {numbers.percent(1 / each)} efficiency at most where one keeps them busy."
+        )
+
+
+def divided(placement: Placement) -> str:
+    """Return whose the CPUs of workers are."""
+    if placement.oversubscribed:
+        return "shared by all workers"
+    return "divided" if len(set(placement.machines)) < len(placement.machines) else "its own"

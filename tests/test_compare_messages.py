@@ -1,0 +1,134 @@
+"""What a comparison says: two sentences that are right, counts that agree, and each caveat once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis.gate import gate
+from harness.analysis.scaling import scaled
+from harness.analysis.versus import versus
+from harness.model.comparison import Extract, Section, Versus
+from reports.compare import render_html, render_markdown
+from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
+from reports.compare_page import names_of
+from tests.builders_workers import teams
+from tests.comparisons import COMPARISONS, again, comparison, fleet, whole
+
+# What a count of one or none must not be followed by; ratios and shares are no counts.
+_ODD = re.compile(
+    r"(?<![\d.,/–-])\b[01] (?:more )?"
+    r"(?:runs|speeds|fields|comparisons|trends|kinds|changes|entries|trials|workloads|values|rules)\b"
+)
+
+
+def only(run: Extract, *variants: str, trials: int = 3) -> Extract:
+    """Give a run with these variants of its first workload on the CPU, and so many trials of each."""
+    first = run.speeds[0].workload
+    speeds = tuple(
+        replace(one, throughput=one.throughput[:trials])
+        for one in run.speeds
+        if (one.workload, one.device) == (first, "cpu") and one.variant in variants
+    )
+    return replace(run, speeds=speeds)
+
+
+def said(*runs: Extract, reference: int | None = 0) -> str:
+    """Give all that a comparison of runs says, without their tags."""
+    made = versus(runs, reference=reference)
+    checked = gate(made, 0.05) if reference is not None else None
+    made_page = render_html(made, {}, gate=checked, bundle=str)
+    text = f"{made_page} {render_markdown(made, gate=checked)}"
+    text = re.sub(r"<(script|style|svg|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3])
+@pytest.mark.parametrize("variants", [("baseline",), ("baseline", "tuned"), ("input-only",), ()])
+@pytest.mark.slow
+def test_pages_of_few_things_count_them_properly(trials: int, variants: tuple[str, ...]) -> None:
+    base = whole(3)
+    first, second = (only(again(base, seed, trials=3), *variants, trials=trials) for seed in (1, 2))
+    field = next(iter(second.facts["software"]))
+    other = {**second.facts, "software": {**second.facts["software"], field: "another"}}
+    for runs in ((first, second), (first, first), (first, replace(second, facts=other))):
+        assert _ODD.findall(said(*runs)) == []
+    assert _ODD.findall(said(first, second, reference=None)) == []
+
+
+@pytest.mark.slow
+def test_pages_of_many_runs_count_them_properly() -> None:
+    for count in (9, 10, 25):
+        assert _ODD.findall(said(*fleet(count, slow=(4,)), reference=None)) == []
+
+
+def line(made: Versus) -> str:
+    return headline(made, names_of(made.runs)).replace("\u202f", " ")
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_headline_has_at_most_two_sentences(name: str) -> None:
+    text = line(comparison(name))
+    assert text.endswith(".")
+    assert len(re.findall(r"\.(?: |$)", text)) <= 2
+
+
+def test_headlines_of_two_runs() -> None:
+    base = only(again(whole(3), 1, label="a", noise=0.001), "baseline")
+    slow = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8), "baseline")
+    tenth = only(again(whole(3), 2, label="b", noise=0.001, factor=0.1), "baseline")
+    single = only(base, "baseline", trials=1)
+    for runs, expected in (
+        (
+            (base, slow),
+            r"b is 0\.80× as fast as a \(.*\), best variant of 1 workload\. Slower: .* on CPU \(0\.80×\)\.",
+        ),
+        ((base, tenth), r"a is 10.* as fast as b .*"),
+        (
+            (base, again(base, 3, noise=0.001)),
+            r".* is about as fast as a, .* No difference in 1 comparison\.",
+        ),
+        ((single, replace(single, label="b")), r".* Single trials: no difference can be told\."),
+        ((base, replace(slow, speeds=())), r"No workload was measured in more than one run\."),
+    ):
+        assert re.fullmatch(expected, line(versus(runs, reference=0)))
+
+
+def test_an_outlier_of_a_fleet_is_named() -> None:
+    assert "Slower than their kind of machine: node-017." in line(comparison("fleet"))
+
+
+def test_warnings_name_who_has_what() -> None:
+    base = whole(3)
+    other = {**base.facts, Section.DATA: {**base.facts[Section.DATA], "cifar100-mlp": "other data"}}
+    smoke = {**other, Section.SETTINGS: {"profile": "smoke"}}
+    made = versus([replace(base, label="a"), replace(base, label="b", facts=smoke)])
+    first, *rest = warnings(made, None)
+    assert "Ignore the numbers of b." in first
+    (data,) = (text for text in rest if "data" in text)
+    assert "other data in b" in data
+
+
+def test_incomplete_runs_are_noted_once() -> None:
+    base = whole(3)
+    runs = [
+        replace(base, label="sweep", swept=4, speeds=()),
+        replace(base, label="empty", speeds=()),
+        replace(base, label="cut", unfinished=True, ok=1, planned=3),
+        replace(base, label="whole"),
+    ]
+    assert [text.partition(":")[0] for text in notes(versus(runs))] == ["sweep", "empty", "cut"]
+
+
+def test_workers_that_share_a_machine_have_a_caveat() -> None:
+    made = scaled(teams())
+    assert [text.replace("\u202f", " ") for text in scaling_lines(made)] == [
+        "cifar100-mlp, baseline: 4 workers on CPU are 2.00× as fast as one (50 % efficiency)."
+    ]
+    shared, oversubscribed = scaling_caveats(made.placements)
+    assert "4 workers shared 2 machines" in shared
+    assert "3 workers used the same 2 CPUs" in oversubscribed
+    apart = {count: each for count, each in made.placements.items() if count < 3}
+    assert list(scaling_caveats(apart)) == []

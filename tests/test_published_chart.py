@@ -1,0 +1,37 @@
+"""Reference machines beside published numbers: as many times as fast as their speeds are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reports.published_chart import published_figure
+from tests.comparisons import whole
+from tests.report_pages import analysis
+
+
+def diamonds(**changes: object) -> list[dict]:
+    """Give the points of a reference machine in the chart of the GPU run."""
+    figure = published_figure(analysis("gpu"), [replace(whole(), label="lab", **changes)])
+    layers = [
+        layer for layer in figure.spec["vconcat"][0]["layer"] if layer["mark"].get("shape") == "diamond"
+    ]
+    return [point for layer in layers for point in figure.spec["datasets"][layer["data"]["name"]]]
+
+
+def test_a_machine_twice_as_fast_has_twice_the_factor() -> None:
+    shown = [each for each in analysis("gpu").published if each.factor and each.unit in ("samples/s", "s")]
+    summaries = {(each.workload, each.device, each.variant): each for each in analysis("gpu").summaries}
+    faster = tuple(
+        replace(each, throughput=(2 * summaries[key].throughput.median,))
+        for each in whole().speeds
+        if (key := (each.workload, each.device, each.variant)) in summaries
+    )
+    points = diamonds(machine="another", speeds=faster)
+    assert [each["value"] for each in points] == pytest.approx([2 * each.factor.median for each in shown])
+    assert {each["name"] for each in points} == {"measured by tfbench on lab"}
+
+
+def test_the_same_machine_is_not_shown_beside_itself() -> None:
+    assert diamonds() == []
