@@ -8,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Severity, Sweep
 from reports import messages, numbers
 from reports.names import device_name, variant_name
 from reports.overview import CPU, Row, expected_gain, first_fix, rows, speed_factor
-from reports.page import machine_name
 
 SWEEP_ROWS = 24
 

@@ -136,8 +136,6 @@ def _asked(
     return [base, *asked, *machine], 0
 
 
-
-
 def _share(text: str) -> float:
     """Read "5%" or "5 %" or "0.05"; a bare 5 does not say hundredths of what, and is refused.
 

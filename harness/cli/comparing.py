@@ -132,8 +132,7 @@ def write_comparison(
         return None
     made = versus(extracts)
     if scaling is not None:
-        # What numbers of workers come to is efficiency, not which run is the fastest.
-        made = replace(made, scaling=scaling, headline=" ".join(scaling.sentences) or made.headline)
+        made = replace(made, scaling=scaling)
     return write_whole(folder / f"{NAME}.html", comparison_texts(made, None, ("html",))["html"])
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from harness.cli.output import charts
 from harness.errors import UsageError
 from harness.model.analysis import Analysis
-from harness.run.prices import priced as with_prices
 from harness.run.extracts import from_json, reference_path, references
+from harness.run.prices import priced as with_prices
 from harness.run.recording import carried, open_recording
 
 if TYPE_CHECKING:
