@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
+from harness.analysis.stats import t_quantile, t_tail
 from harness.model.analysis import Estimate
 
 STOPPED_WIDER = 1.25
@@ -61,7 +61,7 @@ class Gap:
 
     def half(self, level: float = LEVEL) -> float:
         """Return half the width of the interval that leaves out `level`, in logarithms."""
-        return _quantile(level / 2, self.degrees) * self.error
+        return t_quantile(self.degrees, level / 2) * self.error
 
     def estimate(self, level: float = LEVEL) -> Estimate:
         """Return the ratio with its interval."""
@@ -82,13 +82,8 @@ class Gap:
         """
         if not self.known:
             return None
-        reach = _quantile(level / 2, self.degrees) + _quantile(MISSED / 2, self.degrees)
+        reach = t_quantile(self.degrees, level / 2) + t_quantile(self.degrees, MISSED / 2)
         return -math.expm1(-reach * self.error)
-
-
-def _quantile(tail: float, degrees: float) -> float:
-    """Return Student's t that a share `tail` lies above."""
-    return float(student.isf(tail, degrees))
 
 
 def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
@@ -143,7 +138,7 @@ def trials_needed(distance: Gap, slowdown: float, level: float = LEVEL) -> int |
     noise = distance.error * math.sqrt(distance.n / 2)
     for n in range(2, MOST_TRIALS + 1):
         degrees = 2.0 * n - 2
-        reach = _quantile(level / 2, degrees) + _quantile(MISSED / 2, degrees)
+        reach = t_quantile(degrees, level / 2) + t_quantile(degrees, MISSED / 2)
         if reach * noise * math.sqrt(2 / n) <= -math.log1p(-slowdown):
             return n
     return None

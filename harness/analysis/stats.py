@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as distributions
 
 from harness.model.analysis import Estimate
 
@@ -69,9 +68,19 @@ def _bootstrap(array: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def t_quantile(degrees: float) -> float:
-    """Return Student's t that 2.5 % lie above."""
-    return float(distributions.t.isf(0.025, degrees))
+def t_quantile(degrees: float, tail: float = 0.025) -> float:
+    """Return Student's t that a share `tail` lies above."""
+    # SciPy takes a second to import: what starts a run does without it.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    return -float(stdtrit(degrees, tail))
+
+
+def t_tail(value: float, degrees: float) -> float:
+    """Return the share of Student's t that lies above `value`."""
+    from scipy.special import stdtr  # noqa: PLC0415 - see t_quantile
+
+    return float(stdtr(degrees, -value))
 
 
 def ratio(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Estimate | None:
@@ -162,10 +171,12 @@ def drift(values: Sequence[float]) -> Drift | None:
 
     Kendall's test (Mann 1945) and the slope of Theil and Sen (Sen 1968).
     """
+    from scipy.stats import kendalltau, theilslopes  # noqa: PLC0415 - see t_quantile
+
     array = np.asarray(values, dtype=np.float64)
     if array.size < 4:
         return None
     order = np.arange(array.size)
-    line = distributions.theilslopes(array, order)
+    line = theilslopes(array, order)
     change = line.slope * (array.size - 1) / line.intercept if line.intercept else 0.0
-    return Drift(change=float(change), p=float(distributions.kendalltau(order, array).pvalue))
+    return Drift(change=float(change), p=float(kendalltau(order, array).pvalue))

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats as distributions
 
 from harness.analysis.align import Floats
 from harness.analysis.case import Case, cpus_used, device_activity, free_cpus
@@ -319,7 +318,7 @@ class _Drawn:
         if not degrees:
             return np.zeros(DRAWS + 1)
         seed = [SEED, *f"{self._case.name} {self._case.device} {name}".encode()]
-        drawn = distributions.t.rvs(degrees, size=DRAWS, random_state=np.random.default_rng(seed))
+        drawn = np.random.default_rng(seed).standard_t(degrees, DRAWS)
         return np.concatenate(([0.0], spread / np.sqrt(len(values)) * drawn))
 
 
