@@ -12,14 +12,13 @@ from harness.model.analysis import Comparison
 from harness.model.run import Run, Status
 from tests.builders import (
     LAUNCH_BOUND,
-    cpu_run,
     failed_run,
     four_gpu_run,
     gpu_run,
     run,
 )
 from tests.builders_parts import CPU_SPEEDS
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, Published
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
 def ratios(made: Run, kind: str) -> dict[str, Comparison]:
@@ -82,42 +81,6 @@ def test_pairs_need_both_trials_of_an_index_to_have_gone_well() -> None:
     )
     found = ratios(replace(made, trials=lost), "gpu-over-cpu")
     assert found["gpu0/baseline"].ratio.n == 3
-
-
-def test_published_numbers_stand_beside_the_same_kind_of_device_in_their_own_unit() -> None:
-    found = analyse(gpu_run()).published
-    assert [(one.device, one.value, one.unit) for one in found] == [
-        ("cpu", 1075, "s"),
-        ("gpu0", 343, "s"),
-        ("gpu0", 3.1, "ratio"),
-    ]
-    cpu, card, ratio = found
-    assert cpu.measured is not None and cpu.measured.unit == "s"
-    assert cpu.measured.median == pytest.approx(1563 * 0.003 * 100, rel=0.05)
-    assert "projected" in cpu.measured_label
-    assert card.measured is not None and card.measured.median > 343
-    assert ratio.measured is not None and ratio.measured.median == pytest.approx(0.54, rel=0.06)
-
-
-def test_a_published_speed_is_in_samples_a_second() -> None:
-    found = next(one for one in analyse(four_gpu_run()).published if one.unit == "samples/s")
-    assert found.device == "gpu0"
-    assert found.measured is not None and found.measured.median == pytest.approx(256 / 0.29, rel=0.05)
-
-
-def test_published_numbers_with_nothing_to_match_are_kept() -> None:
-    found = analyse(cpu_run()).published
-    assert [one.measured is None for one in found] == [False, True, True]
-    assert found[1].measured_label == "not measured in this run"
-
-
-def test_an_unknown_unit_is_said_not_guessed() -> None:
-    made = cpu_run()
-    odd = Published(source="x", system="y", device="cpu", value=1, unit="furlongs")
-    made = replace(made, workloads=(replace(made.workloads[0], published=(odd,)),))
-    found = analyse(made).published[0]
-    assert found.measured is None
-    assert "furlongs" in found.measured_label
 
 
 def test_which_slice_of_a_card_was_used_makes_no_other_machine() -> None:

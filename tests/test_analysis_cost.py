@@ -10,10 +10,7 @@ from harness.analysis import analyse
 from harness.analysis.cost import CLAIM, hourly
 from harness.model.analysis import Analysis, Cost, Summary
 from harness.model.run import Prices, Run
-from reports.render import render_html, render_markdown
 from tests import builders
-from tests import report_pages as pages
-from tests.report_pages import Document
 
 
 def at(prices: Prices | None, run: Run | None = None) -> Analysis:
@@ -78,7 +75,7 @@ def test_energy_needs_no_price_and_its_money_does() -> None:
     assert cost.electricity_training.median == pytest.approx(cost.training_kwh.median * 0.3)
 
 
-def test_the_processor_over_the_card_in_money_is_the_time_times_the_prices() -> None:
+def test_cpu_over_gpu_in_money_is_the_time_times_the_prices() -> None:
     found = at(Prices(cpu=0.2, gpu=0.8))
     by_variant = {one.variant: one for one in found.cost_ratios}
     assert set(by_variant) == {"baseline", "tuned"}
@@ -101,14 +98,3 @@ def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:
     _, cost = of(found, "gpu0")
     assert cost.training is cost.training_kwh is None
     assert cost.per_million_samples is not None
-
-
-@pytest.mark.slow
-def test_the_reports_show_prices_and_the_published_claim() -> None:
-    found = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price"))
-    for text in (Document(render_html(found, bundle=pages.javascript)).text, render_markdown(found)):
-        assert "EUR" in text
-        assert "30.0×" in text or "30×" in text
-        assert "names no workload" in text
-    unpriced = Document(render_html(at(None), bundle=pages.javascript))
-    assert "cost" not in unpriced.ids

@@ -9,6 +9,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.energy import GPU_COUNTER, counter_over_power, energy_per_sample
+from harness.model.analysis import CaveatKind
 from harness.model.run import Run, Series, Trial, Window
 from tests.builders import SECOND_NS, gpu_run
 from tests.builders_telemetry import retold
@@ -159,16 +160,15 @@ def test_cards_are_scaled_each_by_its_own_counter() -> None:
     assert found[0] == pytest.approx(2 * expected(TUNED), rel=0.02)
 
 
-def facts(run: Run) -> list[str]:
-    return [one.fact for one in analyse(run).quality if "energy counter" in one.fact]
+def disagreeing(run: Run) -> list[str]:
+    return [one.subject for one in analyse(run).caveats if one.kind is CaveatKind.ENERGY_COUNTERS]
 
 
-def test_a_counter_and_power_that_disagree_are_told() -> None:
+def test_a_counter_and_power_that_disagree_are_a_caveat() -> None:
     run = gpu_run(trials=3)
-    assert facts(run) == []
+    assert disagreeing(run) == []
     trial = next(each for each in run.trials if each.device == "gpu0")
     power = next(each for each in trial.telemetry if each.source == "nvml").columns["power_instant_w"]
     lone = replace(run, trials=(trial,))
-    (fact,) = facts(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.8))
-    assert "25 % more than its power readings" in fact
-    assert facts(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.95)) == []
+    assert disagreeing(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.8)) == ["gpu0"]
+    assert disagreeing(retold(lone, "gpu0", "nvml", power_instant_w=power * 0.95)) == []

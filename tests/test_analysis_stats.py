@@ -16,6 +16,7 @@ from harness.analysis.stats import (
     outliers,
     ratio,
     t_quantile,
+    t_tail,
     variation,
 )
 
@@ -115,10 +116,10 @@ def test_ratios_with_one_or_no_trial_in_common() -> None:
     assert other is not None and other.median == pytest.approx(3.0) and other.n == 1
 
 
-def test_students_quantiles_and_their_rounding() -> None:
-    assert t_quantile(1) == pytest.approx(12.706)
-    assert t_quantile(2.9) == t_quantile(2) == pytest.approx(4.303)
-    assert t_quantile(1000) == t_quantile(20)
+@pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (2, 4.303), (10, 2.228), (1000, 1.962)])
+def test_students_quantiles_are_those_of_the_tables(degrees: float, quantile: float) -> None:
+    assert t_quantile(degrees) == pytest.approx(quantile, abs=0.01)
+    assert t_tail(t_quantile(degrees, 0.01), degrees) == pytest.approx(0.01)
 
 
 def test_narrow_enough_is_about_the_half_width() -> None:

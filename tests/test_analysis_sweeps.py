@@ -64,8 +64,6 @@ def test_running_out_of_memory_is_an_outcome() -> None:
     one = at(sweep, batch_size=4096, steps_per_execution=1)
     assert (one.status, one.throughput, one.tied) == (Status.OUT_OF_MEMORY, None, None)
     assert "memory limit" in one.message
-    said = analyse(sweep_run()).headline
-    assert "2 of 6 points ran out of memory: batch_size=4096, steps_per_execution=1;" in said
 
 
 def test_an_axis_is_worth_what_it_gives_averaged_over_the_others() -> None:
@@ -83,20 +81,15 @@ def test_a_sweep_that_was_cut_short_keeps_the_rest_of_the_grid() -> None:
     run = sweep_run()
     sweep = only(replace(run, trials=run.trials[:2]))
     assert [one.status for one in sweep.points] == [Status.OK, Status.OK, None, None, None, None]
-    assert sweep.points[3].message == "Not run yet."
-    assert "4 of 6 points were not measured yet" in analyse(replace(run, trials=run.trials[:2])).headline
 
 
-def test_nothing_measured_is_said() -> None:
-    run = replace(sweep_run(), trials=())
-    assert only(run).best is None
-    assert "gave a result" in analyse(run).headline
+def test_nothing_measured_has_no_best() -> None:
+    assert only(replace(sweep_run(), trials=())).best is None
 
 
 def test_single_trials_cannot_be_told_apart() -> None:
     run = sweep_run(trials=1)
     assert {one.tied for one in only(run).points} == {None}
-    assert "cannot be told apart" in analyse(run).headline
 
 
 def test_sources_of_energy_are_not_mixed() -> None:
@@ -115,7 +108,8 @@ def test_sources_of_energy_are_not_mixed() -> None:
 def test_points_are_in_no_other_figure() -> None:
     """Their parameters differ: as summaries they would be averaged over the grid."""
     found = analyse(sweep_run())
-    assert found.summaries == found.comparisons == found.published == found.verdicts == found.costs == ()
+    assert found.summaries == found.comparisons == found.published == found.findings == found.costs == ()
+    assert found.step_times == found.pipelines == ()
     assert analyse(builders.gpu_run()).sweeps == ()
 
 

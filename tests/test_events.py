@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.run import events
 from harness.run.events import EventTail, read_log
 from tests.fakes import error_line, good_events, line, start_line, window_line
-from workloads.protocol import EventWriter
+from workloads.protocol import LONGEST_REASON, EventWriter
 
 HUGE = b"1" + b"0" * 30
 
@@ -39,6 +39,7 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
         writer.metric("tuned", "accuracy", 0.5, "share")
         writer.metric("tuned", "test_loss", math.nan, "loss")
         writer.write("warning", message="slow disk")
+        writer.left_out("opt:xla", f"InvalidArgumentError: no kernel {'x' * 999}\nand more")
         writer.write("end", ok=True)
     log = read_log(file)
     assert (log.problem, log.error, log.ended) == ("", None, True)
@@ -49,6 +50,9 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     assert log.steps[0].step_ns.dtype == np.int64
     assert log.steps[0].step_ns.tolist() == [2, 2]
     assert [metric.value for metric in log.metrics] == [0.5]
+    assert log.left_out.keys() == {"opt:xla"}
+    assert log.left_out["opt:xla"].startswith("InvalidArgumentError: no kernel xx")
+    assert len(log.left_out["opt:xla"]) == LONGEST_REASON
     assert log.warnings == ["tuned: test_loss is nan, and is left out.", "slow disk"]
 
 

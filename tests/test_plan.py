@@ -11,7 +11,8 @@ from harness.errors import UsageError
 from harness.model.run import target_for
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
-    PROBES,
+    OF_A_PIPELINE,
+    OF_THE_STEP,
     PROFILES,
     devices_named,
     plan_trials,
@@ -19,7 +20,7 @@ from harness.run.plan import (
     spec_for,
     variants_named,
 )
-from workloads.protocol import BASELINE, TUNED, VARIANTS, Data, Optimization, Workload
+from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Optimization, Workload
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
@@ -73,7 +74,7 @@ def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
     assert "cpu" in caught.value.hint
 
 
-def test_whoever_names_a_card_that_was_not_chosen_is_told_how_to_choose_it() -> None:
+def test_whoever_names_a_gpu_that_was_not_chosen_is_told_how_to_choose_it() -> None:
     with pytest.raises(UsageError) as caught:
         devices_named("gpu1", 1)
     assert "--gpus all" in caught.value.hint
@@ -126,11 +127,11 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
 
 def test_variants() -> None:
     suite = [workload(), workload("resnet50")]
-    whole = (*VARIANTS, *PROBES, "host-fed")
+    whole = (BASELINE, TUNED, *OF_THE_STEP)
     assert variants_named("", True, suite) == {"mlp": whole, "resnet50": whole}
     assert variants_named(" , ", True, suite)["mlp"] == whole
-    assert variants_named("batch:8,threads:2,custom-loop", True, suite)["mlp"] == (
-        "batch:8", "threads:2", "custom-loop",
+    assert variants_named("batch:8,threads:2,without:copy", True, suite)["mlp"] == (
+        "batch:8", "threads:2", "without:copy",
     )  # fmt: skip
     assert variants_named("", False, suite)["mlp"] == (BASELINE, TUNED)
     named = variants_named("tuned, opt:fp16,tuned", True, suite)
@@ -138,14 +139,13 @@ def test_variants() -> None:
     assert variants_named("stage:decode", True, suite)["mlp"] == ("stage:decode",)
 
 
-def test_declared_stages_are_measured_without_being_named() -> None:
+def test_a_pipeline_with_stages_is_taken_apart_without_being_asked_for() -> None:
     piped = replace(workload("piped"), stages=("read", "batch"))
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
-    pipeline = ("without:input", "threads:1", "epoch:first", "epoch:cached")
     planned = variants_named("", True, suite)
-    assert planned["piped"] == (*VARIANTS, *PROBES, "host-fed", *stages, *pipeline)
-    assert not set(planned["mlp"]) & {*stages, *pipeline}
+    assert planned["piped"] == (BASELINE, TUNED, *OF_THE_STEP, *stages, *OF_A_PIPELINE)
+    assert not set(planned["mlp"]) & {*stages, *OF_A_PIPELINE}
     assert variants_named("", False, suite)["piped"] == (BASELINE, TUNED)
     assert variants_named("stage:read", True, [piped]) == {"piped": ("stage:read",)}
     with pytest.raises(UsageError, match="stage:decode") as caught:
@@ -153,10 +153,24 @@ def test_declared_stages_are_measured_without_being_named() -> None:
     assert "stage:read, stage:batch" in caught.value.hint
 
 
-def test_what_copying_to_a_card_costs_is_measured_on_cards_only() -> None:
-    suite = [workload("a")]
+def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
+    suite = [replace(workload("a"), stages=("read",))]
     planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, variants_of(suite), {})
-    assert ["host-fed" in one.variants for one in planned] == [False, True]
+    on_gpu = {HOST_FED, WITHOUT_COPY}
+    assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
+
+
+def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
+    suite = [workload("a"), workload("resnet50")]
+    planned = plan_trials(
+        suite, ("cpu",), QUICK, variants_of(suite, "baseline,model-only,opt:fp16,tuned"), {}
+    )
+    by_name = {one.id: one.variants for one in planned}
+    assert by_name["a.cpu.0"] == (BASELINE, "model-only", TUNED)
+    assert by_name["a.cpu.1"] == by_name["a.cpu.2"] == (BASELINE, TUNED)
+    assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
+    only = plan_trials(suite, ("cpu",), QUICK, variants_of(suite, "model-only"), {})
+    assert {one.variants for one in only} == {("model-only",)}, "asked for by name, it is repeated"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +210,8 @@ def test_spec() -> None:
     assert (first.workload, first.file) == ("a", "mlp.py")
     assert (first.device, first.gpus) == ("gpu", 2)
     assert (first.variants, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
-    assert (first.windows, first.window_s) == (full.windows, full.window_s)
+    assert (first.windows, first.window_s, first.variant_s) == (full.windows, full.window_s, full.variant_s)
+    assert first.analysis_variant_s == full.analysis_variant_s
     assert first.full
     second = spec_for(planned[1], full, file="/f/mine.py", data_dir="/data", seed=7)
     assert not second.full, "the published epochs are trained once"
