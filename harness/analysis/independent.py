@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis.stats import t_quantile, t_tail
+from harness.analysis.stats import t_quantile
 from harness.model.analysis import Estimate
 
 STOPPED_WIDER = 1.25
