@@ -86,14 +86,15 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
     """Import a workload's module, whatever image it is for, and return its declaration beside it.
 
     Args:
-        file: of this package by its name, of any other folder by its absolute path.
+        file: of this package by its name alone, of any other folder by its path.
         name: of the workload; "" for the only one of the file.
 
     Raises:
         AuthorError: the file does not declare it.
     """
     path = Path(file)
-    module = _import_file(path) if path.is_absolute() else importlib.import_module(f"workloads.{path.stem}")
+    own = file == path.name
+    module = importlib.import_module(f"workloads.{path.stem}") if own else _import_file(path)
     declared = getattr(module, "workloads", None) or (getattr(module, "workload", None),)
     for workload in declared:
         if isinstance(workload, Workload) and name in ("", workload.name):

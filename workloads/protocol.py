@@ -320,7 +320,7 @@ class Spec:
 
     Attributes:
         workload: its name, "" for the only one that `file` declares.
-        file: the workload's file: its name in this package, or its absolute path inside the container.
+        file: the workload's file: its name in this package, or its path inside the container.
         variants: which variants to run: of VARIANTS, "opt:NAME" and "stage:NAME".
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
