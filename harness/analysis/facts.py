@@ -85,7 +85,7 @@ def _software(run: Run) -> Iterator[tuple[Section, str, Any]]:
         # The engine's content id differs wherever the same lock is built: the lock says what is in it.
         yield Section.IMAGES, image.target, image.lock_sha256 or image.digest
         yield Section.IMAGES, f"{image.target} base", image.base
-        yield Section.SOFTWARE, f"{image.target} image digest", image.digest
+        yield Section.SOFTWARE, f"{image.target} image contents", image.contents or image.digest
     for data in manifest.data:
         yield Section.DATA, data.workload, " ".join(filter(None, (data.name, data.kind, data.sha256[:12])))
     software = {
