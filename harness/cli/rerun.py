@@ -17,10 +17,10 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
-from harness.model.comparison import Section
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError
 from harness.images.builder import ImageBuilder
+from harness.model.comparison import Section
 from harness.model.run import Run
 from harness.rounding import short_digests
 from harness.run.defaults import RUNS
