@@ -149,8 +149,10 @@ class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("metric", METRICS)
     def test_telemetry_metrics(self, metric: str) -> None:
         one = METRICS[metric]
-        cells = (f"`{metric}`", one.unit, one.kind.value, ", ".join(one.sources), one.description)
-        assert f"| {' | '.join(cells)} |" in read(ROOT / "docs/telemetry.md").splitlines()
+        unit = ", ".join(filter(None, (one.unit, one.kind)))
+        row = f" | {unit} | {', '.join(one.sources)} | {one.description} |"
+        lines = read(ROOT / "docs/telemetry.md").splitlines()
+        assert any(f"`{metric}`" in line and line.endswith(row) for line in lines)
 
     @pytest.mark.parametrize("rule", RULES, ids=rule_name)
     def test_rules(self, rule: Callable[..., object]) -> None:
