@@ -117,10 +117,10 @@ RULES: Mapping[str, Rule] = {
     "harness.run": Rule(
         ours=("harness", "workloads.protocol"),
         not_ours=("harness.cli", "harness.fleet"),
-        others=("cattrs", "numpy", "psutil"),
+        others=("msgspec", "numpy", "psutil"),
     ),
     "harness.fleet": Rule(
-        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "psutil", "ray")
+        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("psutil", "ray")
     ),
     "harness.cli": Rule(ours=("harness", "reports", "workloads.protocol"), others=("rich", "typer")),
     "reports": Rule(

@@ -18,7 +18,8 @@ from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
-from harness.run.options import Options, options_document
+from harness.run.options import Options
+from harness.run.plain import to_plain
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
 from harness.run.repeat import again, outlook
@@ -43,7 +44,7 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, settings: di
     manifest = replace(
         run.manifest,
         seed=options.seed,
-        parameters={"options": options_document(options), "profile": "smoke", "settings": settings or {}},
+        parameters={"options": to_plain(options), "profile": "smoke", "settings": settings or {}},
         sources=sources(resolved.entries),
     )
     stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
@@ -94,7 +95,7 @@ def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) 
 def missing_file(tmp_path: Path) -> Run:
     run = recorded()
     options = replace(OPTIONS, files=(tmp_path / "gone.py",))
-    return replace(run, manifest=replace(run.manifest, parameters={"options": options_document(options)}))
+    return replace(run, manifest=replace(run.manifest, parameters={"options": to_plain(options)}))
 
 
 def unknown_workload(tmp_path: Path) -> Run:
@@ -167,7 +168,7 @@ def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> Non
     made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True).text))
     head, _, block = made.partition(b"\n")
     document = json.loads(head)
-    document["run"]["planned"][0]["id"] = name
+    document["analysis"]["run"]["planned"][0]["id"] = name
     changed = lzma.compress(json.dumps(document).encode() + b"\n" + block)
     with pytest.raises(StoreError, match="is no trial's id"):
         unpack(base64.b64encode(changed).decode())

@@ -16,7 +16,7 @@ from harness.fleet.messages import Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
-    "cattrs", "docker", "filelock", "numpy", "packaging", "platformdirs", "pooch", "psutil", "pynvml", "requests",
+    "docker", "filelock", "msgspec", "numpy", "packaging", "platformdirs", "pooch", "psutil", "pynvml", "requests",
     "urllib3", "yaml",
 )  # fmt: skip
 CHECKOUT = Path(__file__).resolve().parents[2]

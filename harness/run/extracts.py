@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-import cattrs
-
 from harness.model.comparison import EXTRACT_VERSION, Extract
+from harness.run.plain import from_plain, to_plain
 
 _SCHEMA = "tfbench-extract"
 # What the file of an extract that travels is called.
@@ -16,7 +14,7 @@ SUFFIX = ".extract.json"
 
 def to_json(extract: Extract) -> dict[str, Any]:
     """Return an extract as plain values."""
-    return {"schema": _SCHEMA, "schema_version": EXTRACT_VERSION, **asdict(extract)}
+    return {"schema": _SCHEMA, "schema_version": EXTRACT_VERSION, **to_plain(extract)}
 
 
 def from_json(document: object) -> Extract | None:
@@ -27,6 +25,6 @@ def from_json(document: object) -> Extract | None:
         return None
     fields = {name: value for name, value in document.items() if not name.startswith("schema")}
     try:
-        return cattrs.structure(fields, Extract)
-    except (cattrs.BaseValidationError, TypeError, ValueError):
+        return from_plain(fields, Extract)
+    except ValueError:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
@@ -14,7 +14,8 @@ from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, commit_of
 from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.system.gpus import discover
@@ -93,8 +94,7 @@ def _options(
             "The run does not say with which options it was made.",
             hint=f"Its command was: {run.manifest.command}",
         )
-    available = {each.name for each in fields(Options)}
-    options = read_options({name: value for name, value in document.items() if name in available})
+    options = from_plain(document, Options)
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(

@@ -195,8 +195,7 @@ def _gpus(
 
 
 def _driver(found: Sequence[Gpu]) -> str:
-    check_driver(found)
-    return "new enough for the CUDA 12 image"
+    return " ".join(("new enough for the CUDA 12 image", *check_driver(found)))
 
 
 def _access(
