@@ -6,7 +6,7 @@ import os
 
 from harness.paths import Paths
 from harness.progress import Silent
-from harness.system.checks import Check, State, disk_checks, examine
+from harness.system.doctor_checks import Check, State, disk_checks, examine
 from tests.conftest import ROOT
 from tests.fleets import disk
 

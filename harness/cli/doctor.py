@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json
-from harness.system.checks import Check, State, examine
+from harness.system.doctor_checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
