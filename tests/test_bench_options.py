@@ -126,7 +126,7 @@ def test_run_ids_sort_by_time_and_do_not_collide() -> None:
     then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     ids = {new_run_id(then) for _ in range(20)}
     assert len(ids) > 1
-    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", one) for one in ids)
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
     assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
 
 

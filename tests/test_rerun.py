@@ -38,8 +38,8 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, settings: di
     run = run or builders.cpu_run(trials=3)
     resolved = resolve(options)
     planned = tuple(
-        replace(one, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
-        for one in run.planned
+        replace(trial, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
+        for trial in run.planned
     )
     manifest = replace(
         run.manifest,
@@ -67,7 +67,7 @@ def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
 def test_trials_that_were_left_out_because_the_interval_was_narrow_are_left_out_again(tmp_path: Path) -> None:
     run = recorded(builders.cpu_run(trials=5))
     run = replace(run, trials=run.trials[:3])
-    assert [one.index for one in again(run, out=tmp_path).planned] == [0, 1, 2]
+    assert [trial.index for trial in again(run, out=tmp_path).planned] == [0, 1, 2]
 
 
 def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
 
 def test_some_of_its_devices(tmp_path: Path) -> None:
     both = recorded(builders.gpu_run(trials=2))
-    assert {one.device for one in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    assert {trial.device for trial in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
     with pytest.raises(UsageError, match="nothing on gpu1"):
         again(both, out=tmp_path, devices=("gpu1",))
 
@@ -100,7 +100,7 @@ def missing_file(tmp_path: Path) -> Run:
 
 def unknown_workload(tmp_path: Path) -> Run:
     run = recorded()
-    return replace(run, planned=tuple(replace(one, workload="no-such") for one in run.planned))
+    return replace(run, planned=tuple(replace(trial, workload="no-such") for trial in run.planned))
 
 
 def no_options(tmp_path: Path) -> Run:
@@ -136,10 +136,10 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
             gpus=(builders.gpu(),),
         ),
     )
-    found = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
-    assert found["host_processor_model_name"][0] == "Another"
-    assert found["cpu"][0] == "1" * 64
-    assert found["GPU 0 name"] == ("NVIDIA H200", "not here")
+    result = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
+    assert result["host_processor_model_name"][0] == "Another"
+    assert result["cpu"][0] == "1" * 64
+    assert result["GPU 0 name"] == ("NVIDIA H200", "not here")
 
 
 def test_check_says_what_differs_and_runs_nothing(
@@ -155,10 +155,10 @@ def test_check_says_what_differs_and_runs_nothing(
     monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), "--check"])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr()
+    text = capsys.readouterr()
     assert ended.value.code == 0
-    assert "Another" in said.err
-    assert "000000000000 is not in this repository" in " ".join(said.err.split())
+    assert "Another" in text.err
+    assert "000000000000 is not in this repository" in " ".join(text.err.split())
     assert not (tmp_path / "runs").exists()
 
 

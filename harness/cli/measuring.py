@@ -98,7 +98,7 @@ def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Have Ctrl-C or a polite kill end the run, once, and say so as an error of ours.
+    """Turn the first SIGINT or SIGTERM into a `BenchError` that ends the run.
 
     A second Ctrl-C must not interrupt the clearing away: from the first one on the process ignores them, until
     it ends. Signals that are ignored already, as under nohup, stay ignored.

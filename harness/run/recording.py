@@ -113,7 +113,7 @@ def carried(analysis: Analysis, *, whole: bool) -> Carried:
 
 
 def pack(analysis: Analysis, *, whole: bool) -> str:
-    """Give a run and its analysis as text that may stand in an HTML page.
+    """Return a run and its analysis as text that is safe inside an HTML page.
 
     Args:
         analysis: the analysis and, in it, the run.
@@ -192,7 +192,7 @@ class _Arrays:
         return [name, place, len(array)]
 
     def content(self) -> bytes:
-        """Give the block."""
+        """Return the block."""
         return b"".join(self._parts)
 
 

@@ -118,7 +118,7 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
 
 
 def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
-    """Give the run as it would be here, as far as that is certain before anything is reached or built.
+    """Return the run as it would be here, as far as that is certain before an engine is asked or an image built.
 
     What is not certain yet, such as data and the engine, is empty.
     """
@@ -164,7 +164,7 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
 
 
 def prepared_run(prepared: Prepared) -> Run:
-    """Give the run that is about to start, without trials."""
+    """Return the run that is about to start, without trials."""
     return Run(
         manifest=prepared.manifest,
         workloads=tuple(entry.workload for entry in prepared.resolved.entries),
