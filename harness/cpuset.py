@@ -5,10 +5,10 @@ from __future__ import annotations
 
 def cpu_numbers(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list such as "0-3,8"; empty for what is none."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()):
             return ()
-        found += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(found))
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(numbers))

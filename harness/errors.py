@@ -96,10 +96,10 @@ class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a 
     exit_code = 130
 
 
-def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Begin a hint with the known name that is nearest; "" where none is near.
+def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Begin a hint with the name that is nearest; "" where none is near.
 
     Args:
         cutoff: how alike two names have to be, from 0 to 1 (difflib.get_close_matches).
     """
-    return "".join(f"Did you mean {one}? " for one in get_close_matches(name, known, n=1, cutoff=cutoff))
+    return "".join(f"Did you mean {match}? " for match in get_close_matches(name, names, n=1, cutoff=cutoff))

@@ -1,4 +1,4 @@
-"""Where things lie on this host; apart from what uses them, so that asking costs a command no time."""
+"""The folders tfbench uses on this host; a module of its own, so that a command imports nothing else for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import platformdirs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where things lie on this host: the checkout that holds images/, and the cache that survives."""
+    """Folders on this host: the checkout that holds images/, and the cache that outlives runs."""
 
     checkout: Path
     cache: Path

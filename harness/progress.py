@@ -26,7 +26,7 @@ class Progress(Protocol):
         ...
 
     def line(self, text: str) -> None:
-        """Say one thing that should stay on the screen."""
+        """Print a line that stays on the screen."""
         ...
 
 

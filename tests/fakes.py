@@ -156,12 +156,12 @@ class FakeEngine:
     @property
     def left_behind(self) -> list[FakeContainer]:
         """The containers that have not been removed."""
-        return [one for one in self.containers if not one.removed]
+        return [container for container in self.containers if not container.removed]
 
     @property
     def started(self) -> list[str]:
         """The ids of the trials that were started, in order."""
-        return [one.spec.trial_id for one in self.containers]
+        return [container.spec.trial_id for container in self.containers]
 
     def connect(self) -> EngineInfo:
         self.answer()
@@ -182,8 +182,8 @@ class FakeEngine:
     def remove_stale(self) -> int:
         self.answer()
         stale = self.left_behind
-        for one in stale:
-            one.remove()
+        for item in stale:
+            item.remove()
         return len(stale)
 
     def close(self) -> None:

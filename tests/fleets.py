@@ -103,15 +103,15 @@ class FakeBackend:
         self.at_once.append(frozenset(self._live))
 
     def wait(self, timeout_s: float) -> Sequence[tuple[str, Message]]:
-        said = []
+        text = []
         for folder in list(self._live):
             if self._live[folder]:
-                said.append((folder, self._live[folder].popleft()))
+                text.append((folder, self._live[folder].popleft()))
             if not self._live[folder] and self.scripts.get(folder):
                 del self._live[folder]
                 if folder in self.dies:
                     self.keys -= {self.dies[folder]}
-        return said
+        return text
 
     def stop(self, folder: str) -> None:
         self.stopped.append(folder)

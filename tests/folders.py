@@ -17,7 +17,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
     """Write a run; a trial that was interrupted is left as a killed harness leaves it."""
     folder = RunFolder(path)
     folder.create(run.manifest, run.workloads, run.planned)
-    planned = {one.id: one for one in run.planned}
+    planned = {item.id: item for item in run.planned}
     for trial in run.trials:
         files = folder.open_trial(planned[trial.id], Spec(workload="x", variants=planned[trial.id].variants))
         files.events.write_text(events(trial), encoding="utf-8")
@@ -39,7 +39,7 @@ def events(trial: Trial) -> str:
             "variant",
             variant=variant.variant,
             params=dict(variant.params),
-            changes=[asdict(one) for one in variant.changes],
+            changes=[asdict(change) for change in variant.changes],
         )
         for variant in trial.variants
     ]
@@ -48,12 +48,12 @@ def events(trial: Trial) -> str:
     lines += [
         line(
             "steps",
-            variant=one.variant,
-            window=one.window,
-            step_ns=one.step_ns.tolist(),
-            wait_ns=one.wait_ns.tolist(),
+            variant=step.variant,
+            window=step.window,
+            step_ns=step.step_ns.tolist(),
+            wait_ns=step.wait_ns.tolist(),
         )
-        for one in trial.steps
+        for step in trial.steps
     ]
     lines += [line("metric", **asdict(metric)) for metric in trial.metrics]
     lines += [line("warning", message=message) for message in trial.warnings]

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import GpuError, UsageError
-from harness.run.options import Options, options_document, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain, to_plain
 from harness.run.prepare import commit_of, new_run_id
 from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, TUNED, VARIANTS
@@ -119,14 +120,14 @@ options_of_any_kind = st.builds(
 
 @given(options=options_of_any_kind)
 def test_options_survive_the_manifest(options: Options) -> None:
-    assert read_options(json.loads(json.dumps(options_document(options)))) == options
+    assert from_plain(json.loads(json.dumps(to_plain(options))), Options) == options
 
 
 def test_run_ids_sort_by_time_and_do_not_collide() -> None:
     then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     ids = {new_run_id(then) for _ in range(20)}
     assert len(ids) > 1
-    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", one) for one in ids)
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
     assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
 
 

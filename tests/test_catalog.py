@@ -148,16 +148,21 @@ def entry(name: str, *, suite: str = "default", is_external: bool = False) -> En
 
 
 def names(entries: tuple[Entry, ...]) -> list[str]:
-    return [one.workload.name for one in entries]
+    return [item.workload.name for item in entries]
 
 
 def test_selection() -> None:
-    known = (entry("a"), entry("b", suite="extra"), entry("c"), entry("own", suite="extra", is_external=True))
-    assert names(select(known, ())) == ["a", "c", "own"]
-    assert names(select(known, ("c", "b", "c"))) == ["c", "b"]
-    assert names(select(known, ("all",))) == ["a", "b", "c", "own"]
+    available = (
+        entry("a"),
+        entry("b", suite="extra"),
+        entry("c"),
+        entry("own", suite="extra", is_external=True),
+    )
+    assert names(select(available, ())) == ["a", "c", "own"]
+    assert names(select(available, ("c", "b", "c"))) == ["c", "b"]
+    assert names(select(available, ("all",))) == ["a", "b", "c", "own"]
     with pytest.raises(UsageError, match="'d'") as caught:
-        select(known, ("a", "d"))
+        select(available, ("a", "d"))
     assert "a, b, c, own, all" in caught.value.hint
 
 
@@ -165,11 +170,11 @@ def test_the_tree_has_workloads_with_names_that_differ() -> None:
     entries = built_in()
     assert names(entries) == sorted(set(names(entries)))
     assert {"cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"} <= set(names(entries))
-    assert all(not one.external for one in entries)
+    assert all(not item.external for item in entries)
 
 
 def test_sources_tell_a_changed_workload_from_changed_shared_code(tmp_path: Path) -> None:
     before = sources((declared(tmp_path, WHOLE), *built_in()))
-    assert set(before) == {"workloads", "my-mlp", *(one.workload.name for one in built_in())}
+    assert set(before) == {"workloads", "my-mlp", *(item.workload.name for item in built_in())}
     after = sources((declared(tmp_path, WHOLE + "# changed\n"), *built_in()))
     assert {name for name in before if before[name] != after[name]} == {"my-mlp"}

@@ -25,7 +25,7 @@ def test_parameters_with_several_values_are_axes() -> None:
 
 def test_the_plan_is_the_grid_interleaved() -> None:
     planned = resolve(options(batch_size="32,64", jit_compile="off,on", epochs="2")).planned
-    assert [one.id.removeprefix("cifar100-mlp.cpu.") for one in planned] == [
+    assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
         "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",
     ]  # fmt: skip
     assert planned[1].point == (("batch_size", 32), ("jit_compile", True))
@@ -33,7 +33,7 @@ def test_the_plan_is_the_grid_interleaved() -> None:
 
 
 def test_a_value_that_is_there_twice_is_measured_once() -> None:
-    assert len({one.point for one in resolve(options(batch_size="32,032,64")).planned}) == 2
+    assert len({trial.point for trial in resolve(options(batch_size="32,032,64")).planned}) == 2
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def test_this_machine_agrees_with_itself() -> None:
     ],
 )
 def test_disagreement(container: Clocks, said: str) -> None:
-    found = disagreement(HOST, container)
-    assert said in found
-    assert (found == "") == (said == "")
+    result = disagreement(HOST, container)
+    assert said in result
+    assert (result == "") == (said == "")
 
 
 def test_the_gap_is_the_whole_trial() -> None:

@@ -107,8 +107,8 @@ def test_each_cloud_tells_what_it_rents_out(
     tmp_path: Path, name: str, instance: str, region: str, spot: bool
 ) -> None:
     with served(Metadata) as address:
-        found = cloud_facts(firmware(tmp_path, name), address)
-    assert found == {
+        result = cloud_facts(firmware(tmp_path, name), address)
+    assert result == {
         "cloud_provider": name,
         "cloud_instance_type": instance,
         "cloud_region": region,
@@ -127,9 +127,9 @@ def test_a_machine_of_no_cloud_is_not_asked(tmp_path: Path, name: str) -> None:
 def test_a_service_that_hangs_costs_its_time_out_and_nothing_else(tmp_path: Path) -> None:
     began = time.monotonic()
     with served(Hung) as address:
-        found = cloud_facts(firmware(tmp_path, "aws"), address, patience_s=0.2)
+        result = cloud_facts(firmware(tmp_path, "aws"), address, patience_s=0.2)
         took = time.monotonic() - began
-    assert found == {"cloud_provider": "aws"}
+    assert result == {"cloud_provider": "aws"}
     assert took < 5, "it would hang for ten seconds"
 
 

@@ -21,8 +21,8 @@ import pytest
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.known import KNOWN
 from harness.data.published_data import Published, arrays, read_batch, read_cifar, read_idx_files
+from harness.data.real_datasets import REAL_DATASETS
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
@@ -61,7 +61,7 @@ def cifar_archive(path: Path, members: Mapping[str, bytes] | None = None) -> Pat
     return path
 
 
-def known(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Published]:
+def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Published]:
     """Return a table of one small dataset in CIFAR's format whose file is `path`'s."""
     return {
         "small-cifar": Published(
@@ -106,7 +106,7 @@ def check_cifar(folder: Path) -> None:
 class TestReal:
     def test_an_archive_put_there_by_hand_is_enough(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        folder, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, Silent(), known(archive))
+        folder, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, Silent(), available(archive))
         check_cifar(folder)
         assert (info.kind, info.workload, info.name) == ("real", "w", "small-cifar")
         assert folder.name == f"sha256-{info.sha256}"
@@ -114,7 +114,7 @@ class TestReal:
     def test_is_fetched_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         with served(tmp_path / "home") as url:
-            table = known(archive, url)
+            table = available(archive, url)
             folder, _ = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), table)
         check_cifar(folder)
         again, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), table)
@@ -123,17 +123,17 @@ class TestReal:
     def test_fewer_samples_are_the_first_ones(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         few = replace(CIFAR, train=5, test=2)
-        folder, _ = ensure_data(few, "w", tmp_path, "real", 1, Silent(), known(archive))
+        folder, _ = ensure_data(few, "w", tmp_path, "real", 1, Silent(), available(archive))
         assert load(folder)["y_train"].tolist() == LABELS["train"][:5]
 
     def test_a_failure_is_remembered_unless_insisted(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        dead = known(archive)
+        dead = available(archive)
         _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), dead)
         assert info.kind == "procedural"
         assert "could not be fetched (ConnectionError)" in info.why
         with served(tmp_path / "home") as url:
-            alive = known(archive, url)
+            alive = available(archive, url)
             _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), alive)
             assert info.kind == "procedural"
             _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), alive)
@@ -141,23 +141,25 @@ class TestReal:
 
     def test_a_failure_is_forgotten_after_a_day(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), known(archive))
+        ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), available(archive))
         (mark,) = (tmp_path / "cache/data/archives").glob("*.failed")
         os.utime(mark, (0, 0))
         with served(tmp_path / "home") as url:
-            _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), known(archive, url))
+            _, info = ensure_data(
+                CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), available(archive, url)
+            )
         assert info.kind == "real"
 
     def test_insisting_fails_with_what_to_do(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         with pytest.raises(DataError) as caught:
-            ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), known(archive))
+            ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), available(archive))
         assert str(tmp_path / "cache/data/archives/small.tar.gz") in caught.value.hint
 
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         with served(tmp_path / "home") as url:
-            table = known(archive, url)
+            table = available(archive, url)
             archive.write_bytes(b"<html>please log in</html>")
             with pytest.raises(DataError, match="something else than the published file"):
                 ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), table)
@@ -165,7 +167,7 @@ class TestReal:
 
     def test_a_torn_file_by_hand_is_fetched_again(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        whole, table = archive.read_bytes(), known(archive)
+        whole, table = archive.read_bytes(), available(archive)
         archive.write_bytes(whole[:-5])
         progress = RecordingProgress()
         _, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, progress, table)
@@ -193,10 +195,10 @@ class TestReal:
         with pytest.raises(UsageError, match="no data mode"):
             ensure_data(SMALL, "w", tmp_path, "reel", 1, Silent())
 
-    @pytest.mark.parametrize("name", sorted(KNOWN))
+    @pytest.mark.parametrize("name", sorted(REAL_DATASETS))
     def test_known_datasets_name_whole_checksums(self, name: str) -> None:
         lengths = {"md5": 32, "sha256": 64}
-        for archive in KNOWN[name].archives:
+        for archive in REAL_DATASETS[name].archives:
             algorithm, _, digits = archive.checksum.partition(":")
             assert len(bytes.fromhex(digits)) * 2 == lengths[algorithm]
 

@@ -70,7 +70,7 @@ def write_context(folder: Path, name: str, url: str) -> None:
 
 
 def test_without_settings_docker_comes_before_podman(docker_settings):
-    urls = [one.url for one in endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})]
+    urls = [endpoint.url for endpoint in endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})]
     assert urls == [
         "unix:///var/run/docker.sock",
         "unix:///run/user/7/docker.sock",
@@ -82,13 +82,15 @@ def test_without_settings_docker_comes_before_podman(docker_settings):
 def test_podman_by_name_is_looked_for_at_its_own_sockets_alone(docker_settings):
     write_context(docker_settings, "desk", "unix:///desk.sock")
     (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [one.url for one in podman_endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
+    assert [endpoint.url for endpoint in podman_endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
         "unix:///run/user/7/podman/podman.sock",
         "unix:///run/podman/podman.sock",
     ]
     hosts = {"DOCKER_HOST": "unix:///d.sock", "CONTAINER_HOST": "unix:///c.sock"}
-    assert [one.url for one in podman_endpoints(hosts)] == ["unix:///c.sock"]
-    assert [one.url for one in podman_endpoints({"DOCKER_HOST": "unix:///d.sock"})] == ["unix:///d.sock"]
+    assert [endpoint.url for endpoint in podman_endpoints(hosts)] == ["unix:///c.sock"]
+    assert [endpoint.url for endpoint in podman_endpoints({"DOCKER_HOST": "unix:///d.sock"})] == [
+        "unix:///d.sock"
+    ]
 
 
 @contextmanager
@@ -169,16 +171,16 @@ def test_where_images_lie(tmp_path):
 
 def test_docker_host_stands_alone_even_beside_a_context(docker_settings):
     write_context(docker_settings, "lab", "unix:///lab.sock")
-    found = endpoints({"DOCKER_HOST": "unix:///d.sock", "DOCKER_CONTEXT": "lab"})
-    assert [(one.url, one.why) for one in found] == [("unix:///d.sock", "DOCKER_HOST")]
+    result = endpoints({"DOCKER_HOST": "unix:///d.sock", "DOCKER_CONTEXT": "lab"})
+    assert [(item.url, item.why) for item in result] == [("unix:///d.sock", "DOCKER_HOST")]
 
 
 def test_context_of_the_environment_and_of_the_settings(docker_settings):
     write_context(docker_settings, "lab", "unix:///lab.sock")
     write_context(docker_settings, "desk", "unix:///desk.sock")
     (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [one.url for one in endpoints({})] == ["unix:///desk.sock"]
-    assert [one.url for one in endpoints({"DOCKER_CONTEXT": "lab"})] == ["unix:///lab.sock"]
+    assert [endpoint.url for endpoint in endpoints({})] == ["unix:///desk.sock"]
+    assert [endpoint.url for endpoint in endpoints({"DOCKER_CONTEXT": "lab"})] == ["unix:///lab.sock"]
     assert len(endpoints({"DOCKER_CONTEXT": "default"})) == 4
 
 

@@ -183,9 +183,9 @@ def test_nvml_s_minor_number_comes_first_and_a_single_node_needs_none(tmp_path):
     put_libraries(tmp_path, "usr/local/nvidia/lib64")
     assert access(tmp_path).device_nodes[0] == "/dev/nvidia3"
     put(tmp_path, "dev/nvidia5", "dev/nvidia-uvm-tools")
-    known = access(tmp_path, (replace(H200, minor_number=5),))
-    assert known.device_nodes[0] == "/dev/nvidia5"
-    assert known.device_nodes[-1] == "/dev/nvidia-uvm-tools"
+    available = access(tmp_path, (replace(H200, minor_number=5),))
+    assert available.device_nodes[0] == "/dev/nvidia5"
+    assert available.device_nodes[-1] == "/dev/nvidia-uvm-tools"
     with pytest.raises(GpuError, match="which of 2 device nodes belongs to GPU-aaaa-0"):
         access(tmp_path)
 

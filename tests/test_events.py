@@ -169,13 +169,13 @@ class TestTail:
         with file.open("a", encoding="utf-8") as out:
             out.write(first + second[:10])
             out.flush()
-            assert [one["kind"] for one in tail.read()] == ["start"]
+            assert [item["kind"] for item in tail.read()] == ["start"]
             assert tail.read() == []
             out.write(second[10:])
             out.flush()
-            assert [one["kind"] for one in tail.read()] == ["window"]
+            assert [item["kind"] for item in tail.read()] == ["window"]
             assert tail.read() == []
 
     def test_it_passes_over_what_is_no_event(self, file: Path) -> None:
         file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
-        assert [one["kind"] for one in EventTail(file).read()] == ["window"]
+        assert [item["kind"] for item in EventTail(file).read()] == ["window"]

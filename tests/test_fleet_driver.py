@@ -39,7 +39,7 @@ def folder_of(tmp_path: Path, nodes: Sequence[Node]) -> FleetFolder:
     folder.create(
         FleetPlan(
             fleet_id="fleet-x", created="", tfbench_version="", commit="", request=Request(), options={},
-            nodes=tuple(nodes), chosen=tuple(one.key for one in nodes), problems=(),
+            nodes=tuple(nodes), chosen=tuple(item.key for item in nodes), problems=(),
         )
     )  # fmt: skip
     return folder
@@ -55,7 +55,7 @@ def drive(
     board = RecordingBoard()
     ticks = count()
     driver = Driver(
-        folder=folder, backend=backend, nodes={one.key: one for one in usable}, board=board,
+        folder=folder, backend=backend, nodes={item.key: item for item in usable}, board=board,
         order_for=lambda task: seeded(Order(options={}), folder, task),
         now_s=lambda: float(next(ticks)), **changes,
     )  # fmt: skip
@@ -65,12 +65,12 @@ def drive(
 def backend_of(
     nodes: Sequence[Node], scripts: Mapping[str, Sequence[Message]], **changes: object
 ) -> FakeBackend:
-    return FakeBackend(scripts=scripts, keys=frozenset(one.key for one in nodes), **changes)
+    return FakeBackend(scripts=scripts, keys=frozenset(item.key for item in nodes), **changes)
 
 
 def test_every_node_s_trials_lie_in_its_own_run_folder(tmp_path: Path) -> None:
     nodes = [node("a"), node("b")]
-    backend = backend_of(nodes, {one.key: whole(RUN, START, tmp_path / one.key) for one in nodes})
+    backend = backend_of(nodes, {item.key: whole(RUN, START, tmp_path / item.key) for item in nodes})
     folder = folder_of(tmp_path, nodes)
     missing, board = drive(folder, backend, nodes, nodes)
     assert missing == ()
@@ -86,7 +86,7 @@ def test_every_node_s_trials_lie_in_its_own_run_folder(tmp_path: Path) -> None:
 
 def test_nodes_of_one_machine_take_turns(tmp_path: Path) -> None:
     nodes = [node("a", machine="vm"), node("b", machine="vm"), node("c", machine="other")]
-    backend = backend_of(nodes, {one.key: whole(RUN, START, tmp_path / one.key) for one in nodes})
+    backend = backend_of(nodes, {item.key: whole(RUN, START, tmp_path / item.key) for item in nodes})
     drive(folder_of(tmp_path, nodes), backend, nodes, nodes)
     assert {"a", "b", "c"} == set(backend.orders)
     assert not any({"a", "b"} <= together for together in backend.at_once)
@@ -106,9 +106,9 @@ def test_a_node_that_dies_keeps_its_trials_and_a_spare_one_of_its_kind_does_the_
     assert folder.finished(folder.journal()["a"].task) == {IDS[0]}
     assert backend.orders["b-for-a"].only == IDS[1:]
     assert {trial.id for trial in read_run(folder.path / "b-for-a").trials} == set(IDS[1:])
-    (said,) = board.notes
-    assert said.startswith("Node a died: ")
-    assert "1 of its trials is kept. b does the rest." in said
+    (text,) = board.notes
+    assert text.startswith("Node a died: ")
+    assert "1 of its trials is kept. b does the rest." in text
 
 
 def test_a_trial_that_failed_is_told_but_not_one_that_another_node_did(tmp_path: Path) -> None:

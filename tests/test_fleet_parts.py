@@ -30,7 +30,7 @@ from tests.fleets import OURS, disk, facts, node
 
 
 def keys(nodes: tuple[Node, ...]) -> list[str]:
-    return [one.key for one in nodes]
+    return [item.key for item in nodes]
 
 
 class TestChoice:
@@ -68,73 +68,77 @@ class TestChoice:
         assert node_keys(named) == ("vm-aaaaaa", "vm-bbbbbb", "x-y", "node")
 
 
-def found(one: Node, **changes: object) -> list[Problem]:
+def problems_of(asked: Node, **changes: object) -> list[Problem]:
     plain = {"engine": "auto", "targets": ("cpu",), "build": True}
-    return list(problems(one, OURS, **{**plain, **changes}))
+    return list(problems(asked, OURS, **{**plain, **changes}))
 
 
 class TestChecks:
     def test_a_node_like_the_driver_has_no_problem(self) -> None:
-        assert found(node("a")) == []
+        assert problems_of(node("a")) == []
 
     @pytest.mark.parametrize("name", ["python", "ray", "tfbench", "code"])
     def test_another_version_keeps_a_node_out_and_is_named(self, name: str) -> None:
         other = facts(node("gpu-7"), versions={**OURS, name: "9.9"})
-        (one,) = found(other)
-        assert one.fatal
-        assert one.node == "gpu-7"
+        (problem,) = problems_of(other)
+        assert problem.fatal
+        assert problem.node == "gpu-7"
         assert (
             f"gpu-7 has {'Python' if name == 'python' else 'Ray' if name == 'ray' else name} 9.9"
-            in one.message
+            in problem.message
         )
-        assert OURS[name] in one.message
+        assert OURS[name] in problem.message
 
     def test_a_node_that_has_no_tfbench_of_its_own_runs_the_driver_s(self) -> None:
-        assert found(facts(node("a"), versions={**OURS, "tfbench": ""})) == []
+        assert problems_of(facts(node("a"), versions={**OURS, "tfbench": ""})) == []
 
     def test_packages_that_are_missing(self) -> None:
-        (one,) = found(facts(node("a"), missing=("docker", "psutil")))
-        assert "a lacks the Python packages docker, psutil" in one.message
+        (problem,) = problems_of(facts(node("a"), missing=("docker", "psutil")))
+        assert "a lacks the Python packages docker, psutil" in problem.message
 
     def test_an_engine_is_needed_where_it_is_asked_for(self) -> None:
         without = facts(node("a"), engine="", engine_problem="no such socket")
-        assert found(without) == []
+        assert problems_of(without) == []
         for engine, remedy in (("docker", "make engine"), ("podman", "podman.socket")):
-            (one,) = found(without, engine=engine)
-            assert "a has no container engine: no such socket." in one.message
-            assert remedy in one.hint
+            (problem,) = problems_of(without, engine=engine)
+            assert "a has no container engine: no such socket." in problem.message
+            assert remedy in problem.hint
 
     def test_a_full_disk_is_found_before_a_build_fills_it(self) -> None:
         small = facts(node("a"), image_disk=disk("/images", device=2, free_gib=4))
-        assert found(small) == [], "the image is there already"
-        (one,) = found(facts(small, images=()))
-        assert "The disk of /images on node a is full: 4.0 GiB are free, 5.0 GiB are needed" in one.message
-        assert "data-root" in one.hint
-        assert found(facts(small, images=()), build=False) == []
+        assert problems_of(small) == [], "the image is there already"
+        (problem,) = problems_of(facts(small, images=()))
+        assert (
+            "The disk of /images on node a is full: 4.0 GiB are free, 5.0 GiB are needed" in problem.message
+        )
+        assert "data-root" in problem.hint
+        assert problems_of(facts(small, images=()), build=False) == []
 
     def test_the_disk_of_the_cache_needs_room_for_wheels_and_a_run(self) -> None:
         tight = facts(node("a"), images=(), cache_disk=disk("/cache", free_gib=2))
-        assert found(tight) == [], "the image comes onto another disk"
-        (one,) = found(facts(tight, cache_disk=disk("/cache", free_gib=1)))
-        assert "/cache on node a is full: 1.0 GiB are free, 1.2 GiB are needed for a run and" in one.message
-        assert "TFBENCH_CACHE" in one.hint
+        assert problems_of(tight) == [], "the image comes onto another disk"
+        (problem,) = problems_of(facts(tight, cache_disk=disk("/cache", free_gib=1)))
+        assert (
+            "/cache on node a is full: 1.0 GiB are free, 1.2 GiB are needed for a run and" in problem.message
+        )
+        assert "TFBENCH_CACHE" in problem.hint
 
     def test_what_lies_on_one_disk_is_added_up(self) -> None:
         both = facts(node("a"), images=(), image_disk=disk("/images", free_gib=6))
-        (one,) = found(facts(both, cache_disk=disk("/cache", free_gib=6)))
-        assert "6.0 GiB are free, 6.2 GiB are needed" in one.message
-        assert one.message.endswith("for a run and the wheels of cpu and building the images cpu.")
+        (problem,) = problems_of(facts(both, cache_disk=disk("/cache", free_gib=6)))
+        assert "6.0 GiB are free, 6.2 GiB are needed" in problem.message
+        assert problem.message.endswith("for a run and the wheels of cpu and building the images cpu.")
 
     def test_the_disk_of_an_engine_elsewhere_is_not_asked_and_without_one_the_cache_takes_all(self) -> None:
         bare = facts(node("a"), images=(), image_disk=None, cache_disk=disk("/cache", free_gib=3))
-        assert found(bare) == []
-        (one,) = found(facts(bare, engine=""))
-        assert "3.2 GiB are needed for a run and the local engine's environments for cpu" in one.message
+        assert problems_of(bare) == []
+        (problem,) = problems_of(facts(bare, engine=""))
+        assert "3.2 GiB are needed for a run and the local engine's environments for cpu" in problem.message
 
     def test_clocks_apart_are_said_and_keep_nobody_out(self) -> None:
-        (one,) = found(replace(node("a"), clock_offset_s=-37.0))
-        assert not one.fatal
-        assert "The clock of node a is 37 s behind" in one.message
+        (problem,) = problems_of(replace(node("a"), clock_offset_s=-37.0))
+        assert not problem.fatal
+        assert "The clock of node a is 37 s behind" in problem.message
 
     @pytest.mark.parametrize(
         ("theirs", "expected"), [(105.0, 0.0), (99.0, -1.0), (140.0, 30.0), (100.0, 0.0), (110.0, 0.0)]
@@ -217,17 +221,17 @@ class TestFolder:
 
 class TestProbe:
     def test_a_node_without_packages_can_still_say_so(self) -> None:
-        said = ask((), "auto", False, needed=("json", "no_such_package"))
-        assert said.missing == ("no_such_package",)
-        assert said.versions["code"] == versions()["code"]
+        text = ask((), "auto", False, needed=("json", "no_such_package"))
+        assert text.missing == ("no_such_package",)
+        assert text.versions["code"] == versions()["code"]
 
     def test_this_machine(self) -> None:
-        said = ask((), "auto", False)
-        assert said.missing == ()
-        assert said.boot_id
-        assert f"{said.cpus}" in said.kind
-        assert said.cache_disk is not None
-        assert said.cache_disk.free_bytes > 0
+        text = ask((), "auto", False)
+        assert text.missing == ()
+        assert text.boot_id
+        assert f"{text.cpus}" in text.kind
+        assert text.cache_disk is not None
+        assert text.cache_disk.free_bytes > 0
 
     def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
         card = ["NVIDIA H200"] * 2

@@ -24,14 +24,14 @@ from tests.fleets import RecordingBoard, begun, done_trial, node
 
 
 def test_workers_of_one_machine_never_share_a_processor() -> None:
-    found = shares(["vm", "other", "vm"], {"vm": 4, "other": 8})
-    assert [share.cpus for share in found] == ["0-1", "", "2-3"]
-    assert [(share.part, share.of) for share in found] == [(0, 2), (0, 1), (1, 2)]
+    result = shares(["vm", "other", "vm"], {"vm": 4, "other": 8})
+    assert [share.cpus for share in result] == ["0-1", "", "2-3"]
+    assert [(share.part, share.of) for share in result] == [(0, 2), (0, 1), (1, 2)]
 
 
 def test_tensorflow_is_told_who_is_who() -> None:
-    said = json.loads(tf_config(["10.0.0.1:1", "10.0.0.2:2"], 1))
-    assert said == {
+    text = json.loads(tf_config(["10.0.0.1:1", "10.0.0.2:2"], 1))
+    assert text == {
         "cluster": {"worker": ["10.0.0.1:1", "10.0.0.2:2"]},
         "task": {"type": "worker", "index": 1},
     }
@@ -50,7 +50,7 @@ def test_what_is_no_number_of_workers(text: str) -> None:
 
 def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
     nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
-    assert [one.key for one in team_nodes(nodes, (1, 2))] == ["b", "c"]
+    assert [item.key for item in team_nodes(nodes, (1, 2))] == ["b", "c"]
     with pytest.raises(UsageError, match="3 workers need as many nodes of one kind; there are 1 of T4, 2 of"):
         team_nodes(nodes, (1, 3))
 
@@ -77,7 +77,7 @@ class FakeTeam:
             )
             for rank in range(workers)
         ]
-        return tuple(Result(record=_record(one), archive=one.archive) for one in done)
+        return tuple(Result(record=_record(item), archive=item.archive) for item in done)
 
 
 def _record(done: TrialDone) -> TrialRecord:
@@ -100,7 +100,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
     board = RecordingBoard()
     measure(folder, team, (1, 2), board)
-    first, second = (one.id for one in team.plan.planned[:2])
+    first, second = (item.id for item in team.plan.planned[:2])
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
     one, two = "workers-1", "workers-2"
     assert board.states == [
@@ -117,7 +117,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
 
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    first, second = (one.id for one in begun(trials=3)[0].planned[:2])
+    first, second = (trial.id for trial in begun(trials=3)[0].planned[:2])
     board = RecordingBoard()
     measure(folder, FakeTeam(tmp_path / "1", fails=second), (1, 2), board)
     assert any("failed. It failed." in line for line in board.notes)
@@ -146,15 +146,15 @@ def test_network_counters_of_every_interface() -> None:
 def test_what_is_layered_over_interfaces_is_not_counted_again(tmp_path: Path) -> None:
     for name in ("lo", "bond0", "eth0/device", "eth1/device", "eth0.5", "br-1a2b"):
         (tmp_path / "class/net" / name).mkdir(parents=True)
-    found = ("lo", "bond0", "eth0", "eth1", "eth0.5", "br-1a2b")
-    source = NetworkSource(counters=lambda: dict.fromkeys(found), sys=tmp_path)
+    result = ("lo", "bond0", "eth0", "eth1", "eth0.5", "br-1a2b")
+    source = NetworkSource(counters=lambda: dict.fromkeys(result), sys=tmp_path)
     assert set(source.start(Target(pid=None, gpus={}), lambda *gap: None)) == {"lo", "eth0", "eth1"}
 
 
 def test_this_machine_s_interfaces() -> None:
     source = NetworkSource()
-    found = source.start(Target(pid=None, gpus={}), lambda *gap: None)
-    assert {sample.device for sample in source.read()} == set(found)
+    result = source.start(Target(pid=None, gpus={}), lambda *gap: None)
+    assert {sample.device for sample in source.read()} == set(result)
 
 
 def test_where_workers_ran_and_what_the_others_recorded(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ OLD = Footprint(profile="smoke", trial_s=9.0, trials=1, memory_bytes=None, data_
 
 def test_a_run_says_what_its_workloads_took_on_the_processor() -> None:
     run = gpu_run(trials=3)
-    found = dict(measured(run))
-    assert set(found) == {workload.name for workload in run.workloads}
+    result = dict(measured(run))
+    assert set(result) == {workload.name for workload in run.workloads}
     name = run.workloads[0].name
-    own = [one for one in run.trials if one.workload == name and one.device == "cpu"]
-    spent = sorted((one.ended_ns - one.started_ns) / 1e9 for one in own)
-    assert spent[0] - 0.1 <= found[name].trial_s <= spent[-1] + 0.1
-    assert found[name].run_s == found[name].trial_s * found[name].trials
+    own = [trial for trial in run.trials if trial.workload == name and trial.device == "cpu"]
+    spent = sorted((item.ended_ns - item.started_ns) / 1e9 for item in own)
+    assert spent[0] - 0.1 <= result[name].trial_s <= spent[-1] + 0.1
+    assert result[name].run_s == result[name].trial_s * result[name].trials
 
 
 def test_only_the_same_profile_is_replaced() -> None:

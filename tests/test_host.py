@@ -143,8 +143,8 @@ def test_the_topology_counts_where_cpuinfo_hides_cores(server: Path) -> None:
         for n in range(8)
         for name, value in (("physical_package_id", "0"), ("core_id", str(n)))
     }
-    found = cpus(write(server, topology))
-    assert (found.sockets, found.cores, found.threads) == (1, 8, 8)
+    result = cpus(write(server, topology))
+    assert (result.sockets, result.cores, result.threads) == (1, 8, 8)
 
 
 def test_nominal_clock_from_the_model_name_when_there_is_no_cpufreq(tmp_path: Path) -> None:

@@ -117,10 +117,10 @@ RULES: Mapping[str, Rule] = {
     "harness.run": Rule(
         ours=("harness", "workloads.protocol"),
         not_ours=("harness.cli", "harness.fleet"),
-        others=("cattrs", "numpy", "psutil"),
+        others=("msgspec", "numpy", "psutil"),
     ),
     "harness.fleet": Rule(
-        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "psutil", "ray")
+        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("psutil", "ray")
     ),
     "harness.cli": Rule(ours=("harness", "reports", "workloads.protocol"), others=("rich", "typer")),
     "reports": Rule(
@@ -140,12 +140,12 @@ FOLDER_OF_WORKLOADS = ("harness.run.catalogue", "harness.system.gpu_proof", "har
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    result = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return result
 
 
 MODULES = modules()
@@ -207,7 +207,7 @@ def test_the_design_shows_the_same_table() -> None:
     shown = {folder.replace("/", "."): set(re.findall(r"`([\w.]+)`", cell)) for folder, cell in rows}
     folders = {name: rule for name, rule in RULES.items() if (ROOT / name.replace(".", "/")).is_dir()}
     assert {name: shown.get(name) for name in folders} == {
-        name: {one.removeprefix("harness.") for one in rule.ours if one != name}
+        name: {our.removeprefix("harness.") for our in rule.ours if our != name}
         for name, rule in folders.items()
     }
 
@@ -227,7 +227,7 @@ def test_what_is_imported_is_declared(package: str) -> None:
     """Whatever comes along with another package today may be gone tomorrow."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = project["dependencies"] + [
-        one for extra in project["optional-dependencies"].values() for one in extra
+        item for extra in project["optional-dependencies"].values() for item in extra
     ]
     declared = {_canonical(re.split(r"[ <>=~!;\[]", name)[0]) for name in names}
     providers = importlib.metadata.packages_distributions()

@@ -13,9 +13,9 @@ from PIL import Image
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.known import KNOWN
 from harness.data.pets import CLASSES, is_whole, unpack_pets
 from harness.data.published_data import Published
+from harness.data.real_datasets import REAL_DATASETS
 from harness.errors import DataError, UsageError
 from harness.images.locks import file_sha256
 from harness.progress import Silent
@@ -108,17 +108,17 @@ def archive(path: Path, whole: int = 40) -> Path:
     return path
 
 
-def known(path: Path) -> dict[str, Published]:
+def available(path: Path) -> dict[str, Published]:
     file = Archive(
         file=path.name, url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}"
     )
-    published = replace(KNOWN["cats-and-dogs"], archives=(file,), shape=PETS.shape, train=80)
+    published = replace(REAL_DATASETS["cats-and-dogs"], archives=(file,), shape=PETS.shape, train=80)
     return {"pets": published}
 
 
 class TestReal:
     def test_broken_files_are_skipped_and_counted(self, tmp_path: Path) -> None:
-        table = known(archive(tmp_path / "data/archives/pets.zip"))
+        table = available(archive(tmp_path / "data/archives/pets.zip"))
         folder, info = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
         assert len(files(folder)) == 80
         # The first thirty whole ones of a class are for training, the next for testing.
@@ -147,7 +147,7 @@ class TestReal:
             unpack_pets([path], PETS, tmp_path)
 
     def test_a_declaration_that_wants_more_than_there_is(self, tmp_path: Path) -> None:
-        table = known(archive(tmp_path / "data/archives/pets.zip"))
+        table = available(archive(tmp_path / "data/archives/pets.zip"))
         with pytest.raises(UsageError, match="does not fit"):
             ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
         assert table["pets"].class_names == CLASSES

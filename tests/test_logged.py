@@ -21,10 +21,10 @@ class Log:
 
     def lines(self) -> list[str]:
         """Return the lines since the last call."""
-        said = self._file.getvalue().splitlines()
+        text = self._file.getvalue().splitlines()
         self._file.seek(0)
         self._file.truncate()
-        return said
+        return text
 
 
 def test_a_note_is_told_at_once_and_whole_however_narrow_the_log() -> None:
@@ -40,8 +40,8 @@ def test_every_note_is_told_but_of_minor_ones_only_the_first() -> None:
         log.task.note(f"{number} MB", minor=True)
     for text in ("unpacking", "unpacking", "linking"):
         log.task.note(text)
-    said = ["0 MB", "unpacking", "linking"]
-    assert log.lines() == [f"Trials:    0 s  {text}" for text in said]
+    message = ["0 MB", "unpacking", "linking"]
+    assert log.lines() == [f"Trials:    0 s  {text}" for text in message]
 
 
 def test_work_that_goes_on_is_told_every_half_minute() -> None:

@@ -195,8 +195,8 @@ def test_make_bench_passes_everything_on() -> None:
         "ARGS=--trials 2",
     ]
     command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), "bench", *variables]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    words = said[said.rindex("tfbench bench") :].replace("\\\n", " ").split()
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    words = text[text.rindex("tfbench bench") :].replace("\\\n", " ").split()
     assert words[:6] == ["tfbench", "bench", "--profile", "smoke", "--engine", "docker"]
     assert words[6:10] == ["--device", "gpu0", "--out", "x"]
     assert words[10:] == ["--workload", "a-mlp", "--workload", "b-mlp", "--trials", "2"]
@@ -213,14 +213,14 @@ class TestTrackedFiles:
         assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
 
     def test_no_file_names_a_package_registry_or_mirror(self) -> None:
-        found = [
+        result = [
             f"{path.relative_to(ROOT)}:{number}: {match.group()}"
             for path in tracked()
             if path.suffix in TEXT
             for number, line in enumerate(read(path).splitlines(), 1)
             if (match := HOSTS.search(line))
         ]
-        assert found == []
+        assert result == []
 
     def test_no_file_is_large(self) -> None:
         large = [path.relative_to(ROOT) for path in tracked() if path.stat().st_size > 3 << 20]
@@ -259,14 +259,14 @@ def sources() -> list[Path]:
 def test_only_the_command_line_prints_and_exits() -> None:
     """harness/engines/init.py runs inside containers, as their first process."""
     elsewhere = ("print", "sys.exit", "exit", "typer.echo", "sys.stdout.write", "sys.stderr.write")
-    found = [
+    result = [
         f"{path.relative_to(ROOT)}: {call}"
         for path in sources()
         if not path.is_relative_to(ROOT / "harness/cli") and path != ROOT / "harness/engines/init.py"
         for call in calls(path)
         if call in elsewhere
     ]
-    assert found == []
+    assert result == []
 
 
 def test_nothing_is_evaluated_and_nothing_of_ours_is_patched() -> None:

@@ -21,8 +21,8 @@ ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_power", "nvml_util")
 
 @pytest.fixture(scope="module")
 def probes(tmp_path_factory):
-    with probing(build(tmp_path_factory.mktemp("nvml"))) as found:
-        yield found
+    with probing(build(tmp_path_factory.mktemp("nvml"))) as result:
+        yield result
 
 
 @pytest.fixture
@@ -138,24 +138,24 @@ def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
     assert reading.samples == []
     assert words in reading.reasons()["gpu0", "*"]
     assert {gap[1] for gap in reading.gaps} == set(ALL_SOURCES)
-    found = standin.discover(script)
-    assert found["cards"] == []
-    assert words in found["reason"]
+    result = standin.discover(script)
+    assert result["cards"] == []
+    assert words in result["reason"]
 
 
 def test_no_library_is_no_driver(tmp_path):
     script = "from harness.system.gpus import discover; print(discover())"
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         check=True,
         capture_output=True,
         text=True,
     )
-    if "libnvidia-ml" in found.stdout:
-        assert "No NVIDIA driver is installed" in found.stdout
+    if "libnvidia-ml" in result.stdout:
+        assert "No NVIDIA driver is installed" in result.stdout
     else:
-        assert "Gpu(" in found.stdout, "this host has a driver, and its GPUs are found"
+        assert "Gpu(" in result.stdout, "this host has a driver, and its GPUs are found"
 
 
 def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
@@ -240,9 +240,9 @@ def test_the_drivers_buffers_show_a_duty_cycle_between_reads_and_hold_no_doubles
 
 
 def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
-    found = standin.trial(ONE_CARD + f"fail card:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
+    result = standin.trial(ONE_CARD + f"fail card:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
     series = {(each.source, each.device): each for each in read_series(tmp_path / "telemetry")}
-    gaps = [gap for gap in found["gaps"] if gap["source"] == "nvml" and gap["metric"] == "*"]
+    gaps = [gap for gap in result["gaps"] if gap["source"] == "nvml" and gap["metric"] == "*"]
     assert gaps
     for gap in gaps:
         assert gap["reason"].startswith("The GPU is lost")
@@ -253,7 +253,7 @@ def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
     # The host is watched on while the GPU is gone.
     host = series["host", "host"].t_ns
     assert any(gaps[0]["start_ns"] < t < gaps[-1]["end_ns"] for t in host)
-    assert found["cost"]["nvml.reads"] == found["cost"]["host.reads"]
+    assert result["cost"]["nvml.reads"] == result["cost"]["host.reads"]
 
 
 def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(standin, tmp_path):
@@ -268,29 +268,29 @@ def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(s
 
 
 def test_discovery_describes_cards(standin):
-    found = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
-    first, second = found["cards"]
+    result = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
+    first, second = result["cards"]
     assert (first["uuid"], second["uuid"]) == (UUID, OTHER)
     assert first["name"] == "NVIDIA Stand-in"
     assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
     assert first["compute_capability"] == "9.0"
     assert (first["power_limit_w"], first["mig_enabled"], first["vbios"]) == (700.0, False, None)
-    assert found["reason"] == ""
+    assert result["reason"] == ""
 
 
 def test_discovery_gives_mig_instances_in_the_place_of_their_card(standin):
-    found = standin.discover(f"card 0 {UUID} 2\ncard 1 {OTHER} 0\n")
-    assert [card["mig_uuid"] for card in found["cards"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
-    assert found["cards"][0]["uuid"] == UUID
-    assert found["cards"][0]["power_limit_w"] == 700.0
-    assert "has no instances" in found["reason"]
+    result = standin.discover(f"card 0 {UUID} 2\ncard 1 {OTHER} 0\n")
+    assert [card["mig_uuid"] for card in result["cards"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
+    assert result["cards"][0]["uuid"] == UUID
+    assert result["cards"][0]["power_limit_w"] == 700.0
+    assert "has no instances" in result["reason"]
 
 
 def test_discovery_tells_which_device_nodes_belong_to_what(standin):
     script = f"card 0 {UUID} -1\ncard 1 {OTHER} 2\n"
     names = ("minor_number", "gpu_instance_id", "compute_instance_id")
-    found = [tuple(card[name] for name in names) for card in standin.discover(script)["cards"]]
-    assert found == [(0, None, None), (1, 0, 0), (1, 1, 0)]
+    result = [tuple(card[name] for name in names) for card in standin.discover(script)["cards"]]
+    assert result == [(0, None, None), (1, 0, 0), (1, 1, 0)]
     unsupported = "".join(
         f"fail nvmlDeviceGet{name} {pynvml.NVML_ERROR_NOT_SUPPORTED}\n"
         for name in ("MinorNumber", "GpuInstanceId", "ComputeInstanceId")
@@ -300,6 +300,6 @@ def test_discovery_tells_which_device_nodes_belong_to_what(standin):
 
 
 def test_discovery_names_a_lost_card_and_gives_the_others(standin):
-    found = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST}\n")
-    assert [card["uuid"] for card in found["cards"]] == [OTHER]
-    assert found["reason"].startswith("GPU 0: The GPU is lost")
+    result = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST}\n")
+    assert [card["uuid"] for card in result["cards"]] == [OTHER]
+    assert result["reason"].startswith("GPU 0: The GPU is lost")

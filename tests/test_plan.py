@@ -37,7 +37,7 @@ def workload(name: str = "mlp", **params: object) -> Workload:
 def test_profiles() -> None:
     assert list(PROFILES) == ["smoke", "quick", "full"]
     assert all(name == profile_named(name).name for name in PROFILES)
-    assert all(one.trials <= one.max_trials for one in PROFILES.values())
+    assert all(item.trials <= item.max_trials for item in PROFILES.values())
     with pytest.raises(UsageError, match="'fast'") as caught:
         profile_named("fast")
     assert "smoke, quick, full" in caught.value.hint
@@ -189,18 +189,18 @@ def variants_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[s
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
     suite = [workload("a"), workload("b")]
     planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, variants_of(suite), {"batch_size": 8})
-    assert [one.id for one in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
-    assert len({one.id for one in planned}) == len(planned) == 4 * QUICK.max_trials
-    assert [one.index for one in planned] == sorted(one.index for one in planned)
-    assert all(one.params == {"batch_size": 8} for one in planned)
+    assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
+    assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
+    assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
+    assert all(trial.params == {"batch_size": 8} for trial in planned)
 
 
 def test_a_workload_without_the_wanted_optimization_is_left_out() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "opt:fp16"), {})
-    assert [one.id for one in planned] == ["resnet50.cpu.0"]
+    assert [trial.id for trial in planned] == ["resnet50.cpu.0"]
     planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "tuned,opt:fp16"), {})
-    assert [one.variants for one in planned] == [("tuned",), ("tuned", "opt:fp16")]
+    assert [trial.variants for trial in planned] == [("tuned",), ("tuned", "opt:fp16")]
 
 
 def test_spec() -> None:

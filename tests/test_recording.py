@@ -44,7 +44,7 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
         pairs = [(str(at), *both) for at, both in enumerate(zip(one, other, strict=True))]
     else:
         return [] if one == other else [path]
-    return [found for name, a, b in pairs for found in differences(a, b, f"{path}.{name}")]
+    return [result for name, a, b in pairs for result in differences(a, b, f"{path}.{name}")]
 
 
 @pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
@@ -84,12 +84,12 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     run = as_read(builders.long_run(seconds=1200, gpus=4))
     analysis = analyse(run)
     page = written(tmp_path / "report.html", run)
-    found = open_recording(page)
-    assert readings(found.run) < readings(run) / 2
-    assert found.analysis is not None
-    assert differences(replace(analysis, run=found.run), found.analysis) == []
-    assert found.run.trials[0].windows == run.trials[0].windows
-    inside = carried(found.analysis, whole=False)
+    result = open_recording(page)
+    assert readings(result.run) < readings(run) / 2
+    assert result.analysis is not None
+    assert differences(replace(analysis, run=result.run), result.analysis) == []
+    assert result.run.trials[0].windows == run.trials[0].windows
+    inside = carried(result.analysis, whole=False)
     again = render_html(inside.analysis, record=inside.text, bundle=javascript)
     assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
 

@@ -18,7 +18,8 @@ from harness.errors import StoreError, UsageError
 from harness.model.run import ImageInfo, Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
-from harness.run.options import Options, options_document
+from harness.run.options import Options
+from harness.run.plain import to_plain
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
 from harness.run.repeat import again, compare_images, outlook
@@ -37,13 +38,13 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, settings: di
     run = run or builders.cpu_run(trials=3)
     resolved = resolve(options)
     planned = tuple(
-        replace(one, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
-        for one in run.planned
+        replace(trial, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
+        for trial in run.planned
     )
     manifest = replace(
         run.manifest,
         seed=options.seed,
-        parameters={"options": options_document(options), "profile": "smoke", "settings": settings or {}},
+        parameters={"options": to_plain(options), "profile": "smoke", "settings": settings or {}},
         sources=sources(resolved.entries),
     )
     stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
@@ -66,7 +67,7 @@ def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
 def test_trials_that_were_left_out_because_the_interval_was_narrow_are_left_out_again(tmp_path: Path) -> None:
     run = recorded(builders.cpu_run(trials=5))
     run = replace(run, trials=run.trials[:3])
-    assert [one.index for one in again(run, out=tmp_path).planned] == [0, 1, 2]
+    assert [trial.index for trial in again(run, out=tmp_path).planned] == [0, 1, 2]
 
 
 def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
 
 def test_some_of_its_devices(tmp_path: Path) -> None:
     both = recorded(builders.gpu_run(trials=2))
-    assert {one.device for one in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    assert {trial.device for trial in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
     with pytest.raises(UsageError, match="nothing on gpu1"):
         again(both, out=tmp_path, devices=("gpu1",))
 
@@ -94,12 +95,12 @@ def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) 
 def missing_file(tmp_path: Path) -> Run:
     run = recorded()
     options = replace(OPTIONS, files=(tmp_path / "gone.py",))
-    return replace(run, manifest=replace(run.manifest, parameters={"options": options_document(options)}))
+    return replace(run, manifest=replace(run.manifest, parameters={"options": to_plain(options)}))
 
 
 def unknown_workload(tmp_path: Path) -> Run:
     run = recorded()
-    return replace(run, planned=tuple(replace(one, workload="no-such") for one in run.planned))
+    return replace(run, planned=tuple(replace(trial, workload="no-such") for trial in run.planned))
 
 
 def no_options(tmp_path: Path) -> Run:
@@ -135,10 +136,10 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
             gpus=(builders.gpu(),),
         ),
     )
-    found = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
-    assert found["host_processor_model_name"][0] == "Another"
-    assert found["cpu"][0] == "1" * 64
-    assert found["GPU 0 name"] == ("NVIDIA H200", "not here")
+    result = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
+    assert result["host_processor_model_name"][0] == "Another"
+    assert result["cpu"][0] == "1" * 64
+    assert result["GPU 0 name"] == ("NVIDIA H200", "not here")
 
 
 @pytest.mark.parametrize(
@@ -175,10 +176,10 @@ def test_check_says_what_differs_and_runs_nothing(
     monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), "--check"])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr()
+    text = capsys.readouterr()
     assert ended.value.code == 0
-    assert "Another" in said.err
-    assert "000000000000 is not in this repository" in " ".join(said.err.split())
+    assert "Another" in text.err
+    assert "000000000000 is not in this repository" in " ".join(text.err.split())
     assert not (tmp_path / "runs").exists()
 
 
@@ -188,7 +189,7 @@ def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> Non
     made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True).text))
     head, _, block = made.partition(b"\n")
     document = json.loads(head)
-    document["run"]["planned"][0]["id"] = name
+    document["analysis"]["run"]["planned"][0]["id"] = name
     changed = lzma.compress(json.dumps(document).encode() + b"\n" + block)
     with pytest.raises(StoreError, match="is no trial's id"):
         unpack(base64.b64encode(changed).decode())

@@ -112,7 +112,7 @@ def run_all(bench: Bench, *scripts: Script) -> tuple[TrialRecord, ...]:
 
 def test_trials_that_go_well(bench: Bench) -> None:
     records = run_all(bench, Script())
-    assert [one.status for one in records] == [Status.OK] * 3
+    assert [record.status for record in records] == [Status.OK] * 3
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
     assert bench.engine.left_behind == []
     run = bench.read()
@@ -208,7 +208,7 @@ def test_one_trial_that_fails_leaves_the_others(
     bench: Bench, script: Script, status: Status, said: str
 ) -> None:
     records = run_all(bench, Script(), script, Script())
-    assert [one.status for one in records] == [Status.OK, status, Status.OK]
+    assert [record.status for record in records] == [Status.OK, status, Status.OK]
     assert bench.statuses == [Status.OK, status, Status.OK]
     assert said in bench.read().trials[1].message
     assert len(bench.progress.lines) == 1
@@ -225,7 +225,7 @@ def test_what_a_broken_trial_measured_before_is_kept(bench: Bench) -> None:
 class TestHanging:
     def test_a_trial_that_says_nothing_is_ended(self, bench: Bench) -> None:
         records = run_all(bench, Script(writes=(start_line(),), code=None), Script())
-        assert [one.status for one in records] == [Status.TIMEOUT, Status.OK, Status.OK]
+        assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
         assert "No event for 0.4 s" in records[0].message
         assert "--stall" in records[0].message
         assert bench.engine.containers[0].killed
@@ -235,7 +235,7 @@ class TestHanging:
         bench.profile = replace(THREE, limit_s=0.3, stall_s=60)
         chatter = tuple(line("warning", message="still here") for _ in range(10_000))
         records = run_all(bench, Script(writes=(start_line(), *chatter), code=None), Script())
-        assert [one.status for one in records] == [Status.TIMEOUT, Status.OK, Status.OK]
+        assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
         assert "Not done after 0.3 s" in records[0].message
         assert "--variants" in records[0].message
         assert "--stall" not in records[0].message
@@ -348,7 +348,7 @@ class TestResuming:
         bench.engine = FakeEngine()
         records = bench.run()
         assert bench.engine.started == ["mlp.cpu.1", "mlp.cpu.2"]
-        assert [one.id for one in records] == ["mlp.cpu.1", "mlp.cpu.2"]
+        assert [record.id for record in records] == ["mlp.cpu.1", "mlp.cpu.2"]
         assert bench.statuses == [Status.OK] * 3
         assert bench.folder.trial("mlp.cpu.0").record.read_bytes() == kept
         assert bench.read().stops[0].trials == 3

@@ -17,7 +17,7 @@ def trial(index: int, device: str = "cpu", variants: tuple[str, ...] = (BASELINE
     return PlannedTrial(id=f"a.{device}.{index}", workload="a", device=device, index=index, variants=variants)
 
 
-def said(samples_per_s: float, variant: str = BASELINE, *, ended: bool = True) -> EventLog:
+def event_log(samples_per_s: float, variant: str = BASELINE, *, ended: bool = True) -> EventLog:
     second = 1_000_000_000
     window = Window(
         variant=variant,
@@ -36,7 +36,7 @@ def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0, device:
     for index, value in enumerate(values):
         if not stopping.wants(trial(index, device)):
             return index
-        stopping.took(trial(index, device), said(value), seconds)
+        stopping.took(trial(index, device), event_log(value), seconds)
     return len(values)
 
 
@@ -70,9 +70,9 @@ def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
         for device, value in (("cpu", 1000.0), ("gpu0", next(noisy))):
             if stopping.wants(trial(index, device)):
                 ran.append((device, index))
-                stopping.took(trial(index, device), said(value), 1.0)
-    assert [one for one in ran if one[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
-    assert len([one for one in ran if one[0] == "gpu0"]) == 7
+                stopping.took(trial(index, device), event_log(value), 1.0)
+    assert [item for item in ran if item[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
+    assert len([item for item in ran if item[0] == "gpu0"]) == 7
     assert {stop.device: stop.reason for stop in stopping.stops()} == {"cpu": NARROW, "gpu0": EXHAUSTED}
 
 
@@ -80,7 +80,7 @@ def test_trials_that_failed_count_as_time_but_not_as_values() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
         assert stopping.wants(trial(index))
-        stopping.took(trial(index), said(1000, ended=False), 10.0)
+        stopping.took(trial(index), event_log(1000, ended=False), 10.0)
     assert not stopping.wants(trial(3)), "no success in three: more of the same is a waste"
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=0, reason=NO_SUCCESS),)
 
@@ -94,14 +94,14 @@ def test_a_profile_without_further_trials_says_too_that_none_succeeded() -> None
 def test_without_an_baseline_variant_the_first_variant_decides() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
-        stopping.took(trial(index, variants=(TUNED,)), said(1000, TUNED), 1.0)
+        stopping.took(trial(index, variants=(TUNED,)), event_log(1000, TUNED), 1.0)
     assert not stopping.wants(trial(3, variants=(TUNED,)))
 
 
 def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:
     stopping = Stopping(PROFILE)
     small, large = (replace(trial(0), point=(("batch_size", size),)) for size in (32, 4096))
-    stopping.took(small, said(1000), 1.0)
+    stopping.took(small, event_log(1000), 1.0)
     stopping.took(large, EventLog(), 1.0, fits=False)
     assert stopping.wants(replace(small, index=1))
     assert not stopping.wants(replace(large, index=1))

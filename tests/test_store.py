@@ -64,7 +64,7 @@ def test_a_run_reads_back_as_it_wbaseline(folder: RunFolder) -> None:
     assert run.workloads == RUN.workloads
     assert run.planned == RUN.planned
     assert run.stops == stops
-    assert [one.id for one in run.trials] == [one.id for one in RUN.planned]
+    assert [trial.id for trial in run.trials] == [trial.id for trial in RUN.planned]
     first = run.trials[0]
     assert (first.status, first.exit_code, first.message) == (Status.OK, 0, "")
     assert first.gaps == record(RUN.planned[0]).gaps
@@ -95,7 +95,7 @@ def test_what_is_not_closed_was_cut_off(folder: RunFolder) -> None:
     trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
     (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n7,50.0\n9,60.", encoding="utf-8")
     run = read_run(folder.path)
-    assert [one.status for one in run.trials] == [Status.OK, Status.INTERRUPTED]
+    assert [item.status for item in run.trials] == [Status.OK, Status.INTERRUPTED]
     cut = run.trials[1]
     assert len(cut.windows) == 2
     assert cut.telemetry[0].t_ns.tolist() == [7], "a row that was cut short is left out"
@@ -215,7 +215,7 @@ def test_every_kind_of_run_survives_the_disk(build: Callable[[], Run], tmp_path:
 def plain(value: object) -> object:
     """Return a value that compares with ==; of a trial that was cut off only what its files can tell."""
     if isinstance(value, np.ndarray):
-        return [None if np.isnan(one) else one for one in value.tolist()]
+        return [None if np.isnan(item) else item for item in value.tolist()]
     if isinstance(value, Trial) and value.status is Status.INTERRUPTED:
         return plain((value.id, value.variants, value.phases, value.windows, value.steps, value.telemetry))
     if dataclasses.is_dataclass(value):
@@ -223,5 +223,5 @@ def plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, tuple) and value and isinstance(value[0], Series):
-        return {(one.source, one.device): plain(one) for one in value}  # on disk they have no order
-    return [plain(one) for one in value] if isinstance(value, tuple) else value
+        return {(item.source, item.device): plain(item) for item in value}  # on disk they have no order
+    return [plain(item) for item in value] if isinstance(value, tuple) else value

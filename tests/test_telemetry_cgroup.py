@@ -196,11 +196,11 @@ def test_a_plain_process_is_summed_over_its_tree():
         source = ProcessSource()
         columns, gaps = start(source, process.pid)
         (first,) = source.read()
-        seen = first.values["cpu_usage_s"]
-        while seen < first.values["cpu_usage_s"] + 0.2:
+        observed = first.values["cpu_usage_s"]
+        while observed < first.values["cpu_usage_s"] + 0.2:
             (sample,) = source.read()
-            assert sample.values["cpu_usage_s"] >= seen, "a counter never falls"
-            seen = sample.values["cpu_usage_s"]
+            assert sample.values["cpu_usage_s"] >= observed, "a counter never falls"
+            observed = sample.values["cpu_usage_s"]
         assert sample.values["mem_rss_bytes"] > 60_000_000
         assert sample.values["pids"] >= 2
         assert set(sample.values) == set(columns["container"])

@@ -186,11 +186,11 @@ def test_rapl_energy_goes_on_across_the_counters_wrap(tree):
     columns, gaps = gaps_of(source)
     assert columns == {"package0": ("energy_j",), "package0_dram": ("energy_j",)}
     assert gaps == []
-    seen = []
+    observed = []
     for energy in (950, 20, 21):
         rapl(tree, "intel-rapl:0", "package-0", energy)
-        seen.append(next(each for each in source.read() if each.device == "package0").values["energy_j"])
-    assert seen == pytest.approx([50e-6, 121e-6, 122e-6])
+        observed.append(next(each for each in source.read() if each.device == "package0").values["energy_j"])
+    assert observed == pytest.approx([50e-6, 121e-6, 122e-6])
     source.stop()
 
 

@@ -138,8 +138,8 @@ def test_a_gap_lasts_from_the_first_failing_read_to_the_next_good_one():
     clock = FakeClock(end_ms=950)
     loop, _ = run(clock, FakeSource(clock, fails={3: "pids", 4: "pids", 8: "load1"}))
     gaps = loop.gaps.close(clock.ns)
-    found = [(gap.metric, gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) for gap in gaps]
-    assert found == [("pids", 300, 500), ("load1", 800, 900)]
+    result = [(gap.metric, gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) for gap in gaps]
+    assert result == [("pids", 300, 500), ("load1", 800, 900)]
     assert gaps[0].reason == "no reading"
 
 

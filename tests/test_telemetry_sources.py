@@ -36,8 +36,8 @@ class Kept:
 def test_every_source_file_is_in_the_list():
     listed = {type(source) for source in SOURCES}
     for module in pkgutil.iter_modules(harness.telemetry.__path__):
-        found = importlib.import_module(f"harness.telemetry.{module.name}")
-        for name, value in vars(found).items():
+        result = importlib.import_module(f"harness.telemetry.{module.name}")
+        for name, value in vars(result).items():
             if isinstance(value, type) and name.endswith("Source") and name not in ("Source", "GpuSource"):
                 assert value in listed, f"{name} is not in the list"
 

@@ -46,10 +46,10 @@ class TestMade:
 
     def test_the_classes_can_be_told_apart_but_not_without_error(self, tmp_path: Path) -> None:
         arrays = made(tmp_path)
-        seen = np.zeros((2, 5_000))
+        observed = np.zeros((2, 5_000))
         for label in (0, 1):
-            np.add.at(seen[label], arrays["x_train"][arrays["y_train"] == label].ravel(), 1)
-        weights = np.log((seen[1] + 1) / (seen[0] + 1))
+            np.add.at(observed[label], arrays["x_train"][arrays["y_train"] == label].ravel(), 1)
+        weights = np.log((observed[1] + 1) / (observed[0] + 1))
         weights[:50] = weights[606:] = 0.0  # only here are words that speak for a class
         right = (weights[arrays["x_test"]].sum(axis=1) > 0) == arrays["y_test"]
         assert 0.65 < right.mean() < 0.99

@@ -10,7 +10,8 @@ import pytest
 from harness.data.weights import check_weights, keep_weights, weights_infos
 from harness.errors import DataError, UsageError
 from harness.run.catalogue import built_in
-from harness.run.options import Options, options_document, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain, to_plain
 from harness.run.resolve import resolve
 
 WORKLOADS = {entry.workload.name: entry.workload for entry in built_in()}
@@ -66,5 +67,5 @@ def test_the_run_says_which_weights_it_had(file: Path) -> None:
 
 def test_the_command_and_the_options_keep_it(file: Path) -> None:
     options = Options(weights=file)
-    assert read_options(options_document(options)) == options
-    assert read_options(options_document(Options())).weights is None
+    assert from_plain(to_plain(options), Options) == options
+    assert from_plain(to_plain(Options()), Options).weights is None

@@ -79,7 +79,7 @@ class LoggedTask:
         self._say_if_due()
 
     def note(self, text: str, *, minor: bool = False) -> None:
-        """Say `text` if it is new; a minor one only as the first, or when a line is due."""
+        """Print `text` if it is new; a minor line only if it is the first, or when one is due."""
         new = text != self._note
         self._note = text
         if new and not (minor and self._said is not None):
@@ -139,7 +139,7 @@ class Terminal:
 
 
 def is_screen(console: Console) -> bool:
-    """Tell whether what is drawn can be drawn over; FORCE_COLOR has rich take a log for a terminal too."""
+    """Return whether lines can be redrawn; FORCE_COLOR makes rich treat a log as a terminal too."""
     return console.is_terminal and console.file.isatty()
 
 

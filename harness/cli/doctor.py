@@ -13,14 +13,14 @@ from rich.text import Text
 from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json
-from harness.system.checks import Check, State, examine
+from harness.system.doctor_checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Say what this host can and cannot do; with a GPU, prove it in a container. Exit code 1 on a fail."""
+    """Check what this host can run; with a GPU, check it in a container too. Exit code 1 if a check fails."""
     checks = examine(paths(), os.environ, Terminal(err()))
     if as_json:
         out().print_json(json.dumps([asdict(check) for check in checks]))

@@ -28,7 +28,8 @@ from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import Ready, prepare, resume, run, scale
 from harness.model.scaling import Scaling
 from harness.rounding import counted
-from harness.run.options import Options, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain
 from reports.compare_messages import scaling_caveats
 
 _which = partial(typer.Option, rich_help_panel="Which nodes")
@@ -86,7 +87,7 @@ def fleet(
             connected(_address(request.address, resume_fleet), checkout),
         ):
             if resume_fleet:
-                planned = read_options(FleetFolder(resume_fleet).read_plan().options)
+                planned = from_plain(FleetFolder(resume_fleet).read_plan().options, Options)
                 ready = resume(resume_fleet, planned, checkout=checkout, say=view.line)
             else:
                 ready = prepare(options, request, checkout=checkout, say=view.line)

@@ -99,9 +99,9 @@ def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Have Ctrl-C or a polite kill end the run, once, and say so as an error of ours.
+    """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends the run.
 
-    A second Ctrl-C must not interrupt the clearing away: from the first one on the process ignores them, until
+    A second signal must not interrupt the cleanup: after the first one the process ignores them until
     it ends. Signals that are ignored already, as under nohup, stay ignored.
     """
     stopped = False

@@ -106,7 +106,7 @@ def differing(then: Run, here: Run) -> Fields:
 
 
 def _names_gpu(field: str) -> bool:
-    """Tell whether a field is the name of a GPU: where there is none, its other fields say no more."""
+    """Return whether a field is the name of a GPU: where there is none, its other fields say no more."""
     return field.startswith("GPU ") and field.endswith(" name")
 
 
@@ -142,7 +142,7 @@ def _show_images(progress: Terminal, then: Run) -> None:
 
 
 def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:
-    """Say how to get the run's own state of this repository, where that would make a difference."""
+    """Describe how to check out the commit of the run, where that would make a difference."""
     ours = {"images", "workloads"}
     if not any(section in ours or name.startswith("tfbench") for section, name in differences):
         return

@@ -159,7 +159,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 def takes_options(
     without: Collection[str] = (), changed: Mapping[str, Any] | None = None
 ) -> Callable[[Command], Command]:
-    """Give a command the options of a run; its parameter `options` receives them as one value.
+    """Add the options of a run to a command; its parameter `options` receives them as one value.
 
     Args:
         without: fields of Options that the command has no option for.

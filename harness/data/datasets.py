@@ -1,4 +1,4 @@
-"""Give each workload its data as one folder of files: the real dataset, or a made one.
+"""Prepare each workload's data as one folder of files: the real dataset, or a synthetic one.
 
 Folders are named by their content, `<cache>/data/sha256-<hex>/`; `<cache>/data/index/` remembers which
 folder a declaration led to.
@@ -19,8 +19,8 @@ import pooch
 from harness.data import jpegs, procedural, tables, tokens
 from harness.data.archives import disk_error, fetch
 from harness.data.forms import FORMS, Form, class_names
-from harness.data.known import KNOWN
 from harness.data.published_data import Published
+from harness.data.real_datasets import REAL_DATASETS
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.progress import Progress
@@ -37,7 +37,7 @@ def ensure_data(
     mode: str,
     seed: int,
     progress: Progress,
-    known: Mapping[str, Published] = KNOWN,
+    real: Mapping[str, Published] = REAL_DATASETS,
 ) -> tuple[Path, DataInfo]:
     """Return the folder with `data`'s files, and what it is.
 
@@ -52,7 +52,7 @@ def ensure_data(
         mode: "real" or "procedural" insist; "auto" takes the real dataset where it can be had.
         seed: of the procedural dataset.
         progress: where bars and remarks go.
-        known: the datasets that have a real version.
+        real: the datasets that have a real version.
 
     Raises:
         UsageError: an unknown mode, or a declaration that contradicts the dataset it names.
@@ -62,7 +62,7 @@ def ensure_data(
         raise UsageError(f"There is no data mode {mode!r}.", hint=f"Choose one of: {', '.join(MODES)}.")
     try:
         with filling(cache / "data" / ".lock", progress):
-            folder, info = _Datasets(cache / "data", seed, progress, known).find(data, workload, mode)
+            folder, info = _Datasets(cache / "data", seed, progress, real).find(data, workload, mode)
         names = FORMS[data.kind].files(folder) if data.train else ()
         return folder, replace(info, size_bytes=sum((folder / name).stat().st_size for name in names))
     except OSError as error:
@@ -70,11 +70,11 @@ def ensure_data(
 
 
 class _Datasets:
-    def __init__(self, folder: Path, seed: int, progress: Progress, known: Mapping[str, Published]) -> None:
+    def __init__(self, folder: Path, seed: int, progress: Progress, real: Mapping[str, Published]) -> None:
         self._folder = folder
         self._seed = seed
         self._progress = progress
-        self._known = known
+        self._real = real
 
     def find(self, data: Data, workload: str, mode: str) -> tuple[Path, DataInfo]:
         if data.train == 0:
@@ -82,7 +82,7 @@ class _Datasets:
             empty.mkdir(exist_ok=True)
             why = "the workload makes its own samples"
             return empty, DataInfo(workload=workload, name=data.name, kind="synthetic", sha256="", why=why)
-        published = self._known.get(data.name)
+        published = self._real.get(data.name)
         if published is not None:
             _check_declaration(data, published)
         if mode == "procedural":
@@ -91,18 +91,20 @@ class _Datasets:
             if mode == "real":
                 raise DataError(
                     f"{workload} uses the dataset {data.name!r}, which has no real version here.",
-                    hint=f"Use --data auto; real ones are: {', '.join(self._known)}.",
+                    hint=f"Use --data auto; real ones are: {', '.join(self._real)}.",
                 )
             return self._procedural(data, workload, "the dataset is declared by its shape only")
         try:
-            return self._real(data, workload, published, retry=mode == "real")
+            return self._fetched(data, workload, published, retry=mode == "real")
         except DataError as error:
             if mode == "real":
                 raise
             self._progress.line(f"{workload} trains on procedural data: {error}")
             return self._procedural(data, workload, error.message)
 
-    def _real(self, data: Data, workload: str, published: Published, *, retry: bool) -> tuple[Path, DataInfo]:
+    def _fetched(
+        self, data: Data, workload: str, published: Published, *, retry: bool
+    ) -> tuple[Path, DataInfo]:
         checksums = [archive.checksum for archive in published.archives]
         key = _key({"real": checksums, "train": data.train, "test": data.test})
 

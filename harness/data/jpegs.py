@@ -73,7 +73,9 @@ class JpegRecipe:
         coats, grain = self._coats(), self._grain()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # Pillow lets go of Python's lock while it scales and encodes, so that threads are enough.
-            for done in pool.map(lambda one: self._make(folder, one, coats, grain), self._pictures(names)):
+            for done in pool.map(
+                lambda picture: self._make(folder, picture, coats, grain), self._pictures(names)
+            ):
                 bar.advance(done)
 
     def _pictures(self, names: tuple[str, ...]) -> Iterator[Picture]:

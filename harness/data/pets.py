@@ -69,7 +69,7 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
 
 
 def is_whole(content: bytes) -> bool:
-    """Tell whether a file is a JPEG in colour or grey that can be decoded to its end."""
+    """Return whether a file is a JPEG in colour or grey that can be decoded to its end."""
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
             image.load()

@@ -49,7 +49,7 @@ class Published:
     vocabulary: int = 0
 
     def fits(self, data: Data) -> bool:
-        """Tell whether a declaration speaks of this dataset or a part of it."""
+        """Return whether a declaration is about this dataset or a part of it."""
         fields = ("shape", "classes", "dtype", "kind", "class_names", "vocabulary")
         same = all(getattr(data, field) == getattr(self, field) for field in fields)
         if self.together:

@@ -76,15 +76,15 @@ class TableRecipe:
         for label in range(self._data.classes):
             random = self._random(0, label)
             for term in range(_TERMS):
-                one, other = random.permutation(columns)[:2] if columns > 1 else (0, 0)
+                first, second = random.permutation(columns)[:2] if columns > 1 else (0, 0)
                 at = random.normal(0.0, 0.5)
                 weight = np.float32(random.choice((-1.0, 1.0)) / np.sqrt(_TERMS))
                 if term % 2:
                     # Less its mean, so that no class comes more often than another.
                     mean = -math.erf(at / math.sqrt(2.0))
-                    scores[:, label] += weight * (np.sign(x[:, one] - np.float32(at)) - np.float32(mean))
+                    scores[:, label] += weight * (np.sign(x[:, first] - np.float32(at)) - np.float32(mean))
                 else:
-                    scores[:, label] += weight * x[:, one] * x[:, other]
+                    scores[:, label] += weight * x[:, first] * x[:, second]
         return scores
 
     def _dressed(self, x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -66,7 +66,7 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
 
 
 def weights_infos(path: Path | None, sha256: str, workloads: Sequence[Workload]) -> tuple[WeightsInfo, ...]:
-    """Say for each workload that takes weights which ones it has."""
+    """List the weights of each workload that takes any."""
     kind, file = ("file", path.name) if path else ("seeded", "")
     return tuple(
         WeightsInfo(workload=workload.name, kind=kind, file=file, sha256=sha256)

@@ -147,5 +147,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...

@@ -36,7 +36,7 @@ class Owner:
         return {PREFIX + name: str(value) for name, value in asdict(self).items()}
 
     def gone_for(self, here: Owner) -> bool:
-        """Tell whether this owner has certainly ended, as seen by the process `here`."""
+        """Return whether this owner has certainly ended, as seen by the process `here`."""
         if self.host != here.host:
             return False
         if self.boot != here.boot:

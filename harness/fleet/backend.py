@@ -1,4 +1,4 @@
-"""The only module that speaks to Ray: reach a cluster, ask its nodes, and have them do orders.
+"""The only module that uses Ray: join a cluster, ask its nodes for facts, and run orders on them.
 
 An order is one Ray task pinned to its node. It asks for all CPUs and GPUs that Ray may give away
 there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
@@ -40,7 +40,7 @@ LOCKED = (
     "firewall lets the first port through alone."
 )
 PROBE_S = 120.0
-KNOCK_S = 5.0
+CONNECT_S = 5.0
 CLOSE_S = 10.0
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NODE_LABEL = "ray.io/node-id"
@@ -59,7 +59,7 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
             hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
         )
     ray = _ray()
-    _knock(address)
+    _check_listening(address)
     with tempfile.TemporaryDirectory(prefix="tfbench-code-") as folder:
         staged = code.stage(checkout, Path(folder) / "code")
         try:
@@ -74,14 +74,14 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
             raise FleetError(
                 f"The Ray cluster at {address!r} cannot be joined: {text}", hint=LOCKED
             ) from error
-        _hush(ray)
+        _silence_logs(ray)
         try:
             yield
         finally:
             ray.shutdown()
 
 
-def _hush(ray: Any) -> None:
+def _silence_logs(ray: Any) -> None:
     """Keep Ray from printing pages of a dead node's log over what a fleet shows and into its --json.
 
     log_to_driver=False does not cover them, and Ray 2.60 has no other way than the one its debugger goes.
@@ -92,7 +92,7 @@ def _hush(ray: Any) -> None:
             ray._private.worker._worker_logs_enabled = False
 
 
-def _knock(address: str) -> None:
+def _check_listening(address: str) -> None:
     """Make sure that something listens at the cluster's head: Ray itself waits minutes for one that is gone.
 
     Raises:
@@ -109,7 +109,7 @@ def _knock(address: str) -> None:
             raise FleetError("No Ray cluster runs on this machine.", hint=START)
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=KNOCK_S):
+        with socket.create_connection((host, int(port)), timeout=CONNECT_S):
             pass
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else ""
@@ -139,12 +139,12 @@ def alive_nodes() -> tuple[Node, ...]:
     nodes = [
         Node(
             key=key,
-            node_id=one["NodeID"],
-            address=one["NodeManagerAddress"],
-            resources=dict(one["Resources"]),
-            labels=dict(one.get("Labels") or {}),
+            node_id=raylet["NodeID"],
+            address=raylet["NodeManagerAddress"],
+            resources=dict(raylet["Resources"]),
+            labels=dict(raylet.get("Labels") or {}),
         )
-        for key, one in zip(node_keys(named), result, strict=True)
+        for key, raylet in zip(node_keys(named), result, strict=True)
     ]
     return tuple(sorted(nodes, key=lambda node: node.key))
 
@@ -228,19 +228,19 @@ class RayBackend:
         streams = list(self._streams)
         ready, rest = ray.wait(streams, num_returns=1, timeout=timeout_s, fetch_local=False)
         more, _ = ray.wait(rest, num_returns=len(rest), timeout=0, fetch_local=False) if rest else ([], [])
-        text: list[tuple[str, Message]] = []
+        messages: list[tuple[str, Message]] = []
         for stream in [*ready, *more]:
             folder = self._streams[stream]
             message = self._next(stream)
             if message is not None:
-                text.append((folder, message))
-        return text
+                messages.append((folder, message))
+        return messages
 
     def stop(self, folder: str) -> None:
         """Kill the task's process."""
         ray = _ray()
-        for stream, one in list(self._streams.items()):
-            if one == folder:
+        for stream, task_folder in list(self._streams.items()):
+            if task_folder == folder:
                 del self._streams[stream]
                 with suppress(ray.exceptions.RayError):
                     ray.cancel(stream, force=True)
@@ -350,7 +350,7 @@ class RayTeam:
         chosen = self._workers[:workers]
         addresses = self._all([worker.free_port.remote() for worker in chosen])
         return tuple(
-            self._all([one.run.remote(trial_id, addresses, rank) for rank, one in enumerate(chosen)])
+            self._all([worker.run.remote(trial_id, addresses, rank) for rank, worker in enumerate(chosen)])
         )
 
     def _all(self, answers: Sequence[Any]) -> list[Any]:

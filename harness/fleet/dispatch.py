@@ -215,7 +215,7 @@ class Driver:
         self._hand_on(task, f"Node {task.node}{' died' if died else ''}: {why}", spares_only=False)
 
     def _hand_on(self, task: Task, why: str, *, spares_only: bool) -> None:
-        """Give the rest of a task to another node of the kind, or report what is missing."""
+        """Move the rest of a task to another node of the kind, or report what is missing."""
         finished = self._folder.finished(task)
         planned = self._folder.planned(task)
         rest = tuple(trial.id for trial in planned if trial.id not in finished) or None

@@ -13,16 +13,14 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-
-import cattrs
 
 from harness.errors import StoreError
 from harness.fleet.messages import Begun, Done, Entry, FleetPlan, State, Task, TrialDone
 from harness.fleet.packing import pack_run_so_far, unpack
 from harness.model.run import PlannedTrial, Status
-from harness.run.store import RunFolder, converter, on_disk
+from harness.run.plain import from_plain, to_plain
+from harness.run.store import RunFolder, on_disk
 
 _ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
 PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"
@@ -46,7 +44,7 @@ class FleetFolder:
         """Write the plan: again when the nodes of a resumed fleet are others."""
         with on_disk(self.path, _ROOM):
             partial = self.path / (PLAN + ".partial")
-            partial.write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
+            partial.write_text(json.dumps(to_plain(plan), indent=1) + "\n", encoding="utf-8")
             partial.replace(self.path / PLAN)
 
     def read_plan(self) -> FleetPlan:
@@ -58,27 +56,26 @@ class FleetFolder:
         hint = "Name a folder that `tfbench fleet` made, runs/fleet-<id>."
         try:
             raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
-            return converter().structure(raw, FleetPlan)
+            return from_plain(raw, FleetPlan)
         except OSError as error:
             raise StoreError(f"{self.path} is not a fleet: {error.strerror}.", hint=hint) from error
-        except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise StoreError(f"{self.path / PLAN} cannot be read: {error}.", hint=hint) from error
 
     def note(self, entry: Entry) -> None:
         """Add a line to the journal; it is on the disk when this returns."""
         with on_disk(self.path, _ROOM), (self.path / JOURNAL).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
+            file.write(json.dumps(to_plain(entry), separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def journal(self) -> Mapping[str, Entry]:
         """Return the last entry of each task, by its folder; a torn last line is left out."""
         last: dict[str, Entry] = {}
-        reader = converter()
         path = self.path / JOURNAL
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
             if line.endswith("\n"):
-                entry = reader.structure(json.loads(line), Entry)
+                entry = from_plain(json.loads(line), Entry)
                 last[entry.task.folder] = entry
         return last
 
@@ -128,7 +125,7 @@ class FleetFolder:
         if not path.exists():
             return ()
         planned = json.loads(path.read_text(encoding="utf-8"))["planned"]
-        return converter().structure(planned, tuple[PlannedTrial, ...])
+        return from_plain(planned, tuple[PlannedTrial, ...])
 
     def run(self, task: Task) -> RunFolder:
         """Return the run folder of a task."""

@@ -101,8 +101,10 @@ def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board
             _show(board, folder, workers, len(trials), State.RUNNING, trial.id)
             results = team.run(trial.id, workers)
             keep(folder, workers, names, results)
-            text = next((result.record for result in results if result.record.status is not Status.OK), None)
-            note = f"{trial.id}, {workers} workers: {text.status.value}. {text.message}" if text else ""
+            failed = next(
+                (result.record for result in results if result.record.status is not Status.OK), None
+            )
+            note = f"{trial.id}, {workers} workers: {failed.status.value}. {failed.message}" if failed else ""
             missing = {trial.id for trial in trials} - folder.finished(_task(workers))
             ended = State.FAILED if missing else State.DONE
             state = ended if trial is trials[-1] else State.WAITING

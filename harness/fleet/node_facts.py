@@ -16,7 +16,7 @@ from harness.fleet.messages import Facts
 
 # Import name of every package that running a plan takes; what only a report needs is not asked of a node.
 NEEDED = (
-    "cattrs", "docker", "filelock", "numpy", "packaging", "platformdirs", "pooch", "psutil", "pynvml", "requests",
+    "docker", "filelock", "msgspec", "numpy", "packaging", "platformdirs", "pooch", "psutil", "pynvml", "requests",
     "urllib3", "yaml",
 )  # fmt: skip
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -82,7 +82,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
 
 
 def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
-    """Say in words what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
+    """Describe what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
     memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
     gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
     cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"

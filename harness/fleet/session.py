@@ -16,7 +16,8 @@ from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Reque
 from harness.fleet.multiworker import measure, team_nodes
 from harness.model.run import target_for
 from harness.rounding import counted
-from harness.run.options import Options, options_document
+from harness.run.options import Options
+from harness.run.plain import to_plain
 from harness.run.plan import device_words
 from harness.run.prepare import commit_of, new_run_id
 from harness.run.resolve import entries_of
@@ -78,7 +79,7 @@ def prepare(options: Options, request: Request, *, checkout: Path, say: Callable
         tfbench_version=__version__,
         commit=commit_of(checkout),
         request=request,
-        options=options_document(options),
+        options=to_plain(options),
         nodes=asked,
         chosen=tuple(node.key for node in chosen),
         problems=problems,

@@ -112,7 +112,7 @@ class TrainingWorker:
             shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
-        """Let go of the engine and of what lies on the disk."""
+        """Close the engine and remove the scratch files."""
         if self._prepared is not None:
             self._prepared.engine.close()
         if self._scratch is not None:

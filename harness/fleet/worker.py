@@ -26,7 +26,8 @@ from harness.fleet.packing import pack, unpack
 from harness.paths import Paths, paths_here
 from harness.progress import Progress, Task
 from harness.run.extracts import to_json
-from harness.run.options import read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import TrialRecord, read_run
@@ -104,7 +105,7 @@ def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) 
         prepared = resume(path, paths, progress)
         jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
         return replace(prepared, jobs=jobs)
-    options = read_options(order.options)
+    options = from_plain(order.options, Options)
     own = tuple(files[str(path)] for path in options.files)
     resolved = resolve(replace(options, out=scratch, files=own))
     if order.only is not None:

@@ -33,7 +33,7 @@ def container_clocks(start: Mapping[str, Any]) -> Clocks:
 
 
 def disagreement(host: Clocks, container: Clocks) -> str:
-    """Say why the two do not share CLOCK_MONOTONIC, "" if they do.
+    """Explain why the two do not share CLOCK_MONOTONIC; "" if they do.
 
     Both wall clocks may be right while the monotonic ones count from different boots; an offset that
     differs on the same kernel is a time namespace, or a wall clock that was set in between.

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
-import cattrs
+from harness.run.plain import from_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,5 +39,4 @@ class Footprint:
 def footprints() -> Mapping[str, tuple[Footprint, ...]]:
     """Return what is known, by workload; one that was never measured is missing."""
     path = resources.files("harness.run") / "footprint.json"
-    raw: Mapping[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: tuple(cattrs.structure(entry, Footprint) for entry in each) for name, each in raw.items()}
+    return from_plain(json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[Footprint, ...]])

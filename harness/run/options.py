@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import cattrs
 
 from harness.run.defaults import PROFILE, RATE_HZ, RUNS
 
@@ -65,18 +62,3 @@ class Options:
             name: tuple(part.strip() for part in text.split(",") if part.strip())
             for name, text in self.params.items()
         }
-
-
-def options_document(options: Options) -> dict[str, Any]:
-    """Return options as JSON-serialisable values, from which read_options makes them again."""
-    converter = cattrs.Converter()
-    converter.register_unstructure_hook(Path, str)
-    document: dict[str, Any] = converter.unstructure(options)
-    return document
-
-
-def read_options(document: Mapping[str, Any]) -> Options:
-    """Return the options that options_document was made of."""
-    converter = cattrs.Converter()
-    converter.register_structure_hook(Path, lambda value, _: Path(value))
-    return converter.structure(document, Options)

@@ -60,7 +60,7 @@ def judge(
 
 
 def _ran_out(kind: str, message: str) -> bool:
-    """Tell whether an error says that memory ran out: TensorFlow's and NumPy's own kinds, XLA's, CUDA's."""
+    """Return whether an error says that memory ran out: TensorFlow's and NumPy's own kinds, XLA's, CUDA's."""
     if kind.endswith(("ResourceExhaustedError", "MemoryError")):
         return True
     text = message.casefold()

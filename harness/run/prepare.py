@@ -44,7 +44,8 @@ from harness.paths import Paths
 from harness.progress import Progress
 from harness.run.catalogue import Entry, sources
 from harness.run.defaults import MEMORY_SHARE
-from harness.run.options import Options, options_document, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain, to_plain
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.provision import provide_images
@@ -100,7 +101,7 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
-    resolved = resolve(read_options(run.manifest.parameters["options"]))
+    resolved = resolve(from_plain(run.manifest.parameters["options"], Options))
     # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
     profile = recorded_profile(resolved.profile, run.manifest)
     resolved = replace(resolved, profile=profile, planned=run.planned)
@@ -143,8 +144,8 @@ class _Stage:
 def _set_stage(resolved: Resolved, paths: Paths, progress: Progress) -> _Stage:
     options = resolved.options
     on_gpus = [trial for trial in resolved.planned if trial.gpus]
-    if on_gpus:
-        check_driver(resolved.gpus)
+    for remark in check_driver(resolved.gpus) if on_gpus else ():
+        progress.line(remark)
     engine, info = connect(options.engine, progress)
     engine.remove_stale()
     access = {
@@ -224,7 +225,7 @@ def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> 
         system=system_description(resolved.gpus, engine, software),
         host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
         parameters={
-            "options": options_document(options),
+            "options": to_plain(options),
             "profile": resolved.profile.name,
             "settings": asdict(resolved.profile),
             "params": dict(options.fixed_params),

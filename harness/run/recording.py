@@ -13,19 +13,19 @@ import binascii
 import json
 import lzma
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any
 
-import cattrs
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
-from harness.run.store import check_ids, converter, read_run, reason
+from harness.run.plain import from_plain, to_plain
+from harness.run.store import check_ids, read_run
 from harness.run.thinning import readings, thinned
 
 FORMAT = "tfbench-run"
@@ -113,23 +113,20 @@ def carried(analysis: Analysis, *, whole: bool) -> Carried:
 
 
 def pack(analysis: Analysis, *, whole: bool) -> str:
-    """Give a run and its analysis as text that may stand in an HTML page.
+    """Return a run and its analysis as text that is safe inside an HTML page.
 
     Args:
         analysis: the analysis and, in it, the run.
         whole: whether the run is all that was recorded, so that the analysis follows from it.
     """
     arrays = _Arrays()
-    writing = converter()
-    writing.register_unstructure_hook_func(_is_array, arrays.add)
     document = {
         "format": FORMAT,
         "schema": SCHEMA_VERSION,
         "whole": whole,
-        "run": writing.unstructure(analysis.run),
-        "analysis": {name: writing.unstructure(getattr(analysis, name)) for name in _analysis_types()},
+        "analysis": to_plain(analysis, arrays.add),
     }
-    head = json.dumps(document, separators=(",", ":"), default=str).encode()
+    head = json.dumps(document, separators=(",", ":")).encode()
     return base64.b64encode(lzma.compress(head + b"\n" + arrays.content(), preset=_PRESET)).decode("ascii")
 
 
@@ -155,13 +152,15 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
                 f"this tfbench reads {SCHEMA_VERSION}.",
                 hint="Read it with the tfbench version that the report names at its end.",
             )
-        reading = converter()
-        reading.register_structure_hook_func(_is_array, lambda value, _: _array(value, block))
-        run = reading.structure(document["run"], Run)
+        analysis = None
+        if document["whole"] is True:
+            run = from_plain(document["analysis"]["run"], Run, partial(_array, block))
+        else:
+            analysis = from_plain(document["analysis"], Analysis, partial(_array, block))
+            run = analysis.run
         check_ids(run.planned)
-        analysis = None if document["whole"] is True else _analysis(document["analysis"], run, reading)
-    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"The run inside is damaged: {reason(error)}.", hint=_HINT) from error
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"The run inside is damaged: {error}.", hint=_HINT) from error
     return Recording(run=run, analysis=analysis)
 
 
@@ -174,23 +173,6 @@ def _content(text: str, most_bytes: int) -> bytes:
     if not decoder.eof:
         raise StoreError("The run inside is damaged: it is cut off or far too large.", hint=_HINT)
     return content
-
-
-def _analysis(document: Mapping[str, Any], run: Run, reading: cattrs.Converter) -> Analysis:
-    return Analysis(
-        run=run,
-        **{name: reading.structure(document[name], type_) for name, type_ in _analysis_types().items()},
-    )
-
-
-def _analysis_types() -> Mapping[str, Any]:
-    """Give the type of each of an analysis' fields but the run."""
-    hints = get_type_hints(Analysis)
-    return {each.name: hints[each.name] for each in fields(Analysis) if each.name != "run"}
-
-
-def _is_array(type_: Any) -> bool:
-    return type_ is np.ndarray or get_origin(type_) is np.ndarray
 
 
 class _Arrays:
@@ -210,11 +192,11 @@ class _Arrays:
         return [name, place, len(array)]
 
     def content(self) -> bytes:
-        """Give the block."""
+        """Return the block."""
         return b"".join(self._parts)
 
 
-def _array(value: Any, block: bytes) -> NDArray[Any]:
+def _array(block: bytes, value: Any) -> NDArray[Any]:
     name, place, length = value
     if not (isinstance(place, int) and isinstance(length, int) and place >= 0 and length >= 0):
         raise ValueError("an array outside the record")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
@@ -14,7 +14,8 @@ from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options, read_options
+from harness.run.options import Options
+from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, commit_of
 from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.system.gpus import discover
@@ -93,8 +94,7 @@ def _options(
             "The run does not say with which options it was made.",
             hint=f"Its command was: {run.manifest.command}",
         )
-    available = {each.name for each in fields(Options)}
-    options = read_options({name: value for name, value in document.items() if name in available})
+    options = from_plain(document, Options)
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(
@@ -118,7 +118,7 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
 
 
 def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
-    """Give the run as it would be here, as far as that is certain before anything is reached or built.
+    """Return the run as it would be here, as far as that is certain before an engine is asked or an image built.
 
     What is not certain yet, such as data and the engine, is empty.
     """
@@ -189,7 +189,7 @@ def compare_images(then: Run, find: Callable[[str], ImageInfo | None]) -> dict[s
 
 
 def prepared_run(prepared: Prepared) -> Run:
-    """Give the run that is about to start, without trials."""
+    """Return the run that is about to start, without trials."""
     return Run(
         manifest=prepared.manifest,
         workloads=tuple(entry.workload for entry in prepared.resolved.entries),

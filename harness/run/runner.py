@@ -99,7 +99,7 @@ class Runner:
         return tuple(records)
 
     def _optional(self, planned: PlannedTrial) -> bool:
-        """Tell whether a trial only runs to narrow an interval: the bar does not count on it."""
+        """Return whether a trial only runs to narrow an interval; the progress bar does not count it."""
         return planned.index >= self._profile.trials
 
     def _one(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
@@ -203,7 +203,7 @@ class Runner:
 
 
 def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]) -> None:
-    """Say which variant begins, and which window or series of requests ended.
+    """Report which variant begins, and which window or series of requests ended.
 
     A variant that was not asked for is a workload's own talk.
     """

@@ -19,12 +19,9 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import cattrs
-from cattrs.strategies import configure_union_passthrough
 
 from harness.errors import StoreError
 from harness.model.run import (
@@ -33,13 +30,13 @@ from harness.model.run import (
     Manifest,
     PlannedTrial,
     Run,
-    Scalar,
     Series,
     Status,
     Stop,
     Trial,
 )
 from harness.run.events import EventLog, read_log
+from harness.run.plain import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
 from workloads.protocol import Spec, Workload
 
@@ -112,8 +109,8 @@ class RunFolder:
         """Make the folder and write what is known before the first trial."""
         with on_disk(self.path):
             self.path.mkdir(parents=True, exist_ok=False)
-            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **asdict(manifest)})
-            plan = {"workloads": [asdict(w) for w in workloads], "planned": [asdict(p) for p in planned]}
+            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **to_plain(manifest)})
+            plan = {"workloads": to_plain(workloads), "planned": to_plain(planned)}
             _write_json(self.path / "plan.json", plan)
 
     def exists(self) -> bool:
@@ -127,7 +124,7 @@ class RunFolder:
             shutil.rmtree(folder.path, ignore_errors=True)
             folder.out.mkdir(parents=True)
             folder.telemetry.mkdir()
-            _write_json(folder.out / "spec.json", asdict(spec))
+            _write_json(folder.out / "spec.json", to_plain(spec))
         return folder
 
     def close_trial(self, record: TrialRecord, log: str) -> None:
@@ -135,12 +132,12 @@ class RunFolder:
         folder = self.trial(record.id)
         with on_disk(self.path):
             folder.log.write_text(log, encoding="utf-8", errors="replace")
-            _write_json(folder.record, asdict(record))
+            _write_json(folder.record, to_plain(record))
 
     def close(self, stops: tuple[Stop, ...]) -> None:
         """Write why each workload was repeated no further."""
         with on_disk(self.path):
-            _write_json(self.path / "stops.json", {"stops": [asdict(stop) for stop in stops]})
+            _write_json(self.path / "stops.json", {"stops": to_plain(stops)})
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a derived file, whole or not at all."""
@@ -196,20 +193,19 @@ def read_run(path: Path) -> Run:
             f"{path} has schema version {version!r}; this tfbench reads {SCHEMA_VERSION}.",
             hint="Read it with the tfbench version that its manifest names.",
         )
-    reading = converter()
     try:
-        manifest = reading.structure(raw, Manifest)
-        workloads = reading.structure(plan["workloads"], tuple[Workload, ...])
-        planned = reading.structure(plan["planned"], tuple[PlannedTrial, ...])
+        manifest = from_plain(raw, Manifest)
+        workloads = from_plain(plan["workloads"], tuple[Workload, ...])
+        planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
         check_ids(planned)
         trials = tuple(
-            _read_trial(RunFolder(path).trial(trial.id), trial, reading)
+            _read_trial(RunFolder(path).trial(trial.id), trial)
             for trial in planned
             if RunFolder(path).trial(trial.id).path.is_dir()
         )
-        stops = reading.structure(_read_stops(path), tuple[Stop, ...])
-    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a whole run: {reason(error)}.", hint=hint) from error
+        stops = from_plain(_read_stops(path), tuple[Stop, ...])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} is not a whole run: {error}.", hint=hint) from error
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
 
 
@@ -233,9 +229,9 @@ def read_trial(path: Path, planned: PlannedTrial) -> Trial:
         StoreError: it is not whole.
     """
     try:
-        return _read_trial(TrialFolder(path=path), planned, converter())
-    except (OSError, cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a whole trial: {reason(error)}.", hint="Run it again.") from error
+        return _read_trial(TrialFolder(path=path), planned)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} is not a whole trial: {error}.", hint="Run it again.") from error
 
 
 def read_outcome(folder: TrialFolder) -> EventLog:
@@ -243,11 +239,11 @@ def read_outcome(folder: TrialFolder) -> EventLog:
     return read_log(folder.events)
 
 
-def _read_trial(folder: TrialFolder, planned: PlannedTrial, reading: cattrs.Converter) -> Trial:
+def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     log = read_outcome(folder)
     series = read_series(folder.telemetry)
     try:
-        record = reading.structure(_read_json(folder.record), TrialRecord)
+        record = from_plain(_read_json(folder.record), TrialRecord)
     except FileNotFoundError:
         record = _cut_off(planned, log, series)
     return Trial(
@@ -288,20 +284,6 @@ def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -
     )
 
 
-def converter() -> cattrs.Converter:
-    """Give what turns plain values into the model's, and back."""
-    made = cattrs.Converter()
-    configure_union_passthrough(Scalar | None, made)
-    return made
-
-
-def reason(error: BaseException) -> str:
-    """Say in one line why plain values could not be turned into the model's."""
-    if isinstance(error, cattrs.BaseValidationError):
-        return "; ".join(cattrs.transform_error(error)[:3])
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
@@ -310,7 +292,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    _write(path, json.dumps(value, indent=1, default=str) + "\n")
+    _write(path, json.dumps(value, indent=1) + "\n")
 
 
 def _write(path: Path, content: str | bytes) -> Path:

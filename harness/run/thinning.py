@@ -36,7 +36,7 @@ def thin(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Float
 
 
 def _instants(count: int, length: int) -> NDArray[np.int64]:
-    """Give the first and the middle place of every bucket; places beyond the end are the last one."""
+    """Return the first and the middle index of every bucket; indices beyond the end become the last."""
     starts = np.arange(0, count, length)
     return np.minimum(np.column_stack((starts, starts + length // 2)).ravel(), count - 1)
 
@@ -62,7 +62,7 @@ def readings(run: Run) -> int:
 
 
 def thinned(run: Run, most: int) -> Run:
-    """Give a run with about `most` values of telemetry and single steps, or itself when it has no more.
+    """Return a run with about `most` values of telemetry and single steps, or itself when it has no more.
 
     Longer series and longer lists of steps lose first: all are cut to one length. Windows, phases and
     metrics, from which speeds come, stay whole.

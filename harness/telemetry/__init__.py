@@ -55,5 +55,5 @@ class Source(Protocol):
         ...
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Release every source."""
         ...

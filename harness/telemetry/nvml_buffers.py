@@ -107,7 +107,7 @@ class BufferSource(GpuSource):
         return (Drain(self._buffer, self._wall_ns() // 1000),)
 
     def read(self) -> Iterable[Sample]:
-        """Give every new sample, on the sampler's clock."""
+        """Return every new sample, on the sampler's clock."""
         for gpu in self._gpus:
             gpu.read()
             # Anew each time: the wall clock is steered, and may be set.

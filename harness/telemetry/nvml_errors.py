@@ -66,7 +66,7 @@ def meaning(code: int) -> Meaning:
 
 
 def explain(code: int, uuid: str = "") -> str:
-    """Say in a sentence what `code` means, on a MIG instance when `uuid` is one's."""
+    """Describe in one sentence what `code` means, on a MIG instance when `uuid` is one's."""
     if uuid.startswith("MIG-") and meaning(code) is Meaning.METRIC:
         return "Not available on a MIG instance: NVML gives it for the whole GPU, if at all."
     if code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):

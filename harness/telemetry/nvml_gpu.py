@@ -201,7 +201,7 @@ class GpuSource:
                 yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values=values)
 
     def stop(self) -> None:
-        """Let go of NVML."""
+        """Release NVML."""
         if self._gpus:
             for gpu in self._gpus:
                 gpu.reset()

@@ -32,12 +32,12 @@ def base_image() -> ImageInfo:
     with (Path(tempfile.gettempdir()) / "tfbench-test-base.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            found = engine.client.images.get(BASE)
+            result = engine.client.images.get(BASE)
         except ImageNotFound:
             subprocess.run([BASE_SCRIPT, BASE], check=True)
-            found = engine.client.images.get(BASE)
+            result = engine.client.images.get(BASE)
     engine.close()
-    return ImageInfo(target="cpu", reference=BASE, digest=str(found.id), base="", lock_sha256="")
+    return ImageInfo(target="cpu", reference=BASE, digest=str(result.id), base="", lock_sha256="")
 
 
 @pytest.fixture

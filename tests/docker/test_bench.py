@@ -70,7 +70,7 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
 
 def _check_telemetry(run: Run) -> None:
     (trial,) = run.trials
-    series = {(one.source, one.device): one for one in trial.telemetry}
+    series = {(item.source, item.device): item for item in trial.telemetry}
     used = series["cgroup", "container"].columns["mem_used_bytes"]
     assert used.max() > 100e6, "TensorFlow alone takes more"
     ticks = series["host", "host"].t_ns
@@ -104,12 +104,12 @@ def test_workloads_that_fail_each_in_its_own_way(tmp_path: Path) -> None:
         "hog.cpu.0": Status.OUT_OF_MEMORY,
         "hangs.cpu.0": Status.TIMEOUT,
     }
-    said = {trial.workload: trial.message for trial in bench.read().trials}
-    assert "RuntimeError: no such layer." in said["raises"]
-    assert "limit of 1.0 GiB. Raise --memory" in said["hog"]
-    assert "No event for 25 s" in said["hangs"]
+    text = {trial.workload: trial.message for trial in bench.read().trials}
+    assert "RuntimeError: no such layer." in text["raises"]
+    assert "limit of 1.0 GiB. Raise --memory" in text["hog"]
+    assert "No event for 25 s" in text["hangs"]
     assert "5 of 6 trials failed" in err
-    assert all(message in err for message in said.values())
+    assert all(message in err for message in text.values())
     log = (bench.run_path / "trials/raises.cpu.0/log.txt").read_text(encoding="utf-8")
     assert "Traceback" in log
     assert "good" in out, "what went well is in the summary"
@@ -137,8 +137,8 @@ def test_a_harness_that_is_killed_leaves_nothing_running_and_can_go_on(tmp_path:
     path = bench.run_path
     assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.INTERRUPTED}
     kept = (path / "trials/good.cpu.0/trial.json").read_bytes()
-    said = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
-    assert said.returncode == 0
+    text = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
+    assert text.returncode == 0
     assert (path / "report.html").exists()
     again = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
     with again:

@@ -52,19 +52,19 @@ def test_container_can_do_nothing_but_its_work(run_it, make_spec, tmp_path):
         make_spec("python3", "-c", LOOK_AROUND, mounts=(Mount(container="/tfbench/in", host=folder),))
     )
     assert exit_.code == 0, log
-    seen = json.loads(log)
-    assert seen["uid"] != 0
-    assert 0 not in seen["groups"]
-    assert {int(value, 16) for value in seen["capabilities"]} == {0}
-    assert seen["no_new_privileges"] == "1"
-    assert seen["seccomp"] == "2"
-    assert seen["interfaces"] == ["lo"]
-    assert seen["writable"] == ["/tfbench/out", "/tmp"]
-    assert seen["home"] == "/tmp"
-    assert seen["shm"] == 2**30
-    assert seen["first"] == "python3"
-    assert seen["cuda"] == "-1"
-    assert seen["devices"] == []
+    observed = json.loads(log)
+    assert observed["uid"] != 0
+    assert 0 not in observed["groups"]
+    assert {int(value, 16) for value in observed["capabilities"]} == {0}
+    assert observed["no_new_privileges"] == "1"
+    assert observed["seccomp"] == "2"
+    assert observed["interfaces"] == ["lo"]
+    assert observed["writable"] == ["/tfbench/out", "/tmp"]
+    assert observed["home"] == "/tmp"
+    assert observed["shm"] == 2**30
+    assert observed["first"] == "python3"
+    assert observed["cuda"] == "-1"
+    assert observed["devices"] == []
 
 
 def test_out_is_the_harness_own_again_and_open_to_nobody(run_it, make_spec):

@@ -94,12 +94,12 @@ class Fleet:
 
 def running(path: Path) -> list[str]:
     """Return the containers that runs of a fleet have now."""
-    ids = [json.loads(one.read_text())["run_id"] for one in path.glob("*/manifest.json")]
-    found = []
-    for one in ids:
-        command = ["docker", "ps", "--quiet", "--filter", f"label=tfbench.run={one}"]
-        found += subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return found
+    ids = [json.loads(item.read_text())["run_id"] for item in path.glob("*/manifest.json")]
+    result = []
+    for item in ids:
+        command = ["docker", "ps", "--quiet", "--filter", f"label=tfbench.run={item}"]
+        result += subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return result
 
 
 def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert "2 measurements are missing" in err, "of the nodes that were left out"
     assert (path / "a/trials/good.cpu.0/trial.json").read_bytes() == kept
     trials = {
-        (one.name, trial.id): trial.status
-        for one in path.iterdir()
-        if (one / "manifest.json").exists()
-        for trial in read_run(one).trials
+        (item.name, trial.id): trial.status
+        for item in path.iterdir()
+        if (item / "manifest.json").exists()
+        for trial in read_run(item).trials
         if trial.status is not Status.INTERRUPTED
     }
     assert set(trials.values()) == {Status.OK}
@@ -153,10 +153,10 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     for run, workers in ((alone, 1), (together, 2)):
         (trial,) = run.trials
         assert trial.status is Status.OK, trial.message
-        assert {one.name: one.value for one in trial.metrics}["workers"] == workers
+        assert {metric.name: metric.value for metric in trial.metrics}["workers"] == workers
         # Every step takes a batch of each worker.
-        assert all(one.samples == one.steps * 32 * workers for one in trial.windows)
-        losses = {one.variant: one.value for one in trial.metrics if one.name == "final_loss"}
+        assert all(window.samples == window.steps * 32 * workers for window in trial.windows)
+        losses = {metric.variant: metric.value for metric in trial.metrics if metric.name == "final_loss"}
         assert losses.keys() == {"baseline", "tuned"}
         assert min(losses.values()) > 0
     (folder,) = (fleet.path / "workers-2/trials/good.cpu.0/workers").iterdir()
@@ -164,12 +164,12 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     events = (folder / "out/events.jsonl").read_text()
     assert '"kind":"end"' in events
     points = json.loads((fleet.path / "scaling.json").read_text())
-    two = next(one for one in points if one["workers"] == 2 and one["variant"] == "baseline")
+    two = next(point for point in points if point["workers"] == 2 and point["variant"] == "baseline")
     assert two["exchange_s"] > 0
     assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
     assert two["sent_bytes_per_s"] > 0
     assert two["efficiency"]["median"] > 0
-    assert [len(one["nodes"]) for one in two["traffic"]] == [2], "both workers share this machine"
+    assert [len(item["nodes"]) for item in two["traffic"]] == [2], "both workers share this machine"
     assert "training together" in out
     page = (fleet.path / "comparison.html").read_text()
     assert "Training over 1 and 2 workers" in page

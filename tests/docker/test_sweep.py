@@ -33,9 +33,9 @@ def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(t
     assert code == 0, err
     assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == kept
     assert "greedy.cpu.p02.1" not in again.statuses, "what does not fit is not tried again"
-    (found,) = again.results()["sweeps"]
-    assert found["best"] == {"batch_size": 32}
-    assert [point["status"] for point in found["points"]] == ["ok", "out-of-memory"]
-    assert found["points"][0]["throughput_samples_per_s"]["n"] == 2
+    (result,) = again.results()["sweeps"]
+    assert result["best"] == {"batch_size": 32}
+    assert [point["status"] for point in result["points"]] == ["ok", "out-of-memory"]
+    assert result["points"][0]["throughput_samples_per_s"]["n"] == 2
     assert "out-of-memory" in out
     assert 'id="figure-sweep-1"' in (path / "report.html").read_text(encoding="utf-8")

@@ -98,10 +98,10 @@ def main() -> None:
                 say({"failed": f"The process ended with {status:#x}."})
             continue
         try:
-            said = answer(json.loads(line))
+            text = answer(json.loads(line))
         except BaseException:  # whatever it is, the test has to say it
-            said = {"failed": traceback.format_exc()}
-        say(said)
+            text = {"failed": traceback.format_exc()}
+        say(text)
         os._exit(0)
 
 

@@ -128,7 +128,7 @@ class Reading:
 
     def reasons(self) -> dict[tuple[str, str], str]:
         """Return (device, metric) -> the first reason given."""
-        found: dict[tuple[str, str], str] = {}
+        result: dict[tuple[str, str], str] = {}
         for _, _, device, metric, reason in self.gaps:
-            found.setdefault((device, metric), reason)
-        return found
+            result.setdefault((device, metric), reason)
+        return result

@@ -108,7 +108,7 @@ def _memory() -> Check:
 def disk_checks(
     cache: Disk, images: Disk | None, built: Collection[str], *, engine: bool
 ) -> tuple[Check, ...]:
-    """Say of each disk whether what is still to be made finds room: without the CUDA image much works.
+    """Check that each disk has room for what is still to be built; without the CUDA image much works.
 
     Args:
         cache: where the cache is.
@@ -172,14 +172,14 @@ def _images(engine: DockerEngine, info: EngineInfo | None, paths: Paths) -> tupl
 
 
 def _gpus(
-    found: Sequence[Gpu],
+    gpus: Sequence[Gpu],
     reason: str,
     engine: DockerEngine,
     info: EngineInfo | None,
     paths: Paths,
     progress: Progress,
 ) -> list[Check]:
-    if not found:
+    if not gpus:
         return [Check(name="GPU", state=State.NOTE, fact=f"none: {reason}", remedy="CPU runs need none.")]
     checks = [
         Check(
@@ -187,23 +187,22 @@ def _gpus(
             state=State.OK,
             fact=f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}",
         )
-        for gpu in found
+        for gpu in gpus
     ]
-    checks.append(_checked("Driver", lambda: _driver(found)))
+    checks.append(_checked("Driver", lambda: _driver(gpus)))
     if info is not None:
-        checks.append(_checked("GPU access", lambda: _access(found, engine, info, paths, progress)))
+        checks.append(_checked("GPU access", lambda: _access(gpus, engine, info, paths, progress)))
     return checks
 
 
-def _driver(found: Sequence[Gpu]) -> str:
-    check_driver(found)
-    return "new enough for the CUDA 12 image"
+def _driver(gpus: Sequence[Gpu]) -> str:
+    return " ".join(("new enough for the CUDA 12 image", *check_driver(gpus)))
 
 
 def _access(
-    found: Sequence[Gpu], engine: DockerEngine, info: EngineInfo, paths: Paths, progress: Progress
+    gpus: Sequence[Gpu], engine: DockerEngine, info: EngineInfo, paths: Paths, progress: Progress
 ) -> str:
-    access = choose_access(info, found[:1])
+    access = choose_access(info, gpus[:1])
     image = ImageBuilder(paths.checkout, paths.cache, engine.client, progress).ensure("cuda")
     proof = prove_gpu(engine, image, access)
     return f"by {access.kind}; proved in the CUDA image: {proof}"
@@ -216,14 +215,14 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
         return Check(name=name, state=State.FAIL, fact=error.message, remedy=error.hint)
 
 
-def _telemetry(found: Sequence[Gpu], *, contained: bool) -> list[Check]:
+def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> list[Check]:
     gaps: dict[str, dict[str, str]] = {}
     readable: dict[str, bool] = {}
 
     def note(source: str, device: str, metric: str, reason: str) -> None:
         gaps.setdefault(source, {}).setdefault(reason, metric)
 
-    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in found})
+    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in gpus})
     for source in default_sources():
         if contained and source.name in _OF_A_TRIAL:
             continue

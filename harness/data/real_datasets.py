@@ -38,7 +38,7 @@ _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6
 # that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
 # see cats_dogs.py; the sha256 is what several public projects check, its shape that of the mean picture.
 # Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011), as Keras' imdb.npz.
-KNOWN: Mapping[str, Published] = {
+REAL_DATASETS: Mapping[str, Published] = {
     "cifar10": Published(
         archives=(
             Archive(
