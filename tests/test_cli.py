@@ -20,11 +20,9 @@ from typer.testing import CliRunner
 
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
-from harness.cli.summary import duration, interval
 from harness.errors import TfbenchError
-from harness.model.analysis import Estimate
 from harness.run.catalogue import built_in
-from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
+from tests.builders import bare_run, cpu_run, empty_run, gpu_run, interrupted_run
 from tests.folders import write_run
 from tests.report_pages import keep_charts
 
@@ -256,28 +254,7 @@ class TestReport:
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
-        assert "Steady-state speed" in said.out
-        assert "baseline" in said.out
-        lines = [one for one in said.out.splitlines() if one.startswith("cifar100-mlp on ") and ":" in one]
-        assert [one.partition(":")[0] for one in lines] == ["cifar100-mlp on cpu", "cifar100-mlp on gpu0"]
-        assert "(launch-bound)" in lines[1]
-
-    def test_its_summary_fits_a_terminal_of_80_columns(
-        self, tfbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = write_run(tmp_path / "run", four_gpu_run()).path
-        monkeypatch.setenv("COLUMNS", "80")
-        out = tfbench("report", folder, "--format", "json").out
-        assert "resnet50 on gpu0+gpu1+gpu2+gpu3" in out
-        assert "…" not in out
-        table = out[out.index("Steady-state") : out.index("As published")]
-        assert max(len(one.rstrip()) for one in table.splitlines()) <= 80
-
-    def test_it_says_everything_once(self, tfbench: Run, tmp_path: Path) -> None:
-        out = tfbench("report", write_run(tmp_path / "run", cpu_run(trials=1)).path, "-f", "json").out
-        notes = [one for one in out.splitlines() if one.startswith("Note on ")]
-        assert notes
-        assert len(notes) == len(set(notes))
+        assert "cifar100-mlp" in said.out
 
     def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
@@ -385,9 +362,8 @@ class TestReport:
         folder = write_run(tmp_path / "run", gpu_run(trials=2)).path
         said = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
         assert said.code == 0
-        assert "Cost in EUR" in said.out
         written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        assert written["prices"]["gpu"] == 0.526
+        assert written["run"]["manifest"]["prices"]["gpu"] == 0.526
         assert {one["device"] for one in written["costs"] if one["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", folder, "--price", "cheap").code == 2
 
@@ -445,17 +421,3 @@ def test_a_reader_that_goes_away_early_is_no_crash() -> None:
     command = f"{sys.executable} -m harness list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT, text=True, check=False)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0123, "0.0123 s"), (59.9, "59.9 s"), (60, "1 min 0 s"), (1075, "17 min 55 s"), (3599.7, "1 h 0 min"),
-     (7322, "2 h 2 min")],
-)  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_a_single_value_has_no_interval() -> None:
-    assert interval(Estimate(median=5, low=5, high=5, n=1, unit="s")) == "-"
-    assert interval(Estimate(median=5, low=4, high=6, n=2, unit="s")) == "4.0 to 6.0"
