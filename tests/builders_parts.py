@@ -182,7 +182,7 @@ def trial(
     accuracy: float = 0.24,
     interval_s: float = 0.1,
 ) -> Trial:
-    """Play one trial: cold start, the variants interleaved window by window, an evaluation, and its telemetry."""
+    """Play one trial: cold start, the variants one after the other, an evaluation, and its telemetry."""
     random = np.random.default_rng((seed, index, len(device), sum(map(ord, device + name))))
     pace = float(np.exp(random.normal(0.0, noise)))
     now = start_ns + 300_000_000
@@ -199,12 +199,11 @@ def trial(
     on_gpu = device != "cpu"
     phase("import", "", 3.1 if on_gpu else 2.0)
     phase("data", "", 0.6)
-    for variant in speeds:
+    for variant, speed in speeds.items():
         phase("build", variant, 0.15)
         phase("first-step", variant, 1.8 if on_gpu and variant != INPUT_ONLY else 0.5)
         phase("warm-up", variant, 0.4)
-    for number in range(windows):
-        for variant, speed in speeds.items():
+        for number in range(windows):
             step_ns = _step_ns(random, speed.step_s * pace, window_s, noise)
             wait_ns = (step_ns * max(speed.wait_share, 0.0)).astype(np.int64)
             begin, length = now, int(step_ns.sum())
@@ -217,7 +216,7 @@ def trial(
                 )
             )  # fmt: skip
             steps.append(StepTimes(variant=variant, window=number, step_ns=step_ns, wait_ns=wait_ns))
-            now = begin + length + 20_000_000
+            now = begin + length
     phase("evaluate", BASELINE, 0.7)
     ended = now + 400_000_000
     loads = {variant: speed.load for variant, speed in speeds.items()}

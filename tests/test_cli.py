@@ -20,11 +20,9 @@ from typer.testing import CliRunner
 
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
-from harness.cli.summary import duration, interval
 from harness.errors import TfbenchError
-from harness.model.analysis import Estimate
 from harness.run.catalogue import built_in
-from tests.builders import bare_run, cpu_run, empty_run, four_gpu_run, gpu_run, interrupted_run
+from tests.builders import bare_run, cpu_run, empty_run, gpu_run, interrupted_run
 from tests.folders import write_run
 from tests.report_pages import keep_charts
 
@@ -256,6 +254,7 @@ class TestReport:
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
+<<<<<<< HEAD
         assert "Steady-state speed" in text.out
         assert "baseline" in text.out
         lines = [
@@ -280,6 +279,9 @@ class TestReport:
         notes = [line for line in out.splitlines() if line.startswith("Note on ")]
         assert notes
         assert len(notes) == len(set(notes))
+=======
+        assert "cifar100-mlp" in said.out
+>>>>>>> refs/heads/coretests
 
     def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
@@ -385,12 +387,20 @@ class TestReport:
 
     def test_prices_can_be_given_when_it_is_made(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=2)).path
+<<<<<<< HEAD
         text = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
         assert text.code == 0
         assert "Cost in EUR" in text.out
         written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert written["prices"]["gpu"] == 0.526
         assert {item["device"] for item in written["costs"] if item["training"]} == {"cpu", "gpu0"}
+=======
+        said = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
+        assert said.code == 0
+        written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        assert written["run"]["manifest"]["prices"]["gpu"] == 0.526
+        assert {one["device"] for one in written["costs"] if one["training"]} == {"cpu", "gpu0"}
+>>>>>>> refs/heads/coretests
         assert tfbench("report", folder, "--price", "cheap").code == 2
 
     def test_in_a_format_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
@@ -447,17 +457,3 @@ def test_a_reader_that_goes_away_early_is_no_crash() -> None:
     command = f"{sys.executable} -m harness list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT, text=True, check=False)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0123, "0.0123 s"), (59.9, "59.9 s"), (60, "1 min 0 s"), (1075, "17 min 55 s"), (3599.7, "1 h 0 min"),
-     (7322, "2 h 2 min")],
-)  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_a_single_value_has_no_interval() -> None:
-    assert interval(Estimate(median=5, low=5, high=5, n=1, unit="s")) == "-"
-    assert interval(Estimate(median=5, low=4, high=6, n=2, unit="s")) == "4.0 to 6.0"

@@ -41,9 +41,9 @@ RULES: Mapping[str, Rule] = {
         ours=(
             "workloads.author",
             "workloads.protocol",
+            "workloads.sequence",
             "workloads.timing",
             "workloads.tuning",
-            "workloads.turns",
         ),
         others=("numpy", "xgboost"),
     ),
@@ -60,7 +60,7 @@ RULES: Mapping[str, Rule] = {
             "harness.telemetry.metrics",
             "workloads.protocol",
         ),
-        others=("numpy",),
+        others=("msgspec", "numpy", "scipy"),
     ),
     "harness.telemetry": Rule(
         ours=("harness.errors", "harness.model", "harness.telemetry"), others=("numpy", "psutil", "pynvml")
@@ -117,7 +117,11 @@ RULES: Mapping[str, Rule] = {
     "harness.run": Rule(
         ours=("harness", "workloads.protocol"),
         not_ours=("harness.cli", "harness.fleet"),
+<<<<<<< HEAD
         others=("msgspec", "numpy", "psutil"),
+=======
+        others=("cattrs", "msgspec", "numpy", "psutil"),
+>>>>>>> refs/heads/coretests
     ),
     "harness.fleet": Rule(
         ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("psutil", "ray")
@@ -126,13 +130,19 @@ RULES: Mapping[str, Rule] = {
     "reports": Rule(
         ours=(
             "reports",
+            "harness.analysis.compare",
+            "harness.analysis.facts",
+            "harness.analysis.findings",
+            "harness.analysis.limits",
+            "harness.analysis.measures",
+            "harness.analysis.results",
             "harness.model",
             "harness.rounding",
             "harness.telemetry.metrics",
             "harness.run.thinning",
             "workloads.protocol",
         ),
-        others=("jinja2", "markupsafe", "numpy", "vl_convert"),
+        others=("altair", "jinja2", "markupsafe", "numpy", "rich", "vl_convert"),
     ),
 }
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
@@ -218,6 +228,7 @@ def test_the_table_would_notice() -> None:
     assert not allowed("harness.run.runner", "workloads.driver")
     assert not allowed("workloads.driver", "harness.model")
     assert not allowed("reports.render", "harness.analysis")
+    assert not allowed("harness.analysis.findings", "reports.messages")
     assert not allowed("harness.run.store", "harness.cli")
     assert not allowed("harness.run.prepare", "reports.render")
 
@@ -259,7 +270,7 @@ def test_the_command_line_starts_without_what_only_a_report_needs() -> None:
     """Every one of these costs a noticeable part of a second."""
     code = "import importlib; from harness import cli; [importlib.import_module('harness.cli.' + name) "
     code += "for name in cli.COMMANDS]"
-    heavy = {"tensorflow", "keras", "vl_convert", "jinja2", "pandas", "ray"}
+    heavy = {"tensorflow", "keras", "vl_convert", "altair", "scipy", "jinja2", "pandas", "ray"}
     assert loaded_by(code) & heavy == set()
 
 

@@ -8,14 +8,13 @@ import inspect
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from harness import errors
-from harness.analysis.rules import RULES
 from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
 from harness.telemetry import Source
@@ -113,18 +112,6 @@ def entry_name(entry: Entry) -> str:
     return entry.workload.name
 
 
-def rule_name(rule: Callable[..., object]) -> str:
-    """Return the name that a rule's verdicts bear: the first text in its code."""
-    (function,) = ast.parse(inspect.getsource(rule)).body
-    assert isinstance(function, ast.FunctionDef)
-    code = ast.Module(body=function.body[1:], type_ignores=[])
-    return next(
-        node.value
-        for node in ast.walk(code)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-
-
 class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
@@ -153,16 +140,6 @@ class TestEverythingIsTestedAndDocumented:
         row = f" | {unit} | {', '.join(one.sources)} | {one.description} |"
         lines = read(ROOT / "docs/telemetry.md").splitlines()
         assert any(f"`{metric}`" in line and line.endswith(row) for line in lines)
-
-    @pytest.mark.parametrize("rule", RULES, ids=rule_name)
-    def test_rules(self, rule: Callable[..., object]) -> None:
-        name = rule_name(rule)
-        assert named(name, all_tests())
-        assert inspect.getdoc(rule)
-        _, _, section = read(ROOT / "docs/verdicts.md").partition(f"\n## {name}\n")
-        section, _, _ = section.partition("\n## ")
-        assert "**Threshold.**" in section
-        assert "**Source.**" in section
 
     @pytest.mark.parametrize(
         "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case, cpus_used, device_activity
-from harness.analysis.clocks import clock_findings
 from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE, TUNED_OVER_BASELINE
 from harness.analysis.host_taken import others_share, quota_share, steal_share
 from harness.analysis.learning import not_learning
 from harness.analysis.limits import impossible
 from harness.analysis.pipelines import is_serial
+from harness.analysis.throttling import clock_findings
 from harness.model.analysis import (
     INPUT_PARTS,
     Ablation,
