@@ -48,7 +48,7 @@ def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     keep_charts(tmp_path / "cache")
 
     def run(*arguments: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(argument) for argument in arguments)])
+        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(one) for one in arguments)])
         try:
             main()
             code = 0
@@ -62,21 +62,21 @@ def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 class TestHelp:
     def test_without_a_word_it_lists_the_commands(self, tfbench: Run) -> None:
-        text = tfbench()
-        assert all(command in text.out + text.err for command in COMMANDS)
+        said = tfbench()
+        assert all(command in said.out + said.err for command in COMMANDS)
 
     @pytest.mark.parametrize("flag", ["--help", "-h"])
     @pytest.mark.parametrize("command", COMMANDS)
     def test_every_command_explains_itself(self, tfbench: Run, command: str, flag: str) -> None:
-        text = tfbench(command, flag)
-        assert text.code == 0
-        assert f"tfbench {command}" in text.out
-        assert text.err == ""
+        said = tfbench(command, flag)
+        assert said.code == 0
+        assert f"tfbench {command}" in said.out
+        assert said.err == ""
 
     def test_every_option_has_a_sentence(self) -> None:
         for name, command in typer.main.get_command(app).commands.items():
             assert command.help, name
-            bare = [param.name for param in command.params if not getattr(param, "help", None)]
+            bare = [one.name for one in command.params if not getattr(one, "help", None)]
             assert bare == [], name
 
     def test_commands_list_every_exit_code(self, tfbench: Run) -> None:
@@ -95,7 +95,7 @@ class TestHelp:
 def options_of(command: str) -> set[str]:
     """Return the names by which a command's options are given."""
     importlib.import_module(f"harness.cli.{command}")
-    return {param.opts[0] for param in typer.main.get_command(app).commands[command].params}
+    return {one.opts[0] for one in typer.main.get_command(app).commands[command].params}
 
 
 class TestOptionsOfBench:
@@ -109,9 +109,9 @@ class TestOptionsOfBench:
     def test_workers_who_share_a_machine_have_no_limits_of_their_own(
         self, tfbench: Run, limit: tuple[str, str]
     ) -> None:
-        text = tfbench("fleet", "--workers", "1,2", *limit)
-        assert (text.code, text.out) == (2, "")
-        assert "--cpu-quota" in text.err
+        said = tfbench("fleet", "--workers", "1,2", *limit)
+        assert (said.code, said.out) == (2, "")
+        assert "--cpu-quota" in said.err
 
 
 class TestMistakes:
@@ -210,35 +210,35 @@ class TestListing:
 
     def test_json(self, tfbench: Run) -> None:
         listed = json.loads(tfbench("list", "--json").out)
-        assert [item["name"] for item in listed] == [entry.workload.name for entry in built_in()]
-        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= item.keys() for item in listed)
+        assert [one["name"] for one in listed] == [entry.workload.name for entry in built_in()]
+        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= one.keys() for one in listed)
 
     def test_table(self, tfbench: Run) -> None:
-        text = tfbench("list")
+        said = tfbench("list")
         for entry in built_in():
-            assert entry.workload.name in text.out
-        assert "cifar10-mlp *" in text.out, "the default suite is marked"
-        assert "17 min 55 s" in text.out, "published numbers are shown"
+            assert entry.workload.name in said.out
+        assert "cifar10-mlp *" in said.out, "the default suite is marked"
+        assert "17 min 55 s" in said.out, "published numbers are shown"
 
     @pytest.mark.slow
     def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
         command = [sys.executable, "-m", "harness", "list"]
         narrow = {**os.environ, "COLUMNS": "80"}
-        text = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
-        words = " ".join(text.split())
-        assert "…" not in text
+        said = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
+        words = " ".join(said.split())
+        assert "…" not in said
         for entry in built_in():
-            assert entry.workload.name in text
+            assert entry.workload.name in said
             for published in entry.workload.published:
                 assert published.note in words
                 assert published.system in words
             assert all(f"{name}={value}" in words for name, value in entry.workload.params.items())
 
     def test_some_by_name(self, tfbench: Run) -> None:
-        text = tfbench("list", "cats-dogs")
-        assert "64 samples/s" in text.out
-        assert "workers-4-batch-64" in text.out
-        assert "cifar10-mlp" not in text.out
+        said = tfbench("list", "cats-dogs")
+        assert "64 samples/s" in said.out
+        assert "workers-4-batch-64" in said.out
+        assert "cifar10-mlp" not in said.out
         assert tfbench("list", "extra").code == 2
 
 
@@ -246,42 +246,15 @@ class TestListing:
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
-        text = tfbench("report", folder, "--format", "html,json,md,csv")
-        assert text.code == 0
-        assert f"html: {folder / 'report.html'}" in text.out
+        said = tfbench("report", folder, "--format", "html,json,md,csv")
+        assert said.code == 0
+        assert f"html: {folder / 'report.html'}" in said.out
         assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
-<<<<<<< HEAD
-        assert "Steady-state speed" in text.out
-        assert "baseline" in text.out
-        lines = [
-            line for line in text.out.splitlines() if line.startswith("cifar100-mlp on ") and ":" in line
-        ]
-        assert [line.partition(":")[0] for line in lines] == ["cifar100-mlp on cpu", "cifar100-mlp on gpu0"]
-        assert "(launch-bound)" in lines[1]
-
-    def test_its_summary_fits_a_terminal_of_80_columns(
-        self, tfbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = write_run(tmp_path / "run", four_gpu_run()).path
-        monkeypatch.setenv("COLUMNS", "80")
-        out = tfbench("report", folder, "--format", "json").out
-        assert "resnet50 on gpu0+gpu1+gpu2+gpu3" in out
-        assert "…" not in out
-        table = out[out.index("Steady-state") : out.index("As published")]
-        assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
-
-    def test_it_says_everything_once(self, tfbench: Run, tmp_path: Path) -> None:
-        out = tfbench("report", write_run(tmp_path / "run", cpu_run(trials=1)).path, "-f", "json").out
-        notes = [line for line in out.splitlines() if line.startswith("Note on ")]
-        assert notes
-        assert len(notes) == len(set(notes))
-=======
         assert "cifar100-mlp" in said.out
->>>>>>> refs/heads/coretests
 
     def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
@@ -295,8 +268,8 @@ class TestReport:
         self, tfbench: Run, tmp_path: Path, build: Callable[[], object]
     ) -> None:
         folder = write_run(tmp_path / "run", build()).path
-        text = tfbench("report", folder)
-        assert (text.code, text.err) == (0, "")
+        said = tfbench("report", folder)
+        assert (said.code, said.err) == (0, "")
         assert (folder / "report.html").exists()
 
     def test_of_a_report_file(self, tfbench: Run, tmp_path: Path) -> None:
@@ -304,8 +277,8 @@ class TestReport:
         assert tfbench("report", folder).code == 0
         page = tmp_path / "from-a-colleague.html"
         shutil.move(folder / "report.html", page)
-        text = tfbench("report", page, "--format", "json")
-        assert text.code == 0
+        said = tfbench("report", page, "--format", "json")
+        assert said.code == 0
         results = (folder / "results.json").read_text(encoding="utf-8")
         assert (tmp_path / "from-a-colleague.json").read_text(encoding="utf-8") == results
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
@@ -316,9 +289,9 @@ class TestReport:
     )
     def test_out_may_name_one_file(self, tfbench: Run, tmp_path: Path, name: str, begins: bytes) -> None:
         folder = write_run(tmp_path / "run", bare_run()).path
-        text = tfbench("report", folder, "--out", tmp_path / "new" / name)
-        assert (text.code, text.err) == (0, "")
-        assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
+        said = tfbench("report", folder, "--out", tmp_path / "new" / name)
+        assert (said.code, said.err) == (0, "")
+        assert [one.name for one in (tmp_path / "new").iterdir()] == [name]
         assert (tmp_path / "new" / name).read_bytes().startswith(begins)
         assert not (folder / "report.html").exists()
 
@@ -367,47 +340,38 @@ class TestReport:
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Run, tmp_path: Path) -> None:
         page = tmp_path / "report.html"
         page.write_text("precious")
-        text = tfbench("report", page)
-        assert text.code == 2
-        assert "--out" in text.err
+        said = tfbench("report", page)
+        assert said.code == 2
+        assert "--out" in said.err
         assert page.read_text() == "precious"
 
     def test_of_a_foreign_file(self, tfbench: Run, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         page.write_text("<p>Hello</p>")
-        text = tfbench("report", page, "--format", "json")
-        assert text.code == 6
-        assert "is not a report" in text.err
+        said = tfbench("report", page, "--format", "json")
+        assert said.code == 6
+        assert "is not a report" in said.err
         assert not (tmp_path / "page.json").exists()
 
     def test_of_nothing(self, tfbench: Run, tmp_path: Path) -> None:
-        text = tfbench("report", tmp_path)
-        assert text.code == 6
-        assert "is not a run" in text.err
+        said = tfbench("report", tmp_path)
+        assert said.code == 6
+        assert "is not a run" in said.err
 
     def test_prices_can_be_given_when_it_is_made(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=2)).path
-<<<<<<< HEAD
-        text = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
-        assert text.code == 0
-        assert "Cost in EUR" in text.out
-        written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        assert written["prices"]["gpu"] == 0.526
-        assert {item["device"] for item in written["costs"] if item["training"]} == {"cpu", "gpu0"}
-=======
         said = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
         assert said.code == 0
         written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert written["run"]["manifest"]["prices"]["gpu"] == 0.526
         assert {one["device"] for one in written["costs"] if one["training"]} == {"cpu", "gpu0"}
->>>>>>> refs/heads/coretests
         assert tfbench("report", folder, "--price", "cheap").code == 2
 
     def test_in_a_format_that_there_is_not(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", cpu_run(trials=1)).path
-        text = tfbench("report", folder, "-f", "html,docx")
-        assert text.code == 2
-        assert "'docx'" in text.err
+        said = tfbench("report", folder, "-f", "html,docx")
+        assert said.code == 2
+        assert "'docx'" in said.err
         assert not (folder / "report.html").exists(), "all or nothing"
 
 
@@ -420,13 +384,13 @@ def spoken(*arguments: str, terminal: bool, **environment: str) -> str:
         piped = subprocess.run(command, capture_output=True, cwd=ROOT, env=surroundings, check=False)
         return (piped.stdout + piped.stderr).decode()
     ours, theirs = pty.openpty()
-    text = b""
+    said = b""
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=ROOT, env=surroundings):
         os.close(theirs)
         while chunk := _read(ours):
-            text += chunk
+            said += chunk
     os.close(ours)
-    return text.decode()
+    return said.decode()
 
 
 def _read(descriptor: int) -> bytes:
@@ -444,9 +408,9 @@ class TestColour:
         assert "\x1b[1;31mtfbench: " in spoken(*self.MISTAKE, terminal=True)
 
     def test_none_where_it_is_not_wanted(self) -> None:
-        text = spoken(*self.MISTAKE, terminal=True, NO_COLOR="1")
-        assert "no profile 'fast'" in text
-        assert "31m" not in text
+        said = spoken(*self.MISTAKE, terminal=True, NO_COLOR="1")
+        assert "no profile 'fast'" in said
+        assert "31m" not in said
 
     def test_none_in_a_pipe(self) -> None:
         assert "\x1b" not in spoken(*self.MISTAKE, terminal=False) + spoken("list", terminal=False)

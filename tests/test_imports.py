@@ -117,14 +117,10 @@ RULES: Mapping[str, Rule] = {
     "harness.run": Rule(
         ours=("harness", "workloads.protocol"),
         not_ours=("harness.cli", "harness.fleet"),
-<<<<<<< HEAD
-        others=("msgspec", "numpy", "psutil"),
-=======
         others=("cattrs", "msgspec", "numpy", "psutil"),
->>>>>>> refs/heads/coretests
     ),
     "harness.fleet": Rule(
-        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("psutil", "ray")
+        ours=("harness", "workloads.protocol"), not_ours=("harness.cli",), others=("cattrs", "psutil", "ray")
     ),
     "harness.cli": Rule(ours=("harness", "reports", "workloads.protocol"), others=("rich", "typer")),
     "reports": Rule(
@@ -150,12 +146,12 @@ FOLDER_OF_WORKLOADS = ("harness.run.catalogue", "harness.system.gpu_proof", "har
 
 
 def modules() -> dict[str, Path]:
-    result = {}
+    found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return result
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
 MODULES = modules()
@@ -217,7 +213,7 @@ def test_the_design_shows_the_same_table() -> None:
     shown = {folder.replace("/", "."): set(re.findall(r"`([\w.]+)`", cell)) for folder, cell in rows}
     folders = {name: rule for name, rule in RULES.items() if (ROOT / name.replace(".", "/")).is_dir()}
     assert {name: shown.get(name) for name in folders} == {
-        name: {our.removeprefix("harness.") for our in rule.ours if our != name}
+        name: {one.removeprefix("harness.") for one in rule.ours if one != name}
         for name, rule in folders.items()
     }
 
@@ -238,7 +234,7 @@ def test_what_is_imported_is_declared(package: str) -> None:
     """Whatever comes along with another package today may be gone tomorrow."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = project["dependencies"] + [
-        item for extra in project["optional-dependencies"].values() for item in extra
+        one for extra in project["optional-dependencies"].values() for one in extra
     ]
     declared = {_canonical(re.split(r"[ <>=~!;\[]", name)[0]) for name in names}
     providers = importlib.metadata.packages_distributions()
