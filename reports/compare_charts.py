@@ -52,6 +52,7 @@ def _step_times(versus: Versus) -> Figure | None:
                 panels.append(Bars(heading=heading, rows=times, common=True))
     return breakdown_figure(
         panels,
+        "A bar is as long as its step; milliseconds at its end",
         "A stacked bar a run for each workload, device and variant; its length is the time of a step, and the "
         "milliseconds stand at the end.",
         labels_px=_LABELS_PX,

@@ -21,6 +21,7 @@ from harness.model.comparison import (
 from harness.model.scaling import Placement, Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
+from reports.messages import device_of_row
 from reports.names import device_name, variant_name
 
 MARKS: Mapping[Outcome, str] = {
@@ -112,11 +113,12 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
         yield "No workload was measured in more than one run."
         return
     parts = []
-    kind = " than their kind of machine" if versus.reference is None else ""
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
-        if found := [each for each in compared if each.outcome is outcome]:
-            parts.append(f"{outcome.value}{kind}: {_which(versus, found, names)}")
-    if parts:
+        if results := [each for each in compared if each.outcome is outcome]:
+            parts.append(f"{outcome.value} {_which(versus, results, names)}")
+    if parts and len(versus.runs) == 2:
+        yield f"{names[compared[0].run]} is {'; '.join(parts)}."
+    elif parts:
         text = "; ".join(parts)
         yield f"{text[0].upper()}{text[1:]}."
     elif all(each.outcome is Outcome.UNKNOWN for each in compared):
@@ -125,16 +127,23 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
         yield f"No difference in {counted(len(compared), 'comparison')}."
 
 
-def _which(versus: Versus, found: Sequence[Result], names: Sequence[str]) -> str:
+def _which(versus: Versus, results: Sequence[Result], names: Sequence[str]) -> str:
     if len(versus.runs) > 2:
-        return some([names[run] for run in dict.fromkeys(each.run for each in found)], _NAMED)
-    return some(
-        [f"{_what(each)} ({numbers.ratio(each.ratio.median)})" for each in found if each.ratio], _NAMED
-    )
+        than = (
+            "than their kind of machine: "
+            if versus.reference is None
+            else f"than {names[versus.reference]}: "
+        )
+        return than + some([names[run] for run in dict.fromkeys(each.run for each in results)], _NAMED)
+    devices = list(dict.fromkeys(each.device for each in versus.results))
+    speeds = [
+        f"{_what(each, devices)} ({numbers.ratio(each.ratio.median)})" for each in results if each.ratio
+    ]
+    return f"on {some(speeds, _NAMED)}"
 
 
-def _what(each: Result) -> str:
-    return f"{each.workload} {variant_name(each.variant)} on {device_name(each.device)}"
+def _what(each: Result, devices: Sequence[str]) -> str:
+    return f"{each.workload} {variant_name(each.variant)} on {device_of_row(each.device, devices)}"
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:

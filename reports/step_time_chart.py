@@ -49,12 +49,13 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
         panels.setdefault(name, Bars(heading=name, rows={})).rows[label] = time
     return breakdown_figure(
         list(panels.values()),
+        "Shares of one step; milliseconds at the end of each bar",
         "A stacked bar a workload, device and variant, as shares of its own step; at its end the milliseconds.",
     )
 
 
 def breakdown_figure(
-    panels: Sequence[Bars], description: str, *, labels_px: int = _LABELS_PX
+    panels: Sequence[Bars], title: str, description: str, *, labels_px: int = _LABELS_PX
 ) -> Figure | None:
     """Draw panels of breakdowns; those of which only the whole step is known are left out."""
     shown = [
@@ -72,7 +73,7 @@ def breakdown_figure(
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
     return Figure(
         id="figure-step-time",
-        title="Shares of one step; milliseconds at the end of each bar",
+        title=title,
         description=f"{description} The table below has every part in milliseconds with its interval.",
         spec=stacked([_panel(panel, own, labels_px) for panel, own in shown], spacing=30),
         table=Table(

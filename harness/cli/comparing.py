@@ -165,11 +165,7 @@ def _read(path: Path, *, prices: Prices | None) -> Loaded:
 
 
 def _from_file(path: Path) -> Extract:
-    hint = "Make it again with this version of tfbench."
     try:
-        result = from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"Cannot read {path}: {error}.", hint=hint) from error
-    if result is None:
-        raise StoreError(f"{path} is not an extract of this version.", hint=hint)
-    return result
+        return replace(from_json(path.read_bytes()), source=str(path))
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Name another file.") from error
