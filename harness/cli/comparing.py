@@ -165,7 +165,7 @@ def _read(path: Path, *, prices: Prices | None) -> Loaded:
 
 
 def _from_file(path: Path) -> Extract:
-    hint = "Make it again with this version of tfbench."
+    hint = "Create it again with this version of tfbench."
     try:
         result = from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

@@ -24,7 +24,7 @@ from harness.fleet.packing import pack_run_so_far, unpack
 from harness.model.run import PlannedTrial, Status
 from harness.run.store import RunFolder, converter, on_disk
 
-_ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
+_ROOM = "Free some space on the driver's disk and continue with `tfbench fleet --resume`."
 PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"
 # States from which a resumed fleet takes a task up again.
 UNFINISHED = (State.WAITING, State.STARTING, State.RUNNING, State.FAILED, State.MISSING)
@@ -55,7 +55,7 @@ class FleetFolder:
         Raises:
             StoreError: this is no fleet folder.
         """
-        hint = "Name a folder that `tfbench fleet` made, runs/fleet-<id>."
+        hint = "Name a folder of `tfbench fleet`, runs/fleet-<id>."
         try:
             raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
             return converter().structure(raw, FleetPlan)
