@@ -77,7 +77,7 @@ DECLARED: Mapping[str, Any] = {
     "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
     "variants": Annotated[
         str,
-        _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md. Default: all but opt:NAME."),
+        _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
     ],
     "analysis": Annotated[
         bool,
