@@ -54,7 +54,7 @@ def test_a_file_may_not_take_a_name_that_is_taken(tmp_path: Path) -> None:
         (workload_file(tmp_path, "cifar10-mlp"),),
         (workload_file(tmp_path), workload_file(tmp_path / "other")),
     ):
-        with pytest.raises(UsageError, match="there is already"):
+        with pytest.raises(UsageError, match="exists already"):
             resolve(replace(CPU, files=files))
 
 

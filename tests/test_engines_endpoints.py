@@ -134,9 +134,7 @@ def test_podman_by_name(tmp_path):
 def test_another_engine_is_not_taken_for_podman(tmp_path):
     with answering(tmp_path / "podman/podman.sock", "Engine"):
         environment = {"DOCKER_HOST": f"unix://{tmp_path}/podman/podman.sock"}
-        with pytest.raises(
-            EngineError, match=r"DOCKER_HOST at .* is docker 4\.9, and Podman was asked for"
-        ) as e:
+        with pytest.raises(EngineError, match=r"DOCKER_HOST at .* is docker 4\.9") as e:
             DockerEngine(environment, podman=True).connect()
         assert "--engine docker" in e.value.hint
         engine = DockerEngine(environment)
@@ -239,7 +237,7 @@ def test_every_place_and_its_failure_is_told(tmp_path):
 
 def test_engine_that_was_not_reached_says_so():
     engine = DockerEngine({})
-    with pytest.raises(EngineError, match="not been reached"):
+    with pytest.raises(EngineError, match="Not connected"):
         _ = engine.client
     engine.close()
 

@@ -186,7 +186,7 @@ def test_nvml_s_minor_number_comes_first_and_a_single_node_needs_none(tmp_path):
     available = access(tmp_path, (replace(H200, minor_number=5),))
     assert available.device_nodes[0] == "/dev/nvidia5"
     assert available.device_nodes[-1] == "/dev/nvidia-uvm-tools"
-    with pytest.raises(GpuError, match="which of 2 device nodes belongs to GPU-aaaa-0"):
+    with pytest.raises(GpuError, match=r"2 device nodes .* GPU-aaaa-0"):
         access(tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_library_of_another_version_is_passed_over(tmp_path):
 def test_every_missing_piece_is_named(tmp_path):
     with pytest.raises(GpuError) as caught:
         access(tmp_path, (replace(H200, minor_number=0),))
-    for words in ("no NVIDIA Container Toolkit", "reads no CDI", "/dev/nvidia0 is missing"):
+    for words in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia0 is missing"):
         assert words in caught.value.message
     assert "nvidia-modprobe" in caught.value.hint
     put_nodes(tmp_path, 0)

@@ -55,7 +55,7 @@ class TestChoice:
         assert keys(choose(self.NODES, wanted)) == expected
 
     def test_nothing_fits(self) -> None:
-        with pytest.raises(UsageError, match="No node fits --nodes pool=z") as caught:
+        with pytest.raises(UsageError, match="--nodes pool=z") as caught:
             choose(self.NODES, "pool=z")
         assert "a (pool=x, zone=1)" in caught.value.hint
 
@@ -272,7 +272,7 @@ def test_a_cluster_that_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "_ray", lambda: SimpleNamespace(init=refuse))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(FleetError, match="cannot be joined: Fail") as caught, connected(address, ROOT):
+        with pytest.raises(FleetError, match=": Fail") as caught, connected(address, ROOT):
             raise AssertionError
     assert "RAY_AUTH_MODE=token" in caught.value.hint
 

@@ -51,7 +51,7 @@ def test_what_is_no_number_of_workers(text: str) -> None:
 def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
     nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
     assert [item.key for item in team_nodes(nodes, (1, 2))] == ["b", "c"]
-    with pytest.raises(UsageError, match="3 workers need as many nodes of one kind; there are 1 of T4, 2 of"):
+    with pytest.raises(UsageError, match=r"3 workers .* 1 of T4, 2 of"):
         team_nodes(nodes, (1, 3))
 
 

@@ -137,7 +137,7 @@ class TestReal:
 
     def test_too_few_whole_pictures(self, tmp_path: Path) -> None:
         path = archive(tmp_path / "pets.zip", whole=20)
-        with pytest.raises(DataError, match="fewer than 40 whole pictures of the class cat"):
+        with pytest.raises(DataError, match=r"fewer than 40 .* cat"):
             unpack_pets([path], PETS, tmp_path)
 
     def test_not_an_archive(self, tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_trials_of_unlike_things_do_not_get_into_one_run(
 ) -> None:
     path = around.prepare().folder.path
     change(around)
-    with pytest.raises(StoreError, match=f"has changed since: {named}[.] Start a new run"):
+    with pytest.raises(StoreError, match=f": {named}[.] Start a new run"):
         session.resume(path, around.paths, Silent())

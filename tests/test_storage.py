@@ -20,7 +20,7 @@ def test_the_first_place_in_memory_with_room() -> None:
 
 
 def test_a_disk_is_no_memory_and_the_error_says_what_each_place_has() -> None:
-    with pytest.raises(StorageError, match="/var/tmp lies on a disk, /tmp has 0 MiB free") as raised:
+    with pytest.raises(StorageError, match="/var/tmp is on a disk, /tmp has 0 MiB free") as raised:
         place_for(3000, ("/var/tmp", "/tmp"), MOUNTS, FREE.__getitem__)
     assert "storage=disk" in str(raised.value)
 

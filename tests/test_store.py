@@ -172,18 +172,18 @@ class TestReadingWhatIsNoRun:
 
     def test_a_field_of_the_wrong_type(self, folder: RunFolder) -> None:
         self._change(folder, engine=7)
-        with pytest.raises(StoreError, match="not a whole run"):
+        with pytest.raises(StoreError, match="not a complete run"):
             read_run(folder.path)
 
     def test_a_plan_without_its_parts(self, folder: RunFolder) -> None:
         (folder.path / "plan.json").write_text("{}", encoding="utf-8")
-        with pytest.raises(StoreError, match="not a whole run"):
+        with pytest.raises(StoreError, match="not a complete run"):
             read_run(folder.path)
 
     def test_a_record_that_is_no_record(self, folder: RunFolder) -> None:
         write_trial(folder, RUN.planned[0])
         folder.trial(RUN.planned[0].id).record.write_text('{"status": "splendid"}', encoding="utf-8")
-        with pytest.raises(StoreError, match="not a whole run"):
+        with pytest.raises(StoreError, match="not a complete run"):
             read_run(folder.path)
 
     def _change(self, folder: RunFolder, **fields: object) -> None:

@@ -116,7 +116,7 @@ def test_a_long_stall_is_a_gap_of_its_own():
     (gap,) = loop.gaps.close(clock.ns)
     assert (gap.source, gap.device, gap.metric) == ("fake", "*", "*")
     assert (gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) == (300, 1_750)
-    assert "held up for 1.5 s" in gap.reason
+    assert "1.5 s" in gap.reason
 
 
 def test_a_last_reading_is_taken_when_told_to_stop():

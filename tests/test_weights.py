@@ -39,7 +39,7 @@ def test_a_container_gets_the_file_alone_under_its_content(file: Path, tmp_path:
 
 def test_what_cannot_be_kept_is_an_error_with_a_hint(file: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(DataError, match="cannot be kept"):
+    with pytest.raises(DataError, match="cannot be copied"):
         keep_weights(file, tmp_path / "cache")
 
 
@@ -48,7 +48,7 @@ def test_only_files_that_someone_takes_are_taken(file: Path) -> None:
     check_weights(file, [OTHER, TAKES])
     with pytest.raises(UsageError, match="There is no file"):
         check_weights(file.with_name("missing.h5"), [TAKES])
-    with pytest.raises(UsageError, match="no file of weights"):
+    with pytest.raises(UsageError, match="not a weights file"):
         check_weights(file.with_name("private"), [TAKES])
     with pytest.raises(UsageError, match="None of the chosen workloads"):
         check_weights(file, [OTHER])

@@ -111,8 +111,8 @@ def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
     names = tuple(name for name, _ in stages)
     if workload.stages and names != workload.stages:
         raise AuthorError(
-            f"{workload.name} declares stages={workload.stages!r}, but its dataset() gives {names!r}; "
-            "write the same names in the same order."
+            f"{workload.name} declares stages={workload.stages!r}, but its dataset() returns {names!r}. "
+            "Use the same names in the same order."
         )
 
 

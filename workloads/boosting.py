@@ -111,7 +111,7 @@ def facts(spec: Spec) -> dict[str, str | int | float | bool]:
 def _prove(gpus: int) -> None:
     """Train on a few rows, and hold where XGBoost says that it trained against where it should have."""
     if gpus > 1:
-        raise NoGpuError(f"{gpus} GPUs were asked for; XGBoost trains on one in each process.")
+        raise NoGpuError(f"{gpus} GPUs were requested, but an XGBoost process uses one. Try --device gpu0.")
     if not xgb.build_info().get("USE_CUDA"):
         raise NoGpuError(f"XGBoost {xgb.__version__} in this image was built without CUDA.")
     x = np.linspace(0, 1, 256, dtype=np.float32).reshape(-1, 1)
@@ -124,7 +124,7 @@ def _prove(gpus: int) -> None:
     used = device_of(trained)
     if not used.startswith("cuda"):
         # It falls back to the CPU with no more than a line in its log.
-        raise NoGpuError(f"XGBoost was asked for the GPU and trained on {used}.")
+        raise NoGpuError(f"XGBoost trained on {used}.")
 
 
 def device_of(booster: xgb.Booster) -> str:
@@ -208,7 +208,7 @@ def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:
 def _hold_device(job: Trees, booster: xgb.Booster) -> None:
     used = device_of(booster)
     if job.spec.device == "gpu" and not used.startswith("cuda"):
-        raise NoGpuError(f"XGBoost was asked for the GPU and trained on {used}.")
+        raise NoGpuError(f"XGBoost trained on {used}.")
 
 
 def auc(scores: Any, truth: Any) -> float:

@@ -85,7 +85,7 @@ OPTIMIZATIONS = (
     Optimization(
         name="ram",
         params={"storage": "ram"},
-        why="the files lie in memory instead of on a disk: a RAM disk, as the article tried",
+        why="the files are in memory instead of on disk: a RAM disk, as the article tried",
     ),
     Optimization(
         name="no-augment",
@@ -113,7 +113,7 @@ OPTIMIZATIONS = (
         name="device-augment",
         params={"loader": "tfdata", "cache": True, "preprocess": "device"},
         after="opt:cache",
-        why="the host hands over bytes, a quarter of the traffic; the device augments whole batches",
+        why="the host sends bytes, a quarter of the traffic; the device augments whole batches",
     ),
 )
 

@@ -61,13 +61,13 @@ workload = Workload(
         Optimization(
             name="device-augment",
             params={"preprocess": "device"},
-            why="the host hands over bytes, a quarter of the traffic; the device distorts whole batches",
+            why="the host sends bytes, a quarter of the traffic; the device distorts whole batches",
         ),
         Optimization(
             name="resident",
             params={"preprocess": "device", "feed": "resident"},
             after="opt:device-augment",
-            why="the dataset lies on the device and batches are gathered there",
+            why="the dataset stays on the device and batches are gathered there",
         ),
     ),
     published=(

@@ -33,7 +33,7 @@ COLAB_GPU = Published(
 
 lstm = Workload(
     name="imdb-lstm",
-    title="Reviews of films, bidirectional LSTM",
+    title="Film reviews, bidirectional LSTM",
     model="Embedding 20000 x 128, 2 x bidirectional LSTM 64 over 200 tokens, Dense 1 sigmoid",
     data=Data(
         name="imdb", shape=(500,), classes=2, train=25_000, test=2_500, dtype="uint16", vocabulary=20_000
@@ -65,7 +65,7 @@ lstm = Workload(
             name="generic-kernel",
             params={"use_cudnn": False},
             device="gpu",
-            why="the generic while loop, to show what cuDNN's kernel gives: it should be slower",
+            why="the generic while loop, to show what cuDNN's kernel gains",
         ),
         Optimization(
             name="generic-xla",
@@ -78,7 +78,7 @@ lstm = Workload(
             name="resident",
             params={"feed": "resident", "steps_per_execution": 50},
             device="gpu",
-            why="padded once, the reviews lie on the device, and one call runs 50 steps",
+            why="padded once, the reviews stay on the device, and one call runs 50 steps",
         ),
     ),
     published=(
@@ -101,7 +101,7 @@ lstm = Workload(
 
 pooled = Workload(
     name="imdb-pooled",
-    title="Reviews of films, embedding and average",
+    title="Film reviews, embedding and average",
     model="Embedding 10000 x 16, dropout 0.2, average over 250 tokens, dropout 0.2, Dense 1 sigmoid",
     data=Data(
         name="imdb", shape=(500,), classes=2, train=25_000, test=25_000, dtype="uint16", vocabulary=20_000
@@ -129,7 +129,7 @@ pooled = Workload(
             name="resident",
             params={"feed": "resident", "steps_per_execution": 50},
             after="opt:steps-per-execution",
-            why="padded once, the reviews lie on the device; no pipeline runs beside the training",
+            why="padded once, the reviews stay on the device; no pipeline runs during training",
         ),
     ),
     published=(

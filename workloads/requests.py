@@ -64,7 +64,7 @@ def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int
     first: list[int] = []
     for size in sizes:
         if medians and FEWEST_REQUESTS * medians[max(medians)] * size / max(medians) > stop_ns:
-            message = f"{variant}: batches from {size} on were not asked for, a request would take too long."
+            message = f"{variant}: batches from {size} on were skipped: a request would take too long."
             job.events.write("warning", message=message)
             break
         latencies = single_stream(job, variant, serve, pool[:size])

@@ -89,7 +89,7 @@ training = Workload(
         Optimization(
             name="resident",
             params=RESIDENT,
-            why="the batch lies on the device instead of being copied there for every step",
+            why="the batch stays on the device instead of being copied for every step",
         ),
         Optimization(
             name="fp32",
@@ -159,14 +159,14 @@ training = Workload(
             params={**FP16_XLA, "batch_size": 512},
             after="opt:batch-256",
             device="gpu",
-            why="twice as many again",
+            why="twice as large again",
         ),
         Optimization(
             name="batch-768",
             params={**FP16_XLA, "batch_size": 768, "fused_batch_norm": True, "sliced_pooling": True},
             after="tuned",
             device="gpu",
-            why="half as many again, in the tuned variant",
+            why="half as large again, in the tuned variant",
         ),
         Optimization(
             name="branch-free-scaling",
@@ -302,7 +302,7 @@ inference = Workload(
         Optimization(
             name="resident",
             params=RESIDENT,
-            why="one compiled call on a batch that lies on the device, instead of Keras' predict_on_batch",
+            why="one compiled call on a batch on the device, instead of Keras' predict_on_batch",
         ),
         Optimization(
             name="folded",
@@ -363,7 +363,7 @@ inference = Workload(
             },
             after="opt:constant-weights",
             device="gpu",
-            why="images come in half width, as the network computes: a pipeline can hand them over like that",
+            why="images arrive in half precision, as a pipeline can deliver them",
         ),
         Optimization(
             name="batch-512",

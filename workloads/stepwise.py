@@ -159,7 +159,7 @@ def _epochs(dataset: tf.data.Dataset) -> Iterator[Any]:
             empty = False
             yield batch
         if empty:
-            raise ValueError("The pipeline gave no batch; make it longer or the batch smaller.")
+            raise ValueError("The pipeline produced no batch. Use more samples or a smaller batch.")
 
 
 def _floor_ns(batch: Any) -> int:

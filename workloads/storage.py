@@ -57,14 +57,14 @@ def place_for(needed: float, places: tuple[str, ...], mounts: str, free: Callabl
         at = Path(place)
         mount = next((str(one) for one in (at, *at.parents) if str(one) in kinds), "")
         if kinds.get(mount) not in IN_MEMORY:
-            found.append(f"{place} lies on a disk")
+            found.append(f"{place} is on a disk")
         elif (there := free(place)) < needed:
             found.append(f"{place} has {there / 2**20:,.0f} MiB free")
         else:
             return place
     raise StorageError(
         f"storage=ram needs {needed / 2**20:,.0f} MiB in memory: {', '.join(found)}. "
-        "Use storage=disk, or a container engine, which makes room."
+        "Use storage=disk, or a container engine."
     )
 
 

@@ -214,7 +214,7 @@ class Meter:
             last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
             self._events.write(
                 "warning",
-                message=f"{self._variant}: the step time had not settled within {SETTLED_WITHIN:.0%} after "
+                message=f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} after "
                 f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step).",
             )
 
@@ -239,7 +239,7 @@ class Meter:
         self._events.write(
             "warning",
             message=f"{self._variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
-            f"{self._spec.whole_s / 3600:.3g} h: it is measured in windows, its training time projected.",
+            f"{self._spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected.",
         )
         return True
 

@@ -68,7 +68,7 @@ def fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     """Train from every worker's own share of the data, one batch a device and step."""
     among = job.strategy
     if among is None:
-        raise WorkersError("Training together needs a strategy.")
+        raise WorkersError("Training over several workers needs a strategy.")
     batch = params["batch_size"]
     batches = iter(among.distribute_datasets_from_function(lambda context: _share(job, params, context)))
 

@@ -75,7 +75,7 @@ transfer_learning = Workload(
 from_scratch = Workload(
     name="from-scratch",
     title="Image classifier, from scratch",
-    model="MobileNetV2 96x96, all of it trained; dropout 0.2, Dense 10 softmax",
+    model="MobileNetV2 96x96, fully trained; dropout 0.2, Dense 10 softmax",
     data=DATA,
     batch_size=32,
     epochs=10,
@@ -167,6 +167,6 @@ def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
     """Say which weights the backbone starts from."""
     path = params.get("weights")
     if not path:
-        return {"weights of the backbone": "seeded random ones: no file of trained weights was given"}
+        return {"weights of the backbone": "seeded random weights; --weights was not given"}
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return {"weights of the backbone": f"from the file {Path(path).name}, sha256 {digest[:16]}…"}

@@ -33,7 +33,7 @@ workload = Workload(
             what="matrix",
             before="plain",
             after="quantile",
-            why="rows are kept as the bins that histograms are made of: less to read in every round",
+            why="rows are stored as histogram bins: less to read in every round",
         ),
         Change(
             what="evaluate",
@@ -52,7 +52,7 @@ workload = Workload(
         Optimization(
             name="no-evaluation",
             params={"evaluate": False},
-            why="held-out rows are not looked at after every round",
+            why="held-out rows are not evaluated after every round",
         ),
         Optimization(
             name="quantile",

@@ -103,9 +103,7 @@ def run_variants(job: Job) -> list[str]:
     spec = job.spec
     if job.author.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
         among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
-        raise NoGpuError(
-            f"{among} were asked for; inference runs on one device at a time: try --device gpu0."
-        )
+        raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
     pipeline = job.author.dataset is not None
     bodies: dict[str, Callable[[], None]] = {}
     for variant in spec.variants:
@@ -182,7 +180,7 @@ def _measure_or_retry(job: Job, variant: str) -> None:
             raise
         first = str(error).strip().split("\n")[0][:LONGEST_REASON]
         job.events.write(
-            "warning", message=f"{variant}: measured without XLA, which cannot compile it: {first}"
+            "warning", message=f"{variant}: measured without XLA, which failed to compile it: {first}"
         )
         _measure(job, variant, {**params, "jit_compile": False})
 

@@ -74,16 +74,16 @@ PIPELINE_PARAMS = frozenset(
 )  # fmt: skip
 
 WHY: Mapping[str, str] = {
-    "feed": "the data stays on the device and batches are gathered there, so that no step waits for the host",
-    "steps_per_execution": "one call from Python runs many steps, so that launching them costs less",
+    "feed": "the data stays on the device and batches are gathered there, so no step waits for the host",
+    "steps_per_execution": "one call from Python runs many steps, which cuts the launch cost of each",
     "jit_compile": "XLA fuses small operations into few kernels",
     "precision": "half-width numbers use the tensor cores and halve the memory traffic",
     "batch_size": "a larger batch fills the device; it also changes how the model learns",
-    "parallel_maps": "samples are prepared side by side on all CPUs instead of one after another",
+    "parallel_maps": "samples are prepared in parallel on all CPUs instead of one at a time",
     "prefetch_batches": "the next batches are prepared while this one is computed",
     "prefetch_to_device": "the next batch is copied to the device while this one is computed",
-    "run_eagerly": "the step is compiled into a graph instead of run by Python operation by operation",
-    "callbacks": "nothing of Python's runs between steps",
+    "run_eagerly": "the step is compiled into a graph; Python no longer runs each operation",
+    "callbacks": "no Python code runs between steps",
 }
 
 

@@ -159,14 +159,14 @@ def _fit(
     an_epoch = job.author.workload.samples_per_epoch // batch or None
     if meter.full and not an_epoch and pipeline.endless(source):
         raise author.AuthorError(
-            f"{job.author.workload.name}'s pipeline has no end, so that no epoch of a whole training would: "
-            f"declare samples_per_epoch, a batch of {batch} at the least."
+            f"{job.author.workload.name}'s pipeline is endless, so its epochs have no end: "
+            f"declare samples_per_epoch, at least one batch of {batch}."
         )
     once = pipeline.one_pass(job, params, source)
     if not once.sure:
         text = (
-            f"{variant}: how many samples the pipeline's batches hold is not known, and all are counted as "
-            f"{batch}: call the stage that makes them batch, or use drop_remainder=True."
+            f"{variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
+            "name the stage that batches `batch`, or use drop_remainder=True."
         )
         job.events.write("warning", message=text)
     if not loaders.is_loader(source) and params["prefetch_to_device"] and job.gpu and job.strategy is None:

@@ -14,10 +14,10 @@ from harness.run.resolve import resolve
 @app.command()
 @takes_options()
 def bench(options: Options, resume_run: Resume = None, as_json: Json = False, quiet: Quiet = False) -> None:
-    """Run the workloads in containers, sample the host meanwhile, and write one report.
+    """Run workloads in containers, sample the host, and write one report.
 
-    Exit codes: 0 all went well, 2 usage, 3 engine, 4 image, 5 a trial failed, 6 disk, 7 another run,
-    8 GPU, 9 data, 130 interrupted. Finished trials and a report of them are kept whatever happens.
+    Exit codes: 0 success, 2 usage, 3 engine, 4 image, 5 a trial failed, 6 disk, 7 another run, 8 GPU, 9 data,
+    130 interrupted. Finished trials and their report are always kept.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     with stoppable():

@@ -26,10 +26,10 @@ def compare(
         list[str], typer.Argument(help="Run folders or report files; NAME=PATH gives one a name.")
     ],
     baseline: Annotated[
-        str | None, typer.Option(help="The run that all others are compared with; [NAME=]PATH.")
+        str | None, typer.Option(help="The run to compare all others with; [NAME=]PATH.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="A machine that tfbench was measured on, e.g. h200: compare with it.")
+        str | None, typer.Option(help="A machine whose results ship with tfbench, e.g. h200.")
     ] = None,
     fail_if_slower: Annotated[
         str | None,
@@ -39,11 +39,11 @@ def compare(
     target: Target = Path(),
     workload: Annotated[
         list[str] | None,
-        typer.Option("--workload", "-w", help="Only these workloads; again for more."),
+        typer.Option("--workload", "-w", help="Only these workloads; repeatable."),
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", "-d", help="Only these devices; again for more."),
+        typer.Option("--device", "-d", help="Only these devices; repeatable."),
     ] = None,
     price: Price = "",
     quiet: Quiet = False,
@@ -64,7 +64,7 @@ def compare(
     asked, base = _asked(runs, baseline, reference)
     if to.file is not None and any(run.path.resolve() == to.file.resolve() for run in asked):
         raise UsageError(
-            f"{to.file} would be written over while it is one of the runs compared.",
+            f"{to.file} is one of the compared runs and would be overwritten.",
             hint="Name another file with --out.",
         )
     if limit is not None and base is None:
@@ -110,7 +110,7 @@ def _check(names: Sequence[str], measured: Collection[str], what: str) -> None:
     for name in names:
         if measured and name not in measured:
             raise UsageError(
-                f"No run here has measured {what} {name!r}.",
+                f"None of these runs measured {what} {name!r}.",
                 hint=f"Choose from: {', '.join(sorted(measured))}.",
             )
 
@@ -124,14 +124,14 @@ def _asked(
     if baseline is None:
         if len(asked) + len(machine) < 2:
             raise UsageError(
-                "One run is no comparison.", hint="Name two or more, --baseline RUN or --reference NAME."
+                "Only one run to compare.", hint="Name two or more, --baseline RUN or --reference NAME."
             )
         return [*machine, *asked], 0 if machine else None
     base = named(baseline)
     for number, each in enumerate(asked):
         if each.path.resolve() == base.path.resolve() or (each.label and each.label == baseline):
             if len(asked) + len(machine) < 2:
-                raise UsageError("The baseline alone is no comparison.", hint="Name another run beside it.")
+                raise UsageError("Only the baseline to compare.", hint="Name another run beside it.")
             return [*asked, *machine], number
     return [base, *asked, *machine], 0
 
@@ -153,7 +153,7 @@ def _share(text: str) -> float:
     hint = "Write it as 5% or 0.05."
     if not percent and 1 <= value < 100:
         hint = f"Write {value:g}% or {value / 100:g}."
-    raise UsageError(f"--fail-if-slower {text} is no share of speed between 0 and 1.", hint=hint)
+    raise UsageError(f"--fail-if-slower {text} is not a share between 0 and 1.", hint=hint)
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:
@@ -171,15 +171,15 @@ def _raise_for(checked: Gate, made: Versus) -> None:
         missing = [f"{made.runs[run].label}: {' '.join(key)}" for run, *key in checked.missing]
         raise SlowerError(
             f"Measured in the baseline only: {', '.join(missing)}.",
-            hint="See why it was not measured, or leave it out with --workload and --device.",
+            hint="Check why, or select what to compare with --workload and --device.",
         )
     if not checked.checks:
         raise SlowerError(
-            "Nothing could be judged: the baseline has not measured any of it.",
-            hint="Measure the same workloads on the same devices for it.",
+            "Nothing could be judged: the baseline measured none of these workloads and devices.",
+            hint="Run the same workloads on the same devices for the baseline.",
         )
     if not any(check.result.joint for check in checked.checks):
         raise SlowerError(
             "Nothing could be judged: single trials have no interval.",
-            hint="Repeat both with --trials 3 or more; the smoke profile has one trial only.",
+            hint="Repeat both with --trials 3 or more; smoke runs have one trial.",
         )

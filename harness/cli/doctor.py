@@ -20,7 +20,7 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check what this host can run; with a GPU, check it in a container too. Exit code 1 if a check fails."""
+    """Check what this host can run; test GPUs in a container. Exit code 1 if a check fails."""
     checks = examine(paths(), os.environ, Terminal(err()))
     if as_json:
         out().print_json(json.dumps([asdict(check) for check in checks]))

@@ -37,7 +37,7 @@ _REQUEST: Mapping[str, Any] = {
     "address": Annotated[
         str,
         _which(
-            help="Of the Ray cluster's head, e.g. 10.0.0.1:6379. Default: the one this machine is part of."
+            help="The Ray cluster's head, e.g. 10.0.0.1:6379. Default: the cluster this machine belongs to."
         ),
     ],
     "nodes": Annotated[
@@ -45,14 +45,12 @@ _REQUEST: Mapping[str, Any] = {
     ],
     "retry": Annotated[
         bool,
-        _which("--retry/--no-retry", help="Have the rest of a lost node's plan done by another of its kind."),
+        _which("--retry/--no-retry", help="Let another node of the same kind finish a lost node's plan."),
     ],
     "workers": Annotated[
-        str, _which(help="1,2,4: train over so many nodes together instead of on each by itself.")
+        str, _which(help="1,2,4: train over that many nodes together instead of on each alone.")
     ],
-    "wait_s": Annotated[
-        float, _which("--wait", help="Wait so many seconds for a node that others use.", min=1)
-    ],
+    "wait_s": Annotated[float, _which("--wait", help="Seconds to wait for a busy node.", min=1)],
 }
 
 
@@ -68,14 +66,14 @@ def fleet(
 ) -> None:
     """Run the same plan on every node of a Ray cluster and compare the nodes on one page.
 
-    Each node runs it as `tfbench bench` would, alone on its machine; trials come in as they end. Exit code 11
-    says that nodes are missing from the page: what the others did is kept, and --resume tries again.
+    Each node runs it as `tfbench bench` would, alone on its machine; trials are collected as they end. Exit code
+    11 means that nodes are missing from the page: all other results are kept, and --resume tries again.
     """  # fmt: skip
     counts_in(request.workers or "1")
     if request.workers and (options.cpus or options.cpu_quota or options.memory_bytes):
         raise UsageError(
-            "--workers goes with none of --cpus, --cpu-quota and --memory.",
-            hint="Leave them out: workers on one machine divide its CPUs and memory among them.",
+            "--workers cannot be combined with --cpus, --cpu-quota or --memory.",
+            hint="Remove them: workers on one machine divide its CPUs and memory.",
         )
     request = replace(request, command=command_line())
     checkout = paths().checkout
@@ -101,8 +99,8 @@ def fleet(
     except Interrupted as error:
         if ready is None:
             raise
-        hint = f"Go on with: tfbench fleet --resume {ready.folder.path}"
-        raise Interrupted("Stopped; finished trials are kept.", hint=hint) from error
+        hint = f"Continue with: tfbench fleet --resume {ready.folder.path}"
+        raise Interrupted("Stopped. Finished trials are kept.", hint=hint) from error
     finally:
         if ready is not None:
             _conclude(ready.folder, as_json=as_json, quiet=quiet)
@@ -174,6 +172,6 @@ def _raise_for(missing: Sequence[Entry], folder: FleetFolder) -> None:
     if missing:
         raise FleetError(
             f"{len(missing)} measurements are missing, first: {missing[0].text}",
-            hint=f"The page has the others. Repair it and run: tfbench fleet --resume {folder.path}",
+            hint=f"The page has the others. Fix the problem and run: tfbench fleet --resume {folder.path}",
         )
     raise_for_trials(folder.endings())

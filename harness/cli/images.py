@@ -31,7 +31,7 @@ def images(
     fetch_only: Annotated[
         bool,
         typer.Option(
-            "--fetch-only", help="Lay out build contexts for docker-compose build; no engine needed."
+            "--fetch-only", help="Only prepare build contexts for docker-compose build; needs no engine."
         ),
     ] = False,
     base: Annotated[str | None, typer.Option(help="Base image to build on.")] = None,

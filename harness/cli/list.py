@@ -29,7 +29,7 @@ def list_workloads(
     names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the workloads: model, data, parameters, published results, and what each costs to run."""
+    """List workloads: model, data, parameters, published results, and what each costs to run."""
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
     measured = footprints()
     if names:

@@ -33,7 +33,7 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     except TfbenchError as error:
         failure = error
     if failure is None and not records:
-        progress.line("Every trial of this run had ended already; its report is written again.")
+        progress.line("All trials of this run had finished; writing its report again.")
     if prepared.folder.exists():
         _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
     if failure is not None:
@@ -93,7 +93,7 @@ def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
         first, message = next(iter(failed.items()))
         raise TrialError(
             f"{len(failed)} of {counted(len(ended), 'trial')} failed, first {first}: {message}",
-            hint="The report has the others; log.txt in each trial's folder has what it printed.",
+            hint="The report has the others. See log.txt in the trial's folder.",
         )
 
 

@@ -50,7 +50,7 @@ def destination(formats: str | None, target: Path | None, default: str = "html")
     if target == PRINTED:
         wanted = wanted if formats else FORMATS[:1]
         if len(wanted) > 1:
-            raise UsageError("Only one format can be printed.", hint="Name a folder, or one format.")
+            raise UsageError("Only one format can be printed.", hint="Name one format, or a folder.")
         return Destination(formats=wanted, file=PRINTED)
     ending = _ending(target)
     if not ending and not target.is_file():
@@ -58,12 +58,12 @@ def destination(formats: str | None, target: Path | None, default: str = "html")
     if ending not in FORMATS:
         what = f"ends in .{ending}" if ending else "is a file"
         raise UsageError(
-            f"--out {target} {what}, which is none of the formats written here.",
+            f"--out {target} {what}, which is not a format that tfbench writes.",
             hint=f"Name a folder, or a file that ends in .{', .'.join(FORMATS)}.",
         )
     if formats is not None and wanted != (ending,):
         raise UsageError(
-            f"--out {target} is one file of the format {ending}, and --format asks for {', '.join(wanted)}.",
+            f"--out {target} is one {ending} file, but --format asks for {', '.join(wanted)}.",
             hint="Name a folder with --out, or leave --format out.",
         )
     return Destination(formats=(ending,), file=target)
@@ -78,9 +78,8 @@ def folder_of_runs(folder: Path) -> Path:
     if folder.is_dir() or not (_ending(folder) or folder.is_file()):
         return folder
     raise UsageError(
-        f"--out {folder} is a file, and runs are kept in a folder, each in one of its own.",
-        hint="Name a folder as in --out runs; the report is in the run's folder, and "
-        "`tfbench report runs --out x.html` writes it elsewhere.",
+        f"--out {folder} is a file, but runs need a folder.",
+        hint="Name a folder, e.g. --out runs. `tfbench report runs --out x.html` writes the report elsewhere.",
     )
 
 

@@ -17,16 +17,16 @@ from harness.cli.shared_options import Formats, Price, Target
 @app.command()
 def report(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, a report.html, or the folder of runs for its newest.")
+        Path, typer.Argument(help="A run folder, a report.html, or a folder of runs (the newest is used).")
     ] = Path("runs"),
     formats: Formats = None,
     price: Price = "",
     target: Target = None,
 ) -> None:
-    """Make a run's report again from its recorded data, as HTML and JSON by default; also of a run that was cut off.
+    """Write a run's report again, also of an interrupted run. The default formats are HTML and JSON.
 
-    A report.html has its run inside and stands for the run folder: `tfbench report report.html --format json`
-    gets the data back out.
+    A report.html contains its run and works like the run folder: `tfbench report report.html --format json`
+    extracts the data.
     """  # fmt: skip
     run = newest(run)
     to = destination(formats, target, "html,json")

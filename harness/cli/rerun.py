@@ -36,31 +36,30 @@ Fields = Mapping[tuple[Section, str], tuple[str, str]]
 @app.command()
 def rerun(
     run: Annotated[
-        Path, typer.Argument(help="A report.html, a run folder, or the folder of runs for its newest.")
+        Path, typer.Argument(help="A report.html, a run folder, or a folder of runs (the newest is used).")
     ] = RUNS,
     check: Annotated[
-        bool, typer.Option("--check", help="Only say what differs here; run and build nothing.")
+        bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="Another engine than the run's: docker, podman or local.")
+        str, typer.Option("--engine", "-e", help="Engine, instead of the run's: docker, podman or local.")
     ] = "",
     device: Annotated[
         str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
     ] = "",
     workload_file: Annotated[
         list[Path] | None,
-        typer.Option(help="Where the run's own workload file lies here."),
+        typer.Option(help="Location here of the run's own workload file."),
     ] = None,
     runs: Runs = RUNS,
     price: Price = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run exactly what a report describes again: the same plan, parameters, seed and number of trials.
+    """Repeat a run from its report: the same plan, parameters, seed and number of trials.
 
-    Prices are the run's, unless --price gives others.
-    First it says what differs here: machine, GPUs, driver, images by their locks' hashes, data, workloads
-    and tfbench. What differs is no error; `tfbench compare` shows what it does to the speeds.
+    It first prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench. Differences are
+    no errors; `tfbench compare` shows their effect on speed. Prices are the run's, unless --price replaces them.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     files = absolute(workload_file or ())
@@ -71,7 +70,7 @@ def rerun(
         manifest = then.manifest
         progress.line(
             f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
-            f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials were run."
+            f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
         )
         _show(progress, "Differs here", differences)
         _show_commit(progress, then, differences)
@@ -86,7 +85,7 @@ def rerun(
         later = differing(then, prepared_run(prepared))
         new = {key: values for key, values in later.items() if key not in differences}
         if new:
-            _show(progress, "Differs as well, now that images and data are there", new)
+            _show(progress, "Differs too, now that images and data are known", new)
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
         out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
@@ -112,7 +111,7 @@ def _names_gpu(field: str) -> bool:
 
 def _show(progress: Terminal, title: str, fields: Fields) -> None:
     if not fields:
-        progress.line("Nothing that can be compared before the run differs here.")
+        progress.line("No differences here, as far as they are known before the run.")
         return
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
@@ -149,14 +148,14 @@ def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:
     commit = then.manifest.commit.removesuffix("-dirty")
     checkout = paths().checkout
     if not commit:
-        progress.line("The run does not name the commit that it was made with.")
+        progress.line("The run does not record its commit.")
     elif not _has_commit(checkout, commit):
-        progress.line(f"Its commit {commit[:12]} is not in this repository; `git fetch` may bring it.")
+        progress.line(f"Its commit {commit[:12]} is not in this repository. Try `git fetch`.")
     else:
         if then.manifest.commit != commit:
-            progress.line("Files had been changed beside that commit; those changes are not kept.")
+            progress.line("The run had uncommitted changes, which were not recorded.")
         progress.line(
-            f"Its own commit is here: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}"
+            f"Check out its commit: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}"
         )
         progress.line("Run `make` and `tfbench rerun` there for the same images, workloads and harness.")
 

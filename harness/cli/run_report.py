@@ -46,8 +46,8 @@ def path_in(run: Path, folder: Path | None, form: str) -> Path:
     path = (folder or run.parent) / f"{run.stem}.{form}"
     if path.resolve() == run.resolve():
         raise UsageError(
-            f"{run} would be written over while it is what the run is read from.",
-            hint="Name another folder or file with --out, or other formats.",
+            f"{run} would overwrite itself.",
+            hint="Choose another folder or file with --out, or another format.",
         )
     return path
 

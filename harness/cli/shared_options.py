@@ -47,19 +47,16 @@ def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     return result
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")]
 Price = Annotated[
     str,
     _how(
-        help="What an hour of the machine costs: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 beside it for a "
-        "kilowatt-hour. See docs/cost.md."
+        help="Price of an hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 adds a kilowatt-hour. See docs/cost.md."
     ),
 ]
 Runs = Annotated[Path, _how("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)]
-Resume = Annotated[
-    Path | None, _how("--resume", help="Go on with an interrupted folder; other options are taken from it.")
-]
+Resume = Annotated[Path | None, _how("--resume", help="Continue an interrupted run with its own options.")]
 
 DECLARED: Mapping[str, Any] = {
     "workloads": Annotated[
@@ -67,36 +64,37 @@ DECLARED: Mapping[str, Any] = {
         _what(
             "--workload",
             "-w",
-            help="A workload by name, or `all`; again for more. Default: the default suite.",
+            help="A workload by name, or `all`; repeatable. Default: the default suite.",
         ),
     ],
     "files": Annotated[
         list[Path] | None,
         _what(
             "--workload-file",
-            help="A workload file of your own; see examples/my_workload.py.",
+            help="Your own workload file; see examples/my_workload.py.",
         ),
     ],
     "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
     "variants": Annotated[
-        str, _what(help="Comma-separated: baseline, input-only, model-only, tuned. Default: all.")
+        str,
+        _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
     ],
     "analysis": Annotated[
         bool,
-        _what("--analysis/--no-analysis", help="Measure what holds each workload back, or its speed alone."),
+        _what("--analysis/--no-analysis", help="Measure what limits each workload, or only its speed."),
     ],
     "params": Annotated[
         list[str] | None,
         _what(
             "--param",
-            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures every value. Again for more.",
+            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable.",
         ),
     ],
-    "data": Annotated[str, _what(help="auto, real (fail without it) or procedural.")],
+    "data": Annotated[str, _what(help="auto, real (fail without) or procedural.")],
     "weights": Annotated[
         Path | None,
         _what(
-            help="A file of trained weights (.h5, .keras) for the workloads that start from one.",
+            help="Trained weights (.h5, .keras) for workloads that use them.",
         ),
     ],
     "device": Annotated[
@@ -108,29 +106,27 @@ DECLARED: Mapping[str, Any] = {
         ),
     ],
     "gpus": Annotated[str, _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all.")],
-    "engine": Annotated[
-        str, _where("--engine", "-e", help="auto, docker, podman or local (nothing isolated).")
-    ],
+    "engine": Annotated[str, _where("--engine", "-e", help="auto, docker, podman or local (no isolation).")],
     "images": Annotated[
         list[str] | None,
         _where(
             "--image",
-            help="cpu=REF or cuda=REF: an image of your own that has Python and TensorFlow.",
+            help="cpu=REF or cuda=REF: your own image with Python and TensorFlow.",
         ),
     ],
     "base": Annotated[str | None, _where(help="Base image to build on.")],
     "cpus": Annotated[str, _where(help="Pin containers to these CPUs, e.g. 0-3,8.")],
-    "cpu_quota": Annotated[float | None, _where(help="CPUs' worth of time for each container.", min=0.01)],
+    "cpu_quota": Annotated[float | None, _where(help="CPU time limit of each container, in CPUs.", min=0.01)],
     "memory_bytes": Annotated[
         float | None,
         _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's.", min=0.1),
     ],
-    "trials": Annotated[int | None, _how(help="Exactly so many trials instead of the profile's.", min=1)],
+    "trials": Annotated[int | None, _how(help="Number of trials, instead of the profile's.", min=1)],
     "rate_hz": Annotated[
         float, _how("--rate", help="Telemetry samples a second; 0 for none.", min=0, max=MOST_RATE_HZ)
     ],
     "stall_s": Annotated[
-        float | None, _how("--stall", help="End a trial that says nothing for so many seconds.", min=1)
+        float | None, _how("--stall", help="End a trial after this many seconds without an event.", min=1)
     ],
     "seed": Annotated[int, _how(help="For weights, shuffling and procedural data.")],
     "price": Price,
@@ -138,7 +134,7 @@ DECLARED: Mapping[str, Any] = {
         bool,
         _how(
             "--cloud-metadata/--no-cloud-metadata",
-            help="On a cloud's machine, record its instance type and region; waits at most a second.",
+            help="Record instance type and region on cloud machines (at most 1 s).",
         ),
     ],
     "out": Runs,
@@ -220,7 +216,5 @@ def _same(value: Any) -> Any:
 Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
 Target = Annotated[
     Path | None,
-    typer.Option(
-        "--out", "-o", help="Folder to write into, or one file as x.html; - prints the one format chosen."
-    ),
+    typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints the format chosen."),
 ]

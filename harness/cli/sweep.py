@@ -31,12 +31,12 @@ def sweep(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a workload at every combination of some parameters' values, and find the fastest.
+    """Measure a workload at every combination of parameter values, and find the fastest.
 
     tfbench sweep cifar100-mlp --param batch_size=32,64,128 --param steps_per_execution=1,10,50
 
-    Its trials are interleaved and kept like those of `tfbench bench`, whose exit codes it has; running out of
-    memory is a point's result, not a failure. What is interrupted goes on with --resume.
+    Trials are interleaved and kept, and exit codes are as in `tfbench bench`; running out of memory is a result
+    of a point, not a failure. --resume continues an interrupted sweep.
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     with stoppable():
@@ -54,8 +54,8 @@ def _check(options: Options) -> None:
     count = len(options.workloads) + len(options.files)
     if count != 1 or "all" in options.workloads:
         raise UsageError(
-            "A sweep is of one workload." if count else "No workload is named to sweep.",
-            hint=f"Name one that `tfbench list` shows. {_HINT}",
+            "A sweep needs exactly one workload." if count else "No workload to sweep.",
+            hint=f"Choose one from `tfbench list`. {_HINT}",
         )
     if not options.axes:
         raise UsageError("No parameter has several values.", hint=_HINT)

@@ -70,8 +70,8 @@ def fetch(
         raise _unreachable(archive, path, reason) from error
     except ValueError as error:
         raise DataError(
-            f"{archive.url} gave something else than the published file.",
-            hint=f"A proxy may have answered instead. Get the file another way and put it at {path}.",
+            f"{archive.url} is not the published file: its checksum differs.",
+            hint=f"A proxy may have replaced it. Download it another way and put it at {path}.",
         ) from error
     failed.unlink(missing_ok=True)
     return path
@@ -106,7 +106,7 @@ def _unreachable(archive: Archive, path: Path, reason: str) -> DataError:
 
 def broken_archive(path: Path, error: Exception) -> DataError:
     """Return what to tell the user about an archive that is not in the format that it should have."""
-    return DataError(f"{path} cannot be read: {error}.", hint="Remove it, so that it is fetched again.")
+    return DataError(f"{path} cannot be read: {error}.", hint="Delete it; the next run fetches it again.")
 
 
 def disk_error(folder: Path, error: OSError) -> DataError:
@@ -114,8 +114,8 @@ def disk_error(folder: Path, error: OSError) -> DataError:
     if error.errno == errno.ENOSPC:
         return DataError(
             f"The disk filled up while data was written to {folder}.",
-            hint="Free some space (a dataset takes up to 1.2 GB) or set TFBENCH_CACHE to a roomier folder.",
+            hint="Free some space (a dataset takes up to 1.2 GB) or set TFBENCH_CACHE to a folder with more space.",
         )
     return DataError(
-        f"{folder} cannot be used: {error.strerror}.", hint="Set TFBENCH_CACHE to a folder of yours."
+        f"{folder} cannot be used: {error.strerror}.", hint="Set TFBENCH_CACHE to a folder you own."
     )

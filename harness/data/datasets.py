@@ -90,8 +90,8 @@ class _Datasets:
         if published is None:
             if mode == "real":
                 raise DataError(
-                    f"{workload} uses the dataset {data.name!r}, which has no real version here.",
-                    hint=f"Use --data auto; real ones are: {', '.join(self._real)}.",
+                    f"{workload} uses the dataset {data.name!r}, which exists only as procedural data.",
+                    hint=f"Use --data auto. Real datasets: {', '.join(self._real)}.",
                 )
             return self._procedural(data, workload, "the dataset is declared by its shape only")
         try:
@@ -183,7 +183,7 @@ def _check_declaration(data: Data, published: Published) -> None:
             f"{published.test} samples of {published.shape} {published.dtype} in {published.classes} classes"
             f"{f' and {published.vocabulary} tokens' if published.vocabulary else ''}"
             f"{f', as {published.kind} files' if published.kind != 'arrays' else ''}.",
-            hint="Correct the workload's Data(...), or give the dataset a name of its own.",
+            hint="Correct the workload's Data(...), or use another dataset name.",
         )
 
 

@@ -60,8 +60,8 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
                     place.write_bytes(content)
                 if next(places, None) is not None:
                     raise DataError(
-                        f"{path} has fewer than {sum(wanted):,} whole pictures of the class {name}.",
-                        hint="Ask for fewer in the workload's Data(...), or use --data procedural.",
+                        f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
+                        hint="Declare fewer in the workload's Data(...), or use --data procedural.",
                     )
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise broken_archive(path, error) from error

@@ -73,7 +73,7 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} has no business in a dataset")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a dataset")
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 

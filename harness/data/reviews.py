@@ -61,11 +61,11 @@ def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     file = io.BytesIO(archive.read(f"{name}.npy"))
     version = np.lib.format.read_magic(file)
     if version != (1, 0):
-        raise ValueError(f"{name} is of NumPy's format {version}")
+        raise ValueError(f"{name} has the unsupported NumPy format {version}")
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype != np.dtype(object):
         return np.frombuffer(file.read(), dtype).reshape(shape)
     array = load_arrays_only(file)
     if not isinstance(array, np.ndarray) or array.shape != shape:
-        raise ValueError(f"{name} is not an array of the shape that its header says")
+        raise ValueError(f"{name} does not have the shape in its header")
     return array

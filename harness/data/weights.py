@@ -28,13 +28,13 @@ def check_weights(path: Path | None, workloads: Sequence[Workload]) -> None:
         raise UsageError(f"There is no file {path}.", hint="Check the path given to --weights.")
     if path.suffix not in _SUFFIXES:
         raise UsageError(
-            f"{path.name} is no file of weights that Keras reads.",
+            f"{path.name} is not a weights file that Keras can read.",
             hint=f"Give a file that ends with {' or '.join(_SUFFIXES)}, e.g. made by model.save_weights.",
         )
     if not any(workload.takes_weights for workload in workloads):
         raise UsageError(
-            "None of the chosen workloads starts from a file of weights.",
-            hint="Add --workload transfer-learning, or leave --weights out.",
+            "None of the chosen workloads uses --weights.",
+            hint="Add --workload transfer-learning, or remove --weights.",
         )
 
 
@@ -59,7 +59,7 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
                 made.rename(folder)
     except OSError as error:
         raise DataError(
-            f"{path} cannot be kept under {cache}: {error.strerror}.",
+            f"{path} cannot be copied to {cache}: {error.strerror}.",
             hint="Check that the file can be read, and free some space or set TFBENCH_CACHE.",
         ) from error
     return folder, sha256

@@ -29,12 +29,12 @@ def engine_call(doing: str) -> Iterator[None]:
     except APIError as error:
         raise EngineError(
             f"The container engine could not {doing}: {error.explanation or error}",
-            hint="Look at its log (journalctl -u docker), or try `tfbench doctor`.",
+            hint="See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
     except LOST as error:
         raise EngineError(
             f"The container engine stopped answering; could not {doing}: {error}",
-            hint="Start it again (`make engine`), then take the run up with --resume.",
+            hint="Restart it (`make engine`), then continue with --resume.",
         ) from error
 
 

@@ -21,7 +21,7 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
         folders: where the engine looks, as paths below `root`; empty when it does not.
     """
     if not folders:
-        return (), "the engine reads no CDI specifications"
+        return (), "the engine does not support CDI"
     available = {name for folder in folders for name in _devices(root / folder.lstrip("/"))}
     if not available:
         return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
@@ -30,7 +30,7 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
         fitting = [name for name in _spellings(gpu) if name in available]
         if not fitting:
             missing = gpu.mig_uuid or gpu.uuid
-            return (), f"the CDI specification does not name {missing} (renew it: nvidia-ctk cdi generate)"
+            return (), f"the CDI specification does not name {missing} (update it: nvidia-ctk cdi generate)"
         names.append(f"{KIND}={fitting[0]}")
     return tuple(names), ""
 

@@ -77,7 +77,7 @@ class DockerContainer:
         Raises:
             EngineError: the engine is gone.
         """
-        with engine_call("say which process the container is"):
+        with engine_call("get the container's process"):
             self._pid = self._state()["Pid"] or None
         if self._pid is not None:
             self._started = start_ticks(self._pid)
@@ -96,7 +96,7 @@ class DockerContainer:
             self._oom_kills = max(self._oom_kills, oom_kills(self._oom_file))
         if not self._ended.is_set():
             return None
-        with engine_call("say how the container ended"):
+        with engine_call("get the container's exit status"):
             if self._lost is not None:
                 raise self._lost
             killed = self._was_out_of_memory()

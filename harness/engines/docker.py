@@ -42,14 +42,14 @@ class DockerEngine:
     def client(self) -> docker.DockerClient:
         """The connection, for building images."""
         if self._client is None:
-            raise EngineError("The engine has not been reached yet.", hint="Call connect first.")
+            raise EngineError("Not connected to the engine.", hint="Call connect first.")
         return self._client
 
     @property
     def daemon(self) -> Daemon:
         """What the engine says of itself."""
         if self._daemon is None:
-            raise EngineError("The engine has not been reached yet.", hint="Call connect first.")
+            raise EngineError("Not connected to the engine.", hint="Call connect first.")
         return self._daemon
 
     def connect(self) -> EngineInfo:
@@ -68,8 +68,8 @@ class DockerEngine:
         if self._podman and daemon.name != PODMAN:
             self.close()
             raise EngineError(
-                f"{endpoint.why} at {endpoint.url} is {daemon.name} {daemon.version}, and Podman was asked for.",
-                hint=f"Choose --engine docker for it, or have {endpoint.why} name Podman's socket.",
+                f"{endpoint.why} at {endpoint.url} is {daemon.name} {daemon.version}, not the requested Podman.",
+                hint=f"Use --engine docker, or point {endpoint.why} at Podman's socket.",
             )
         self._daemon = daemon
         return daemon.info()
@@ -169,7 +169,7 @@ class DockerEngine:
         removed = 0
         for identity in sorted(self._open):
             try:
-                with engine_call("say whether a container is left"):
+                with engine_call("check for a leftover container"):
                     self.client.api.inspect_container(identity)
                 remove_container(self.client, identity)
                 removed += 1

@@ -27,8 +27,8 @@ PODMAN_HINT = (
     "podman.socket`; or set DOCKER_HOST=unix:///path/to/podman.sock to where it listens."
 )
 ELSEWHERE_HINT = (
-    "Run tfbench on that machine, or use `tfbench fleet` for several; telemetry is of the machine that tfbench "
-    "runs on. For this machine's own engine unset DOCKER_HOST or choose `docker context use default`."
+    "Run tfbench on that machine, or use `tfbench fleet` for several; telemetry covers only the machine that "
+    "tfbench runs on. For this machine's own engine unset DOCKER_HOST or choose `docker context use default`."
 )
 
 
@@ -112,12 +112,12 @@ def _from_context(environment: Mapping[str, str]) -> Endpoint | None:
     except Exception as error:
         raise EngineError(
             f"The Docker settings of this account cannot be used: {error}",
-            hint="Look at DOCKER_CONTEXT and `docker context ls`.",
+            hint="Check DOCKER_CONTEXT and `docker context ls`.",
         ) from error
     if context is None:
         raise EngineError(
             f"There is no Docker context {name or 'of the name in config.json'}.",
-            hint="Choose one of `docker context ls` with `docker context use`, or unset DOCKER_CONTEXT.",
+            hint="Choose one with `docker context use`, or unset DOCKER_CONTEXT.",
         )
     if context.Name == "default" or not context.Host:
         return None

@@ -41,7 +41,9 @@ def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
     names = [] if wanted == "all" else wanted.split(",")
     chosen = [_named(usable, name.strip(), gpus) for name in names] or usable
     if not chosen:
-        raise UsageError(f"No GPU fits --gpus {wanted}: {_listed(gpus)}", hint="Leave it out, or see doctor.")
+        raise UsageError(
+            f"No GPU matches --gpus {wanted}: {_listed(gpus)}", hint="Remove --gpus, or run `tfbench doctor`."
+        )
     return tuple({gpu_id(gpu): gpu for gpu in chosen}.values())
 
 
@@ -58,7 +60,7 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
             raise GpuError(
                 f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {_dotted(LEAST_DRIVER)} "
                 "or newer.",
-                hint="Update the driver, bring an image that fits it with --image cuda=REF, or use "
+                hint="Update the driver, use an image that supports it with --image cuda=REF, or use "
                 "--device cpu.",
             )
         capability = _numbers(gpu.compute_capability or "")
@@ -66,18 +68,17 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
             raise GpuError(
                 f"{gpu.name} has compute capability {gpu.compute_capability}; TensorFlow's wheels need "
                 f"{_dotted(LEAST_CAPABILITY)} or newer.",
-                hint="Bring an older TensorFlow with --image cuda=REF, or use --device cpu.",
+                hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
             )
         if capability[:1] > LAST_COMPILED_CAPABILITY[:1]:
             if driver and driver < PTX_DRIVER:
                 remarks.append(
                     f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (capability "
-                    f"{gpu.compute_capability}) needs: {_dotted(PTX_DRIVER)} and newer do."
+                    f"{gpu.compute_capability}) needs. Use {_dotted(PTX_DRIVER)} or newer."
                 )
             remarks.append(
                 f"TensorFlow has no machine code for {gpu.name} (compute capability "
-                f"{gpu.compute_capability}): the first run compiles for minutes, later ones take it from "
-                "the cache."
+                f"{gpu.compute_capability}): the first run compiles for minutes, later ones use the cache."
             )
     return tuple(dict.fromkeys(remarks))
 
@@ -99,8 +100,8 @@ def choose_access(
     uuids = tuple(gpu_id(gpu) for gpu in gpus)
     if len(gpus) > 1 and any(gpu.mig_uuid for gpu in gpus):
         raise GpuError(
-            "CUDA gives one process one MIG instance, not several.",
-            hint="Choose one instance at a time with --gpus.",
+            "A CUDA process can use only one MIG instance.",
+            hint="Choose one instance with --gpus.",
         )
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
@@ -118,7 +119,7 @@ def choose_access(
         mounts, container_path = driver_mounts(gpus[0].driver_version, root, folders)
     except GpuError as error:
         message = (
-            f"No way to hand GPUs to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}"
+            f"GPUs cannot be passed to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}"
         )
         raise GpuError(message, hint=error.hint) from error
     return GpuAccess(
@@ -144,7 +145,7 @@ def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
         return result[0]
     fits = "no GPU" if not result else f"{len(result)} GPUs"
     raise UsageError(
-        f"{name!r} names {fits}. There is: {_listed(gpus)}",
+        f"{name!r} matches {fits}. Available: {_listed(gpus)}",
         hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",
     )
 

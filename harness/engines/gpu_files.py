@@ -55,7 +55,7 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
         if not (root / node.lstrip("/")).exists():
             raise GpuError(
                 f"device node {node} is missing",
-                hint="Let the driver make it: sudo nvidia-modprobe -u -c 0, or run nvidia-smi as root once.",
+                hint="Create it: sudo nvidia-modprobe -u -c 0, or run nvidia-smi as root once.",
             )
     if (root / "dev/nvidia-uvm-tools").exists():
         nodes.append("/dev/nvidia-uvm-tools")
@@ -108,8 +108,8 @@ def _driver_folder(version: str, root: Path, library_path: str) -> Path:
         return unnamed[0]
     if others:
         raise GpuError(
-            f"the kernel runs driver {version}, but libcuda.so.1 is {', '.join(others)}",
-            hint="Reboot, or reload the kernel module, so that both halves of the driver match.",
+            f"the kernel runs driver {version}, but libcuda.so.1 belongs to {', '.join(others)}",
+            hint="Reboot, or reload the kernel module, so that driver and library match.",
         )
     raise GpuError(
         "the driver's library libcuda.so.1 is in none of the library folders",
@@ -144,8 +144,8 @@ def _minor(gpu: Gpu, root: Path) -> int:
     if len(nodes) == 1:
         return int(nodes[0].removeprefix("nvidia"))
     raise GpuError(
-        f"which of {len(nodes)} device nodes belongs to {gpu.uuid} is written nowhere",
-        hint="See /proc/driver/nvidia/gpus/*/information; without it install the NVIDIA Container Toolkit.",
+        f"it is unknown which of {len(nodes)} device nodes is {gpu.uuid}",
+        hint="See /proc/driver/nvidia/gpus/*/information; or install the NVIDIA Container Toolkit.",
     )
 
 
@@ -165,6 +165,6 @@ def _capabilities(gpu: Gpu, root: Path) -> list[str]:
     if not minors:
         raise GpuError(
             f"MIG instance {gpu.mig_uuid} has no entry under /proc/driver/nvidia/capabilities",
-            hint="Make the instances anew (nvidia-smi mig -lgi), or install the NVIDIA Container Toolkit.",
+            hint="Recreate the instances (list: nvidia-smi mig -lgi), or install the NVIDIA Container Toolkit.",
         )
     return [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors]

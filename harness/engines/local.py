@@ -56,7 +56,7 @@ class LocalEngine:
         except OSError as error:
             raise EngineError(
                 f"The local engine cannot write to {self._running}: {error.strerror}.",
-                hint="Set XDG_STATE_HOME to a folder that can be written.",
+                hint="Set XDG_STATE_HOME to a writable folder.",
             ) from error
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
@@ -88,7 +88,7 @@ class LocalEngine:
             clear_away(root)
             raise EngineError(
                 f"Trial {spec.trial_id} could not be started: {error}.",
-                hint="Look at the disk's free space and whether the local environment is whole.",
+                hint="Check free disk space and the local environment.",
             ) from error
         record = self._running / f"{process.pid}.json"
         started = start_ticks(process.pid) or 0
@@ -101,7 +101,7 @@ class LocalEngine:
             local.remove()
             raise EngineError(
                 f"The local engine cannot write to {record}: {error.strerror}.",
-                hint="Look at that disk's free space, or set XDG_STATE_HOME to a folder that can be written.",
+                hint="Free some space, or set XDG_STATE_HOME to a writable folder.",
             ) from error
         return local
 

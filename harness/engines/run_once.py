@@ -23,8 +23,8 @@ def run_to_end(engine: Engine, spec: ContainerSpec, limit_s: float) -> tuple[Exi
             if time.monotonic() > end:
                 container.kill()
                 raise EngineError(
-                    f"{spec.trial_id} had not ended after {limit_s:g} s.",
-                    hint="Look at what else the machine is doing, and at the driver's log (dmesg).",
+                    f"{spec.trial_id} did not end within {limit_s:g} s.",
+                    hint="Check the machine's load and the driver's log (dmesg).",
                 )
             time.sleep(_LOOK_S)
         return exit_, container.log()

@@ -34,10 +34,10 @@ ELSEWHERE = (
     "--head` there and `ray start --address=HOST:6379` on each node; see docs/fleet.md."
 )
 LOCKED = (
-    "Something listens there, so look for what keeps this machine out. A cluster with token authentication "
-    "(Ray turns it on where the head has ~/.ray/auth_token) wants RAY_AUTH_MODE=token here, and the head's "
-    "token in ~/.ray/auth_token or RAY_AUTH_TOKEN. Else the cluster is of another version of Ray, or a "
-    "firewall lets the first port through alone."
+    "Something listens there but refuses this machine. A cluster with token authentication "
+    "(Ray turns it on where the head has ~/.ray/auth_token) needs RAY_AUTH_MODE=token here, and the head's "
+    "token in ~/.ray/auth_token or RAY_AUTH_TOKEN. Otherwise the cluster has another version of "
+    "Ray, or a firewall passes only the first port."
 )
 PROBE_S = 120.0
 CONNECT_S = 5.0
@@ -72,7 +72,7 @@ def connected(address: str, checkout: Path) -> Iterator[None]:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             text = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise FleetError(
-                f"The Ray cluster at {address!r} cannot be joined: {text}", hint=LOCKED
+                f"The Ray cluster at {address!r} refuses this machine: {text}", hint=LOCKED
             ) from error
         _silence_logs(ray)
         try:
@@ -182,7 +182,7 @@ def ask(
                 Problem(
                     node=node.key,
                     message=f"Node {node.key} ({node.address}) does not answer: {_words(error)}",
-                    hint="Look at `ray status` and at Ray's logs there; its Python must have tfbench[fleet].",
+                    hint="Check `ray status` and Ray's logs there; its Python needs tfbench[fleet].",
                 )
             )
     return tuple(asked), tuple(silent)
@@ -262,7 +262,7 @@ class RayBackend:
             return Lost(message=_words(error))
         except ray.exceptions.RuntimeEnvSetupError as error:
             del self._streams[stream]
-            hint = "Look at Ray's logs on that node."
+            hint = "See Ray's logs on that node."
             return Failed(
                 message=f"Its environment cannot be set up: {_words(error)}",
                 hint=hint,
@@ -315,8 +315,8 @@ class RayTeam:
             self.__exit__(None, None, None)
             names = ", ".join(node.key for node in self._nodes)
             raise FleetError(
-                f"Nodes {names} did not become free together within {self._wait_s:g} s.",
-                hint="See `ray status` for who holds their CPUs, or raise --wait.",
+                f"Nodes {names} were not all free within {self._wait_s:g} s.",
+                hint="See `ray status` for what uses their CPUs, or raise --wait.",
             ) from error
         cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in self._nodes}
         divided = shares([node.machine for node in self._nodes], cpus)
@@ -361,11 +361,11 @@ class RayTeam:
                 result.append(ray.get(answer))
             except ray.exceptions.RayTaskError as error:
                 cause = error.cause
-                hint = cause.hint if isinstance(cause, TfbenchError) else "Look at Ray's logs on that node."
+                hint = cause.hint if isinstance(cause, TfbenchError) else "See Ray's logs on that node."
                 text = cause.message if isinstance(cause, TfbenchError) else _words(error)
                 raise FleetError(f"Node {node.key}: {text}", hint=hint) from error
             except ray.exceptions.RayError as error:
-                hint = "Go on with the other nodes: tfbench fleet --resume, or fewer --workers."
+                hint = "Continue with the other nodes: tfbench fleet --resume, or fewer --workers."
                 raise FleetError(f"Node {node.key} died: {_words(error)}", hint=hint) from error
         return result
 

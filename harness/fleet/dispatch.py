@@ -199,7 +199,7 @@ class Driver:
         began_s = self._busy_since.setdefault(machine, self._now_s())
         if self._now_s() - began_s > self._wait_s:
             reason = f"Node {task.node}: {message.message}"
-            self._report(task, f"{reason} It was waited for {self._wait_s:g} s.")
+            self._report(task, f"{reason} tfbench waited {self._wait_s:g} s.")
             return
         self._not_before[machine] = self._now_s() + FLEET_BUSY_AGAIN_S
         self._enter(task, State.WAITING, text)
@@ -229,7 +229,7 @@ class Driver:
         kept = f" {len(finished)} of its trials {are} kept." if finished else ""
         other = self._another(task, spares_only) if self._retry and _passes(task) < PASSES else None
         if other is None:
-            nobody = f" No other node of its kind ({task.kind or 'unknown'}) can do the rest."
+            nobody = f" No other node of its kind ({task.kind or 'unknown'}) can run the rest."
             self._report(task, why + kept + nobody)
             return
         self._used.add(other.key)
@@ -240,7 +240,7 @@ class Driver:
             instead_of=task.folder,
             only=rest,
         )
-        self._enter(again, State.WAITING, f"{why}{kept} {other.key} does the rest.")
+        self._enter(again, State.WAITING, f"{why}{kept} {other.key} runs the rest.")
         self._queue.append(again)
 
     def _another(self, task: Task, spares_only: bool) -> Node | None:
@@ -267,7 +267,7 @@ class Driver:
                 del self._active[active.task.folder]
                 self._report(
                     active.task,
-                    f"Node {active.node.key} did not begin within {self._wait_s:g} s: other work in the "
+                    f"Node {active.node.key} did not start within {self._wait_s:g} s: other work in the "
                     "cluster holds its CPUs, or its environment cannot be set up.",
                 )
 

@@ -22,7 +22,7 @@ from harness.model.run import PlannedTrial, Status
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import RunFolder, on_disk
 
-_ROOM = "Free some space on the driver's disk and go on with `tfbench fleet --resume`."
+_ROOM = "Free some space on the driver's disk and continue with `tfbench fleet --resume`."
 PLAN, JOURNAL, BRIEF = "fleet.json", "journal.jsonl", "run.extract.json"
 # States from which a resumed fleet takes a task up again.
 UNFINISHED = (State.WAITING, State.STARTING, State.RUNNING, State.FAILED, State.MISSING)
@@ -53,7 +53,7 @@ class FleetFolder:
         Raises:
             StoreError: this is no fleet folder.
         """
-        hint = "Name a folder that `tfbench fleet` made, runs/fleet-<id>."
+        hint = "Name a folder of `tfbench fleet`, runs/fleet-<id>."
         try:
             raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
             return from_plain(raw, FleetPlan)

@@ -71,8 +71,8 @@ def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]
     if len(most) < max(counts):
         have = ", ".join(f"{len(some)} of {kind or 'an unknown kind'}" for kind, some in kinds.items())
         raise UsageError(
-            f"{max(counts)} workers need as many nodes of one kind; there are {have or 'none'}.",
-            hint="Ask for fewer with --workers, or start more nodes.",
+            f"{max(counts)} workers need as many nodes of one kind, but there are {have or 'none'}.",
+            hint="Use fewer --workers, or start more nodes.",
         )
     return tuple(most[: max(counts)])
 

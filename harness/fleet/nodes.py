@@ -51,7 +51,7 @@ def choose(nodes: Sequence[Node], wanted: str) -> tuple[Node, ...]:
         ]
     if not result:
         there = "; ".join(f"{node.key} ({_labels(node)})" for node in nodes) or "none"
-        raise UsageError(f"No node fits --nodes {wanted}.", hint=f"Nodes with their labels: {there}.")
+        raise UsageError(f"No node matches --nodes {wanted}.", hint=f"Nodes with their labels: {there}.")
     return tuple(result)
 
 
@@ -110,7 +110,7 @@ def problems(
             yield Problem(
                 node=node.key,
                 message=f"Node {node.key} has {label} {theirs}, the driver {ours[name]}.",
-                hint="Install the same version on all nodes; their figures would not compare.",
+                hint="Install the same version on all nodes; otherwise results are not comparable.",
             )
     if facts.missing:
         yield Problem(
@@ -135,7 +135,7 @@ def problems(
         yield Problem(
             node=node.key,
             message=f"The clock of node {node.key} is {abs(offset_s):.0f} s {way} the driver's.",
-            hint="Start NTP there. Speeds are not touched by it; dates and run names are.",
+            hint="Start NTP there. Speeds are not affected; dates and run names are.",
             fatal=False,
         )
 

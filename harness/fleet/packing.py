@@ -39,7 +39,7 @@ def unpack(archive: bytes, folder: Path) -> None:
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise StoreError(
             f"Cannot write {folder}: {error}.",
-            hint="Free some space on the driver's disk and go on with `tfbench fleet --resume`.",
+            hint="Free some space on the driver's disk and continue with `tfbench fleet --resume`.",
         ) from error
 
 

@@ -42,7 +42,7 @@ def survey(
     """Ask every node of the cluster what it is, and say what is wrong with which."""
     targets = needed_targets(options)
     alive = backend.alive_nodes()
-    say(f"Asking {counted(len(alive), 'node')} what they are")
+    say(f"Checking {counted(len(alive), 'node')}")
     asked, problems = backend.ask(alive, targets, engine=options.engine, cloud=options.cloud_metadata)
     ours = node_facts.versions(checkout)
     for node in asked:
@@ -150,7 +150,7 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
     order = _order(plan)
     shared = len(nodes) - len({node.machine for node in nodes})
     if shared:
-        say("Workers share a machine: this shows that training together works, and measures no network.")
+        say("Workers share a machine: this tests the setup and measures no network.")
     with backend.RayTeam(nodes, order, plan.request.wait_s) as team:
         measure(ready.folder, team, counts, board)
 
@@ -188,7 +188,7 @@ def _text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be sent to the nodes: {error}.",
-            hint="Keep the workload file in a folder of its own: the Python files beside it travel with it.",
+            hint="Keep the workload file in a folder of its own: the Python files beside it are sent too.",
         ) from error
 
 

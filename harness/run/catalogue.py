@@ -20,7 +20,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.run.literals import Evaluator, parsed
 from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
 
-_HINT = "Declare it as in examples/my_workload.py: literals only, since the host reads it without running it."
+_HINT = "Declare it as in examples/my_workload.py, with literals only: the host parses it without running it."
 _DECLARATIONS: Mapping[str, Any] = {
     kind.__name__: kind for kind in (Workload, Data, Published, Change, Optimization, Remark, Requests)
 }

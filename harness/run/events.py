@@ -103,7 +103,7 @@ class EventLog:
 
 def _check_span(fields: Mapping[str, Any]) -> None:
     if not 0 <= fields["start_ns"] <= fields["end_ns"] < 1 << 63:
-        raise ProtocolError("a stretch of time that ends before it begins")
+        raise ProtocolError("a time span that ends before it begins")
 
 
 def _durations(values: Any) -> NDArray[np.int64]:

@@ -34,28 +34,28 @@ def judge(
         return Status.INTERRUPTED, "The run was stopped during this trial."
     text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
     if ended.hung:
-        return Status.TIMEOUT, f"{ended.hung} See log.txt for what it did last."
+        return Status.TIMEOUT, f"{ended.hung} See log.txt for its last output."
     if ended.exit.out_of_memory:
         limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
         return (
             Status.OUT_OF_MEMORY,
-            f"It was killed for reaching its memory limit{limit}. Raise --memory or lower batch_size.",
+            f"It exceeded its memory limit{limit}. Raise --memory or lower batch_size.",
         )
     if ended.exit.code == NO_GPU_EXIT:
         result = text or "TensorFlow did not find the GPU."
-        return Status.NO_GPU, f"{result} Run `tfbench doctor` to see which piece is missing."
+        return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
     if log.error and _ran_out(str(log.error["type"]), str(log.error["message"])):
         return (
             Status.OUT_OF_MEMORY,
-            f"The workload ran out of memory: {text} Lower batch_size, or take a device with more of it.",
+            f"The workload ran out of memory: {text} Lower batch_size, or use a device with more memory.",
         )
     if text:
         return Status.FAILED, f"The workload raised {text} See log.txt for the traceback."
     if ended.exit.code != 0:
-        return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last words."
+        return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last output."
     if log.problem or not log.ended:
         problem = _sentence(log.problem or "its last event is missing")
-        return Status.BAD_EVENTS, f"Its events cannot be used: {problem} See log.txt and out/events.jsonl."
+        return Status.BAD_EVENTS, f"Its events are not valid: {problem} See log.txt and out/events.jsonl."
     return Status.OK, ""
 
 

@@ -98,7 +98,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         if word in groups:
             if not groups[word]:
                 raise UsageError(
-                    f"Device {word!r} was asked for and no GPU can be used.",
+                    f"Device {word!r} was requested, but no GPU is usable.",
                     hint="Run `tfbench doctor` to see why, or choose --device cpu.",
                 )
             result += groups[word]
@@ -108,7 +108,7 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
             raise UsageError(
                 f"There is no device {word!r}.",
                 hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+', "
-                "and have more to choose from with --gpus all.",
+                "and use --gpus all to select all GPUs.",
             )
     return tuple(dict.fromkeys(result))
 

@@ -109,8 +109,8 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
     if others := _others(run.manifest, resolved, stage):
         stage.engine.close()
         raise StoreError(
-            f"What {path} ran with has changed since: {', '.join(others)}.",
-            hint="Start a new run; trials of unlike things do not belong in one report.",
+            f"Changed since {path} started: {', '.join(others)}.",
+            hint="Start a new run: these trials would not be comparable.",
         )
     return _prepared(resolved, stage, RunFolder(path), run.manifest, paths)
 

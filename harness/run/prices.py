@@ -44,7 +44,7 @@ def read_prices(text: str) -> Prices:
             choices = ", ".join((*_AMOUNTS, "currency"))
             raise UsageError(f"There is no price {name!r}.", hint=f"Choose from: {choices}.")
     if not result.keys() - {"currency"}:
-        raise UsageError(f"--price {text} names no price.", hint=_HINT)
+        raise UsageError(f"--price {text} has no price.", hint=_HINT)
     return Prices(**result, source="--price")
 
 
@@ -63,5 +63,5 @@ def _amount(name: str, text: str) -> float:
     except ValueError:
         amount = math.nan
     if not (math.isfinite(amount) and amount >= 0):
-        raise UsageError(f"--price: {text!r} is no amount for {name}.", hint=_HINT)
+        raise UsageError(f"--price: {text!r} is not an amount for {name}.", hint=_HINT)
     return amount

@@ -41,7 +41,7 @@ def provide_images(
             )
     if not isinstance(engine, DockerEngine):
         if own:
-            raise UsageError("The local engine runs no images.", hint="Use --engine docker with --image.")
+            raise UsageError("The local engine cannot run images.", hint="Use --engine docker with --image.")
         environment = LocalEnvironment(checkout, cache, progress)
         return {target: environment.ensure(target) for target in targets}
     builder = ImageBuilder(checkout, cache, engine.client, progress)

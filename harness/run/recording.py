@@ -36,7 +36,7 @@ _LEAST_VALUES = 20_000  # what takes the room is then not these
 _MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
 _PRESET = 3  # a fifth of the time that xz takes by default, for 4 % more bytes
 _TYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
-_HINT = "Name a run folder, or a report.html that this version of tfbench made."
+_HINT = "Name a run folder, or a report.html of this version of tfbench."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def open_recording(path: Path) -> Recording:
         raise StoreError(f"Cannot read {path}: {error.strerror}.", hint=_HINT) from error
     result = _ELEMENT.findall(content)
     if len(result) != 1:
-        raise StoreError(f"{path} is not a report with its run inside.", hint=_HINT)
+        raise StoreError(f"{path} is not a report that contains its run.", hint=_HINT)
     try:
         return unpack(result[0].decode("ascii"))
     except StoreError as error:
@@ -145,10 +145,10 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
     try:
         document = json.loads(head)
         if not newline or document["format"] != FORMAT:
-            raise StoreError("The run inside is not one of tfbench.", hint=_HINT)
+            raise StoreError("The report contains no run of tfbench.", hint=_HINT)
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(
-                f"The run inside has schema version {document['schema']!r}; "
+                f"The contained run has schema version {document['schema']!r}; "
                 f"this tfbench reads {SCHEMA_VERSION}.",
                 hint="Read it with the tfbench version that the report names at its end.",
             )
@@ -160,7 +160,7 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
             run = analysis.run
         check_ids(run.planned)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"The run inside is damaged: {error}.", hint=_HINT) from error
+        raise StoreError(f"The contained run is damaged: {error}.", hint=_HINT) from error
     return Recording(run=run, analysis=analysis)
 
 
@@ -169,9 +169,9 @@ def _content(text: str, most_bytes: int) -> bytes:
     try:
         content = decoder.decompress(base64.b64decode(text), max_length=most_bytes)
     except (binascii.Error, lzma.LZMAError, ValueError) as error:
-        raise StoreError("The run inside is damaged: it cannot be unpacked.", hint=_HINT) from error
+        raise StoreError("The contained run is damaged: it cannot be unpacked.", hint=_HINT) from error
     if not decoder.eof:
-        raise StoreError("The run inside is damaged: it is cut off or far too large.", hint=_HINT)
+        raise StoreError("The contained run is damaged: it is truncated or too large.", hint=_HINT)
     return content
 
 

@@ -80,7 +80,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
     missing = [str(path) for path in options.files if not path.is_file()]
     if missing:
         raise UsageError(
-            f"The run used a workload file of the user's own, which is not here: {', '.join(missing)}.",
+            f"The run used workload files that are not here: {', '.join(missing)}.",
             hint="Name the file with --workload-file.",
         )
 
@@ -91,15 +91,13 @@ def _options(
     document = run.manifest.parameters.get("options")
     if not isinstance(document, Mapping):
         raise StoreError(
-            "The run does not say with which options it was made.",
+            "The run does not record its options.",
             hint=f"Its command was: {run.manifest.command}",
         )
     options = from_plain(document, Options)
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
-        raise UsageError(
-            f"The run has nothing on {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}."
-        )
+        raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
     return replace(
         options,
         out=out,

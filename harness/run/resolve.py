@@ -110,7 +110,7 @@ def _gpus(options: Options) -> tuple[Gpu, ...]:
     if set(words) <= {"auto", "cpu"}:
         return ()
     raise GpuError(
-        f"Device {options.device!r} was asked for and no GPU can be used: {reason.rstrip('.')}.",
+        f"Device {options.device!r} was requested, but no GPU is usable: {reason.rstrip('.')}.",
         hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
     )
 
@@ -120,7 +120,7 @@ def _profile(options: Options) -> Profile:
     changed: dict[str, Any] = asdict(profile)
     if options.trials is not None:
         if options.trials < 1:
-            raise UsageError(f"{options.trials} trials cannot be run.", hint="Give --trials 1 or more.")
+            raise UsageError(f"--trials {options.trials} is too few.", hint="Give --trials 1 or more.")
         changed |= {"trials": options.trials, "max_trials": options.trials}
     if options.stall_s is not None:
         changed["stall_s"] = options.stall_s
@@ -139,7 +139,7 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
     for entry in own:
         if entry.workload.name in taken:
             raise UsageError(
-                f"{entry.path} declares {entry.workload.name!r}, which there is already.",
+                f"{entry.path} declares {entry.workload.name!r}, which exists already.",
                 hint="Give the workload in your file another name.",
             )
         taken.add(entry.workload.name)

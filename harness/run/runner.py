@@ -149,8 +149,8 @@ class Runner:
             raise cause
         if cause is not None:
             raise Interrupted(
-                "Stopped before all trials were run.",
-                hint=f"Go on with: tfbench bench --resume {self._folder.path}",
+                "Stopped before all trials had run.",
+                hint=f"Continue with: tfbench bench --resume {self._folder.path}",
             ) from cause
         return record, log
 
@@ -179,11 +179,11 @@ class Runner:
                 container.kill()
                 bar.advance(0.0 if optional else 1.0 - shown)
                 hung = (
-                    f"No event for {self._profile.stall_s:g} s, so it was ended. "
+                    f"No event for {self._profile.stall_s:g} s, so it was stopped. "
                     "Raise --stall to wait longer."
                     if silent
-                    else f"Not done after {self._profile.limit_s:g} s, so it was ended. "
-                    "Measure less, as with --variants baseline,tuned, or take another --profile."
+                    else f"Not done after {self._profile.limit_s:g} s, so it was stopped. "
+                    "Measure less, as with --variants baseline,tuned, or choose another --profile."
                 )
                 return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
             time.sleep(self._poll_s)

@@ -14,7 +14,7 @@ NO_SUCCESS = "no trial has succeeded"
 NARROW = "interval narrow enough"
 BUDGET_SPENT = "time budget spent"
 NO_MEMORY = "it does not fit into memory"
-EXHAUSTED = "all planned trials were run"
+EXHAUSTED = "all planned trials ran"
 
 
 _Pair = tuple[str, str, Point]

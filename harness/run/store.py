@@ -177,7 +177,7 @@ def read_run(path: Path) -> Run:
     Raises:
         StoreError: it is not a run of tfbench, or of a version that this one does not read.
     """
-    hint = "Name a folder under runs/ that `tfbench bench` made."
+    hint = "Name a run folder of `tfbench bench`, under runs/."
     try:
         raw = _read_json(path / "manifest.json")
         plan = _read_json(path / "plan.json")
@@ -205,7 +205,7 @@ def read_run(path: Path) -> Run:
         )
         stops = from_plain(_read_stops(path), tuple[Stop, ...])
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a whole run: {error}.", hint=hint) from error
+        raise StoreError(f"{path} is not a complete run: {error}.", hint=hint) from error
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
 
 
@@ -231,7 +231,7 @@ def read_trial(path: Path, planned: PlannedTrial) -> Trial:
     try:
         return _read_trial(TrialFolder(path=path), planned)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a whole trial: {error}.", hint="Run it again.") from error
+        raise StoreError(f"{path} is not a complete trial: {error}.", hint="Run it again.") from error
 
 
 def read_outcome(folder: TrialFolder) -> EventLog:
@@ -278,7 +278,7 @@ def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -
         index=planned.index,
         status=Status.INTERRUPTED,
         exit_code=None,
-        message="The harness ended before the trial did.",
+        message="The harness ended before the trial.",
         started_ns=min(times, default=0),
         ended_ns=max(times, default=0),
     )

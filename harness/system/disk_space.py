@@ -87,7 +87,7 @@ def needs(
                 disk=images,
                 size_bytes=sum(IMAGE_BYTES.get(target, 0) for target in to_build),
                 what=(f"building the images {names}",),
-                remedy="have the engine keep images elsewhere (Docker: data-root, Podman: graphroot)",
+                remedy="move the engine's images elsewhere (Docker: data-root, Podman: graphroot)",
             )
         )
     if len(result) == 2 and result[0].disk.device == result[1].disk.device:

@@ -50,7 +50,7 @@ class Check:
 
 # What these read is a trial's own, and there is none yet.
 _OF_A_TRIAL = ("cgroup", "process")
-_CONTAINERS = Check(name="Telemetry cgroup", state=State.OK, fact="of each trial's container, while it runs")
+_CONTAINERS = Check(name="Telemetry cgroup", state=State.OK, fact="of each running container")
 
 
 def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tuple[Check, ...]:
@@ -90,7 +90,7 @@ def _cpus() -> Check:
         state=State.NOTE if slow else State.OK,
         fact=f"{usable} usable, load {os.getloadavg()[0]:.1f}"
         + (f", governor {governor}" if governor else ""),
-        remedy="For steady figures: cpupower frequency-set -g performance" if slow else "",
+        remedy="For stable results: cpupower frequency-set -g performance" if slow else "",
     )
 
 
@@ -101,7 +101,7 @@ def _memory() -> Check:
         name="Memory",
         state=State.NOTE if short else State.OK,
         fact=f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB available",
-        remedy="The published MLPs need about 4 GiB; end other programs." if short else "",
+        remedy="The published MLPs need about 4 GiB; stop other programs." if short else "",
     )
 
 
@@ -148,7 +148,7 @@ def _engine(engine: DockerEngine) -> tuple[Check, EngineInfo | None]:
     try:
         info = engine.connect()
     except TfbenchError as error:
-        fact = f"none answers, so nothing would be isolated: {error.message}"
+        fact = f"none answers, so workloads would run without isolation: {error.message}"
         return Check(name="Engine", state=State.NOTE, fact=fact, remedy=error.hint), None
     fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}" + (
         ", rootless" if info.rootless else ""
@@ -196,7 +196,8 @@ def _gpus(
 
 
 def _driver(gpus: Sequence[Gpu]) -> str:
-    return " ".join(("new enough for the CUDA 12 image", *check_driver(gpus)))
+    check_driver(gpus)
+    return "supported by the CUDA 12 image"
 
 
 def _access(
@@ -205,7 +206,7 @@ def _access(
     access = choose_access(info, gpus[:1])
     image = ImageBuilder(paths.checkout, paths.cache, engine.client, progress).ensure("cuda")
     proof = prove_gpu(engine, image, access)
-    return f"by {access.kind}; proved in the CUDA image: {proof}"
+    return f"by {access.kind}; tested in the CUDA image: {proof}"
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
@@ -247,7 +248,7 @@ def _source(name: str, there: bool, missing: Mapping[str, str]) -> Check:
 def _exclusive() -> Check:
     try:
         with measuring(default_path()):
-            return Check(name="Other runs", state=State.OK, fact="none is measuring here now")
+            return Check(name="Other runs", state=State.OK, fact="none on this machine")
     except TfbenchError as error:
         return Check(name="Other runs", state=State.NOTE, fact=error.message, remedy=error.hint)
 

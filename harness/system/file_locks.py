@@ -39,7 +39,7 @@ def measuring(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise BusyError(
             f"Another run is measuring on this machine ({_holder(path)}).",
-            hint="Wait for it to end, or stop it; two at once would measure each other.",
+            hint="Wait for it to end, or stop it: concurrent runs disturb each other.",
         ) from error
     except OSError as error:
         raise StoreError(
@@ -65,7 +65,7 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        with progress.task("waiting for another tfbench that fills the cache", None):
+        with progress.task("waiting for another tfbench that uses the cache", None):
             lock.acquire()
     try:
         yield

@@ -39,8 +39,8 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
     if ended.code != 0 or not answer.get("ok"):
         text = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
         raise GpuError(
-            f"A matrix product in the CUDA image did not run on the GPU handed over by {access.kind}: {text}",
-            hint="Check the driver with nvidia-smi on the host, and that nothing else holds the GPU.",
+            f"A matrix product in the CUDA image failed on the GPU passed by {access.kind}: {text}",
+            hint="Check the driver with nvidia-smi on the host, and that nothing else uses the GPU.",
         )
     speeds = (
         f"{device}: " + ", ".join(f"{name.split('_')[1]} {rate:.0f} TFLOP/s" for name, rate in rates.items())

@@ -53,7 +53,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
         gpus += [_instance(gpu, each) for each in instances] or [gpu]
         if gpu.mig_enabled and not instances:
             wrong.append(
-                f"GPU {index} is in MIG mode and has no instances: make one with nvidia-smi mig -cgi."
+                f"GPU {index} is in MIG mode and has no instances: create one with nvidia-smi mig -cgi."
             )
     if not count:
         wrong.append("The NVIDIA driver is loaded and reports no GPU.")

@@ -47,7 +47,7 @@ def locate(root: Path, pid: int | None) -> Cgroup:
     if not counted & folders.keys():
         raise NoCgroupError(f"The cgroup of process {pid} is not mounted where the harness can see it.")
     if all(own.get(controller) == paths[controller] for controller in counted & folders.keys()):
-        raise NoCgroupError("The process shares the harness's cgroup, so its own share cannot be told apart.")
+        raise NoCgroupError("The process shares the harness's cgroup and cannot be measured separately.")
     return Cgroup(version=version, folders=folders)
 
 

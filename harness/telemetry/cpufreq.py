@@ -70,7 +70,7 @@ class FrequencySource:
             values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=True))
         elif self._gap:
             for metric in _CLOCKS:
-                self._gap(self.name, "host", metric, "This machine does not show its CPUs' clocks.")
+                self._gap(self.name, "host", metric, "This machine does not report CPU clocks.")
         if self._throttle:
             values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
         if values:

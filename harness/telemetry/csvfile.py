@@ -150,8 +150,8 @@ def _read(path: Path) -> Series:
             raise ValueError(f"it has no column {_TIME}")
     except ValueError as error:
         raise StoreError(
-            f"{path} is not telemetry of tfbench: {error}",
-            hint="Move that file away; the rest of the run can then be read.",
+            f"{path} is not a telemetry file: {error}",
+            hint="Move that file away; the rest of the run is readable without it.",
         ) from error
     rows = rows[np.argsort(rows[_TIME], kind="stable")]
     columns = {name: np.ascontiguousarray(rows[name]) for name in names if name != _TIME}

@@ -32,9 +32,7 @@ class OtherProcesses(Reading):
     def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
         """Count them; a driver that does not say how much memory each holds is asked for the number only."""
         if not self._host_pids():
-            raise UnreadableError(
-                "NVML gives the host's process numbers, and the harness runs in a container."
-            )
+            raise UnreadableError("NVML reports the host's process IDs, but the harness runs in a container.")
         result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         foreign = [each for each in result if not self._ours(each.pid)]
         values: dict[str, float] = {"foreign_processes": len(foreign)}

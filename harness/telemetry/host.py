@@ -182,7 +182,7 @@ def _traffic(
         totals = {name: unit_bytes * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
         return rates.of(totals, now_ns)
 
-    missing = f"The kernel lists nothing physical in {path}."
+    missing = f"The kernel lists no physical device in {path}."
     return Reading(path=path, metrics=metrics, parse=parse, missing=missing, all_at_once=False)
 
 

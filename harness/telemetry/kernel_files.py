@@ -104,7 +104,7 @@ class FileReader:
             self._open.append((each, file))
             absent = [name for name in each.metrics if each.all_at_once and name not in values]
             metrics += [name for name in each.metrics if name not in absent]
-            self._note(absent, f"{each.path.name} has no such value here: its controller is not enabled.")
+            self._note(absent, f"{each.path.name} does not have it: the controller is not enabled.")
         return tuple(metrics)
 
     def read(self, now_ns: int) -> Values:

@@ -14,10 +14,10 @@ _HINTS = {
     ),
     pynvml.NVML_ERROR_GPU_IS_LOST: "The GPU is lost: it has fallen off the bus; reset it or reboot.",
     pynvml.NVML_ERROR_RESET_REQUIRED: "The GPU must be reset before it can be used again.",
-    pynvml.NVML_ERROR_NO_PERMISSION: "NVML denies this to users without privileges.",
+    pynvml.NVML_ERROR_NO_PERMISSION: "NVML requires privileges for this.",
     pynvml.NVML_ERROR_UNINITIALIZED: "NVML is not initialised: the driver was reset.",
-    pynvml.NVML_ERROR_NOT_FOUND: "NVML does not find this GPU any more.",
-    pynvml.NVML_ERROR_NO_DATA: "NVML has no value for it at the moment.",
+    pynvml.NVML_ERROR_NOT_FOUND: "NVML no longer finds this GPU.",
+    pynvml.NVML_ERROR_NO_DATA: "NVML has no value at the moment.",
     pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
 }
 
@@ -68,7 +68,7 @@ def meaning(code: int) -> Meaning:
 def explain(code: int, uuid: str = "") -> str:
     """Describe in one sentence what `code` means, on a MIG instance when `uuid` is one's."""
     if uuid.startswith("MIG-") and meaning(code) is Meaning.METRIC:
-        return "Not available on a MIG instance: NVML gives it for the whole GPU, if at all."
+        return "Not available on a MIG instance, only for the whole GPU."
     if code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
         return "This GPU does not support it."
     if meaning(code) is Meaning.METRIC and code not in _HINTS:

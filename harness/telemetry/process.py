@@ -59,7 +59,7 @@ class ProcessSource:
             gap(self.name, CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
         for metric in _ONLY_CGROUP:
-            reason = "Only a cgroup of its own shows this, and this engine gives none."
+            reason = "This needs a cgroup for the trial, which this engine does not create."
             gap(self.name, CONTAINER, metric, reason)
         self._metrics = (*_USE, *_IO)
         try:

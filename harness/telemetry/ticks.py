@@ -123,7 +123,7 @@ class TickLoop:
                         source.name,
                         begin_ns + (tick + 1) * interval_ns,
                         after_ns,
-                        f"Sampling was held up for {(passed - tick) * self.interval_s:.1f} s.",
+                        f"Sampling was delayed by {(passed - tick) * self.interval_s:.1f} s.",
                     )
             tick = passed + 1
         # Counters then cover the trial to its end.

@@ -165,7 +165,7 @@ def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path, num
         code, _, err = bench.finish()
     assert code == 130
     assert [trial.status for trial in read_run(first).trials] == [Status.OK, Status.INTERRUPTED]
-    assert f"Go on with: tfbench bench --resume {first}" in err
+    assert f"tfbench bench --resume {first}" in err
     assert "Traceback" not in err
     assert docker("ps", "--quiet", "--all", "--filter", f"label=tfbench.run={first.name}") == []
     assert (first / "report.html").exists()

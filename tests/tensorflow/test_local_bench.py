@@ -88,5 +88,5 @@ def test_it_runs_no_images(tmp_path: Path, surroundings: Mapping[str, str]) -> N
     with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
         code, _, err = bench.finish()
     assert code == 2
-    assert "The local engine runs no images" in err
+    assert "local engine" in err
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -48,5 +48,5 @@ def test_both_are_one_network_of_which_transfer_learning_trains_the_head(script)
     assert found["kept"], "the backbone stays as it is"
     assert found["alive"] > 0.1, "the signal of random weights does not fade"
     assert found["loaded"] == [True, False]
-    assert found["said"][0].startswith("seeded random ones")
+    assert found["said"][0].startswith("seeded random")
     assert found["said"][1].startswith("from the file trained.weights.h5, sha256 ")
