@@ -2,9 +2,12 @@
 # Bootstrap a base image out of distribution packages, for hosts that no image registry answers.
 #   images/base.sh FILE.tar     writes its root file system
 #   images/base.sh NAME:TAG     imports it into the engine, with the docker command
-# It holds what the slim Python image holds as far as tfbench needs it: Debian 13 and its Python 3.13
-# with venv. Packages and their signatures come from the mirror that this host's apt is set up with.
+#   LOCK=1 images/base.sh FILE.tar   takes the newest packages and writes their versions into base.lock
+# It holds what the slim Python image holds as far as tfbench needs it: Debian 13 and its Python 3.13.
+# Packages and their signatures come from the mirror that this host's apt is set up with, in the versions that
+# base.lock pins: the same bytes wherever the mirror still has them. Which it has not is said.
 set -euo pipefail
+export LC_ALL=C
 
 goal=${1:?usage: images/base.sh FILE.tar or NAME:TAG}
 suite=trixie
@@ -43,19 +46,32 @@ case $goal in
     *) work=$(mktemp -d) ;;
 esac
 trap 'rm -rf "$work"' EXIT
+lock=$(dirname "$0")/base.lock
+[ -n "${LOCK:-}" ] || sed 's/\(.*\)=\(.*\)/Package: \1\nPin: version \2\nPin-Priority: 1001\n/' "$lock" > "$work/preferences"
+touch "$work/preferences"
 # A lab's mirror may be a snapshot that is older than the validity its Release file claims; signatures
-# are checked all the same. Documentation and translations would
-# add a third to the size.
+# are checked all the same. Documentation and translations would add a third to the size. Where resolv.conf and hosts
+# are missing, an engine that mounts its own there leaves the time of the build in /etc.
 # shellcheck disable=SC2016
 SOURCE_DATE_EPOCH=0 mmdebstrap --quiet --variant=minbase --format=tar \
-    --include=python3,python3-venv,ca-certificates \
+    --include=python3,ca-certificates \
     --aptopt='Acquire::Check-Valid-Until "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/etc/apt/sources.list "$1"/etc/resolv.conf' \
+    --setup-hook='mkdir -p "$1/etc/apt/preferences.d"; cp '"$work/preferences"' "$1/etc/apt/preferences.d/tfbench"' \
+    --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/etc/apt/sources.list \
+        "$1"/etc/apt/preferences.d/tfbench "$1"/var/cache/ldconfig/aux-cache; : > "$1/etc/resolv.conf"; : > "$1/etc/hosts"' \
     "$suite" "$work/base.tar" ${mirror:+"$mirror"} >&2 ||
     fail "mmdebstrap failed; see above."
+
+tar --extract --to-stdout --file "$work/base.tar" ./var/lib/dpkg/status |
+    sed -n 's/^Package: //p; s/^Version: /=/p' | sed 'N; s/\n//' | sort > "$work/base.lock"
+if [ -n "${LOCK:-}" ]; then
+    cp "$work/base.lock" "$lock"
+else
+    comm -13 "$lock" "$work/base.lock" | sed 's/^/images\/base.sh: base.lock has another version than /' >&2
+fi
 case $goal in
     *.tar) mv "$work/base.tar" "$goal" ;;
     *) docker import --change 'CMD ["python3"]' --message "tfbench base: Debian $suite" "$work/base.tar" "$goal" ;;

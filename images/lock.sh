@@ -4,10 +4,29 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 compile() { "${BIN:-.venv/bin}/uv" pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header "$@"; }
 
+platform=x86_64-manylinux_2_28
+
+# Write the sizes of a lock's wheels into it, for the bar of the bytes that are fetched.
+add_sizes() {
+    "${BIN:-.venv/bin}/uv" pip compile --quiet --no-deps --format pylock.toml --python-version 3.13 --python-platform $platform "$1" |
+        "${BIN:-.venv/bin}/python" -c '
+import sys, tomllib
+from harness.images.locks import Pin, fits
+for package in tomllib.load(sys.stdin.buffer)["packages"]:
+    pin = Pin(name=package["name"], version=package["version"], sha256=frozenset())
+    size = next(wheel["size"] for wheel in package["wheels"] if fits(wheel["url"].rpartition("/")[2], pin, "3.13"))
+    print(f"# {pin.name}: {size} bytes")' > "$1.sizes"
+    cat "$1.sizes" >> "$1"
+    rm "$1.sizes"
+}
+
 # One resolution for Python 3.11 to 3.13 serves both the images and the local engine.
-for target in cpu cuda trees-cpu trees-cuda; do
-    compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 "images/$target.in" --output-file "images/$target.lock"
+for target in cpu cuda trees-cpu trees-cuda installer; do
+    compile --python-version 3.11 --python-platform $platform "images/$target.in" --output-file "images/$target.lock"
+    add_sizes "images/$target.lock"
 done
+mkdir -p build
+LOCK=1 images/base.sh build/base.tar
 compile --universal --python-version 3.11 pyproject.toml --group build --output-file requirements.lock
 # Ray is 80 MB: nodes of a fleet and whoever drives them install it, and the tests.
 compile --universal --python-version 3.11 pyproject.toml --extra fleet --group build --constraint requirements.lock --output-file fleet.lock

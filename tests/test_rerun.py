@@ -15,13 +15,13 @@ from harness.analysis import analyse
 from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
-from harness.model.run import Run, Status, Stop
+from harness.model.run import ImageInfo, Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.options import Options, options_document
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
-from harness.run.repeat import again, outlook
+from harness.run.repeat import again, compare_images, outlook
 from harness.run.resolve import resolve
 from reports.render import render_html
 from tests import builders
@@ -139,6 +139,27 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
     assert found["host_processor_model_name"][0] == "Another"
     assert found["cpu"][0] == "1" * 64
     assert found["GPU 0 name"] == ("NVIDIA H200", "not here")
+
+
+@pytest.mark.parametrize(
+    ("here", "verdict"),
+    [
+        ({}, "same bits"),
+        ({"digest": "sha256:2"}, "same bits"),
+        ({"contents": "sha256:d", "lock_sha256": "m"}, "other bits, from another lock"),
+        ({"contents": "sha256:d", "base": "c"}, "other bits, on c instead of b"),
+        ({"contents": "sha256:d"}, "other bits, from the same lock and base"),
+        (None, "not built here yet"),
+    ],
+)
+def test_images_are_compared_by_their_contents(here: dict[str, str] | None, verdict: str) -> None:
+    then = ImageInfo(
+        target="cpu", reference="r", digest="sha256:1", base="b", lock_sha256="l", contents="sha256:c"
+    )
+    run = recorded()
+    run = replace(run, manifest=replace(run.manifest, images=(then,)))
+    verdicts = compare_images(run, lambda _: None if here is None else replace(then, **here))
+    assert verdicts["cpu"].startswith(verdict)
 
 
 def test_check_says_what_differs_and_runs_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from harness.run.provision import TARGETS
+from uv import find_uv_bin
+
+from harness.images.build_context import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,6 +32,15 @@ def make_wheel(folder: Path, name: str, version: str = "1.0", tag: str = "py3-no
     with zipfile.ZipFile(path, "w") as archive:
         for file, content in files.items():
             archive.writestr(zipfile.ZipInfo(file), content)
+    return path
+
+
+def make_installer(folder: Path) -> Path:
+    """Write a wheel of uv, as far as images/install.sh needs one, out of the uv of this environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "uv-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("uv-1.0.data/scripts/uv"), Path(find_uv_bin()).read_bytes())
     return path
 
 
@@ -53,14 +65,15 @@ def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
 
 
 def make_checkout(folder: Path, wheels: Sequence[Path]) -> Path:
-    """Lay out a checkout with the real image recipes and tiny locks."""
+    """Lay out a checkout with the real image recipes and tiny locks; its installer lies beside the first wheel."""
     images = folder / "images"
     images.mkdir(parents=True)
-    for name in ("images/Dockerfile", "images/base.sh", "docker-compose.yml"):
-        (folder / name).write_bytes((ROOT / name).read_bytes())
-    (images / "base.sh").chmod(0o755)
+    for path in (*ROOT.glob("images/*.sh"), ROOT / "images/Dockerfile", ROOT / "images/base.lock"):
+        shutil.copy(path, images)
+    shutil.copy(ROOT / "docker-compose.yml", folder)
     for target in TARGETS:
         write_lock(images / f"{target}.lock", wheels)
+    write_lock(images / "installer.lock", [make_installer(wheels[0].parent)])
     return folder
 
 

@@ -104,7 +104,7 @@ def _software(run: Run) -> Iterator[tuple[str, str, Any]]:
         # The engine's content id differs wherever the same lock is built: the lock says what is in it.
         yield IMAGE, image.target, image.lock_sha256 or image.digest
         yield IMAGE, f"{image.target} base", image.base
-        yield SOFTWARE, f"{image.target} image digest", image.digest
+        yield SOFTWARE, f"{image.target} image contents", image.contents or image.digest
     for data in manifest.data:
         yield DATA, data.workload, " ".join(filter(None, (data.name, data.kind, data.sha256[:12])))
     yield SOFTWARE, "operating_system", manifest.system.get("operating_system", "")

@@ -14,6 +14,7 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
+from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder
 from harness.model.run import target_for
 from workloads.protocol import TENSORFLOW
@@ -50,9 +51,10 @@ def images(
     builder = ImageBuilder(paths().checkout, paths().cache, client, progress)
     wanted = tuple(target or TENSORFLOW_TARGETS)
     for name in wanted:
-        if name not in builder.targets():
-            available = ", ".join(builder.targets())
-            raise UsageError(f"There is no image target {name!r}.", hint=f"Choose from: {available}.")
+        if name not in TARGETS:
+            raise UsageError(
+                f"There is no image target {name!r}.", hint=f"Choose from: {', '.join(TARGETS)}."
+            )
     if fetch_only:
         for name in wanted:
             out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)

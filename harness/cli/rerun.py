@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +17,15 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
+from harness.engines.docker import DockerEngine
+from harness.errors import EngineError
+from harness.images.builder import ImageBuilder
 from harness.model.run import Run
 from harness.rounding import short_digests
 from harness.run.defaults import RUNS
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
-from harness.run.repeat import again, check_files, named_after, outlook, prepared_run
+from harness.run.repeat import again, check_files, compare_images, named_after, outlook, prepared_run
 
 _NOT_HERE = "not here"
 
@@ -72,6 +76,7 @@ def rerun(
         _show_commit(progress, then, differences)
         check_files(then, files)
         if check:
+            _show_images(progress, then)
             return
         devices = tuple(filter(None, device.split(",")))
         resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
@@ -119,6 +124,20 @@ def _show(progress: Terminal, title: str, fields: Fields) -> None:
             shown = section
         table.add_row(Text(f"  {name}"), *(Text(short_digests(value)) for value in values))
     progress.show(table)
+
+
+def _show_images(progress: Terminal, then: Run) -> None:
+    engine = DockerEngine(os.environ)
+    try:
+        engine.connect()
+        builder = ImageBuilder(paths().checkout, paths().cache, engine.client, progress)
+        verdicts = compare_images(then, builder.existing)
+    except EngineError:
+        verdicts = {}
+    finally:
+        engine.close()
+    for target, verdict in verdicts.items():
+        progress.line(f"{target} image: {verdict}.")
 
 
 def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:

@@ -1,142 +1,217 @@
-"""Run one image build on the engine's classic builder, streamed and logged."""
+"""Build one image from its context: by BuildKit where a client of it is installed, else by the classic builder."""
 
 from __future__ import annotations
 
 import os
 import re
-import tarfile
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 import docker
 import requests
 from docker.errors import DockerException
 
 from harness.errors import ImageError
-from harness.images.compose import Declaration
-from harness.progress import Progress, Task
+from harness.progress import Progress
 
+# The network would make a build depend on more than its context.
+_NETWORK = "none"
 _CHUNK = 1 << 20
-_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)")
-_LAYER = re.compile(r"^ ---> ([0-9a-f]{12})$")
 _TAIL_LINES = 12
+_MOUNTED = re.compile(r"^(FROM (\S+) AS) (\w+)\nRUN --mount=type=bind,target=/mnt (.*)$", re.MULTILINE)
+_COPIED = (
+    r"\1 install\nCOPY . /mnt/\nRUN \4\n\n\1 \3\nCOPY --from=install /opt /opt\nCOPY --from=install /etc /etc"
+)
+_LAYER = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
 
-class Build:
-    """One build of what a declaration says.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOrder:
+    """What to build.
 
-    Args:
-        client: the engine.
-        declaration: what to build, its context laid out.
+    Attributes:
+        target: stage of the Dockerfile.
+        context: folder with the Dockerfile and all that it needs.
+        tag, base: names of the image to make and of the one to start from.
         log: file that gets everything the builder says.
-        progress: gets a bar over the context's bytes, then one over the steps.
     """
 
-    def __init__(
-        self, client: docker.DockerClient, declaration: Declaration, log: Path, progress: Progress
-    ) -> None:
-        self._client = client
-        self._declaration = declaration
-        self._log = log
-        self._progress = progress
-        self._made: list[str] = []
+    target: str
+    context: Path
+    tag: str
+    base: str
+    log: Path
 
-    def run(self) -> str:
-        """Build, tag and return the image's content id.
 
-        Raises:
-            ImageError: the build failed; the message has its last lines and the log's path.
-        """
-        self._log.parent.mkdir(parents=True, exist_ok=True)
+def build(client: docker.DockerClient, order: BuildOrder, progress: Progress) -> None:
+    """Build and tag an image.
+
+    Raises:
+        ImageError: the build failed; the message has its last lines and the log's path.
+    """
+    order.log.parent.mkdir(parents=True, exist_ok=True)
+    environment = _client_environment(client)
+    command = find_buildkit(environment) if environment else None
+    if command is not None:
+        _build_by_client(client, command, environment, order, progress)
+        return
+    progress.line(
+        "No docker client with BuildKit is installed: the classic builder copies every wheel and is "
+        "several times slower. Docker's own packages bring BuildKit (docker-buildx-plugin)."
+    )
+    build_classic(client, order, progress)
+
+
+def find_buildkit(environment: Mapping[str, str]) -> str | None:
+    """Return a `docker` command that builds with BuildKit on the engine that `environment` names."""
+    folders = [*os.get_exec_path(environment), "/usr/bin"]
+    found = (shutil.which("docker", path=folder) for folder in folders)
+    for command in dict.fromkeys(filter(None, found)):
+        with suppress(OSError, subprocess.TimeoutExpired):
+            answer = subprocess.run(
+                [command, "build", "--help"],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
+            if answer.returncode == 0 and "--progress" in answer.stdout:
+                return command
+    return None
+
+
+def _client_environment(client: docker.DockerClient) -> dict[str, str]:
+    """Return with what the docker command reaches the engine of `client`; empty where BuildKit is out of reach."""
+    socket = getattr(client.api.get_adapter(client.api.base_url), "socket_path", None)
+    components = [str(part.get("Name", "")) for part in client.version().get("Components") or ()]
+    if socket is None or any(name.startswith("Podman") for name in components):
+        return {}
+    settings = {
+        "DOCKER_HOST": f"unix://{socket}",
+        "DOCKER_BUILDKIT": "1",
+        # Another builder would keep the image to itself; attestations hold the time of the build.
+        "BUILDX_BUILDER": "default",
+        "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
+    }
+    return {**os.environ, **settings}
+
+
+def _arguments(order: BuildOrder) -> list[str]:
+    return [
+        "build", "--progress=plain", f"--network={_NETWORK}", f"--target={order.target}", f"--tag={order.tag}",
+        f"--build-arg=BASE={order.base}", "--build-arg=SOURCE_DATE_EPOCH=0", str(order.context),
+    ]  # fmt: skip
+
+
+def _build_by_client(
+    client: docker.DockerClient,
+    command: str,
+    environment: Mapping[str, str],
+    order: BuildOrder,
+    progress: Progress,
+) -> None:
+    before = _cache_records(client)
+    with (
+        order.log.open("w", encoding="utf-8") as log,
+        progress.task(f"{order.target} image", None) as spinner,
+        subprocess.Popen(
+            [command, *_arguments(order)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as process,
+    ):  # fmt: skip
         try:
-            with self._log.open("w", encoding="utf-8") as log:
-                self._follow(self._start(), log)
-            return str(self._client.images.get(self._declaration.image).id)
-        finally:
-            self._remove_leftovers()
+            assert process.stdout is not None
+            for line in process.stdout:
+                log.write(line)
+                # "#6 5.748 Prepared 35 packages": the step and its seconds are of no interest.
+                spinner.note(re.sub(r"^#\d+ ([\d.]+ )?", "", line.strip())[:60], minor=True)
+        except BaseException:
+            process.terminate()
+            raise
+    # The engine would keep a copy of the wheels, and the image's files after the image is removed.
+    for identity, _ in _cache_records(client) - before:
+        with suppress(DockerException):
+            client.api.prune_builds(filters=cast(Any, {"id": identity}), all=True)
+    if process.returncode != 0:
+        raise _error(order, "its builder failed.")
 
-    def _start(self) -> Iterator[dict[str, Any]]:
-        declaration = self._declaration
-        size = sum(path.stat().st_size for path in declaration.context.rglob("*") if path.is_file())
-        with self._progress.task(f"{declaration.target} image: sending wheels", size, "B") as bar:
+
+def _cache_records(client: docker.DockerClient) -> set[tuple[str, int]]:
+    """Return id and number of uses of what BuildKit keeps of builds like ours."""
+    records = client.df().get("BuildCache") or ()
+    return {
+        (record["ID"], record["UsageCount"])
+        for record in records
+        if record["Type"] == "source.local" or "/mnt/image.sh" in record["Description"]
+    }
+
+
+def build_classic(client: docker.DockerClient, order: BuildOrder, progress: Progress) -> None:
+    """Build and tag an image by the engine's classic builder, which cannot mount: a stage gets the context as a layer.
+
+    Raises:
+        ImageError: the build failed.
+    """
+    dockerfile = order.context / "Dockerfile"
+    dockerfile.write_text(classic(dockerfile.read_text(encoding="utf-8")), encoding="utf-8")
+    made: list[str] = []
+    try:
+        with (
+            order.log.open("w", encoding="utf-8") as log,
+            progress.task(f"{order.target} image", None) as spinner,
+            subprocess.Popen(["tar", "-C", order.context, "-c", "."], stdout=subprocess.PIPE) as tar,
+        ):
+            assert tar.stdout is not None
             # requests streams any iterable of bytes; the context is never in memory as a whole.
-            stream = cast(Any, _counted(tar_stream(declaration.context), bar))
-            return iter(
-                self._client.api.build(
-                    fileobj=stream, custom_context=True, dockerfile=declaration.dockerfile,
-                    tag=declaration.image, target=declaration.stage, network_mode=declaration.network,
-                    buildargs=dict(declaration.args), rm=True, forcerm=True, pull=False, decode=True,
-                )
-            )  # fmt: skip
-
-    def _follow(self, events: Iterator[dict[str, Any]], log: TextIO) -> None:
-        reused = False
-        with self._progress.task(f"{self._declaration.target} image: building", 1.0) as bar:
-            for event in events:
+            stream = cast(Any, iter(partial(tar.stdout.read, _CHUNK), b""))
+            for event in client.api.build(
+                fileobj=stream, custom_context=True, tag=order.tag, target=order.target, network_mode=_NETWORK,
+                buildargs={"BASE": order.base}, rm=True, forcerm=True, pull=False, decode=True,
+            ):  # fmt: skip
                 text = str(event.get("stream") or event.get("error") or "")
                 log.write(text)
-                for line in text.splitlines():
-                    if step := _STEP.match(line):
-                        bar.advance(1 / int(step[2]))
-                        bar.note(step[3][:60])
-                        # What FROM names is the user's own base, or a stage that is counted already.
-                        reused = step[3].upper().startswith("FROM ")
-                    elif "Using cache" in line:
-                        reused = True
-                    elif (layer := _LAYER.match(line)) and not reused:
-                        self._made.append(layer[1])
+                spinner.note(text.strip()[:60], minor=True)
+                made += _LAYER.findall(text)
                 if "error" in event:
                     log.flush()
-                    raise self._error(str(event["error"]))
+                    raise _error(order, text)
+    finally:
+        _remove_layers(client, made, order.base)
 
-    def _error(self, message: str) -> ImageError:
-        if "no space left on device" in message.lower():
-            return ImageError(
-                f"The engine's disk filled up while the {self._declaration.target} image was built.",
-                hint="Free some space there (`docker system df`, `docker image prune`): the CUDA image "
-                f"takes 7 GB and its build twice as much for a while. Log: {self._log}",
-            )
-        lines = [line for line in self._log.read_text(encoding="utf-8").splitlines() if line.strip()]
-        tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+
+def _remove_layers(client: docker.DockerClient, layers: Sequence[str], base: str) -> None:
+    """Remove what only the build needed, gigabytes for CUDA. Nothing with descendants goes: the engine refuses."""
+    keep = client.images.get(base).id
+    for layer in reversed(layers):
+        with suppress(DockerException, requests.RequestException):
+            image = client.images.get(layer)
+            if image.id != keep and not image.tags and not image.attrs.get("RepoDigests"):
+                # The base may have no name either, and goes as a parent unless told not to.
+                client.images.remove(str(image.id), noprune=True)
+
+
+def classic(dockerfile: str) -> str:
+    """Return `dockerfile` for a builder that cannot mount."""
+    return _MOUNTED.sub(_COPIED, dockerfile)
+
+
+def _error(order: BuildOrder, message: str) -> ImageError:
+    lines = [line for line in order.log.read_text(encoding="utf-8").splitlines() if line.strip()]
+    tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+    if "no space left on device" in f"{message} {tail}".lower():
         return ImageError(
-            f"The {self._declaration.target} image could not be built: {message.strip()}\n{tail}\n",
-            hint=f"The whole log is in {self._log}; a base of your own needs Python 3.13 with venv.",
+            f"The engine's disk filled up while the {order.target} image was built.",
+            hint="Free some space there (`docker system df`, `docker builder prune`): the CUDA image takes 6 GB "
+            f"and its build half as much again. Log: {order.log}",
         )
-
-    def _remove_leftovers(self) -> None:
-        """Remove the layers that only the build needed, gigabytes for CUDA, however it ended.
-
-        They would serve a later build of the same content, which the image's name already spares, and
-        after a full disk they are what fills it. Nothing with descendants goes: the engine refuses.
-        """
-        for layer in reversed(self._made):
-            with suppress(DockerException, requests.RequestException):
-                found = self._client.images.get(layer)
-                if not found.tags and not found.attrs.get("RepoDigests"):
-                    # The base may have no name either, and goes as a parent unless told not to.
-                    self._client.images.remove(str(found.id), noprune=True)
-
-
-def tar_stream(folder: Path) -> Iterator[bytes]:
-    """Yield `folder` as a tar, file by file, the same bytes for the same files."""
-    for path in sorted(folder.rglob("*")):
-        info = tarfile.TarInfo(path.relative_to(folder).as_posix())
-        if path.is_dir():
-            info.type, info.mode = tarfile.DIRTYPE, 0o755
-            yield info.tobuf()
-            continue
-        with path.open("rb") as file:
-            info.size, info.mode = os.fstat(file.fileno()).st_size, 0o644
-            yield info.tobuf()
-            while chunk := file.read(_CHUNK):
-                yield chunk
-        yield b"\0" * (-info.size % tarfile.BLOCKSIZE)
-    yield b"\0" * (2 * tarfile.BLOCKSIZE)
-
-
-def _counted(chunks: Iterator[bytes], bar: Task) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-        bar.advance(len(chunk))
+    return ImageError(
+        f"The {order.target} image could not be built: {message.strip()}\n{tail}\n",
+        hint=f"The whole log is in {order.log}; a base of your own needs Python 3.13 with venv.",
+    )

@@ -1,15 +1,16 @@
-"""Build the images that docker-compose.yml declares, each at most once for the same content.
-
-No network is used while an image is built: contexts.py has put everything into its build context.
-"""
+"""Give images by target, each built at most once for the same content, and build contexts for docker-compose."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import docker
 import requests
@@ -17,8 +18,9 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.errors import EngineError, ImageError
 from harness.images.bases import BaseImages, pull_missing
-from harness.images.build import Build
-from harness.images.contexts import Base, BuildContexts
+from harness.images.build import BuildOrder, build
+from harness.images.build_context import PYTHON_VERSION, TARGETS, Base, Recipes, compose_variables, update_env
+from harness.images.wheels import fetch_wheels
 from harness.model.run import ImageInfo
 from harness.progress import Progress, Silent
 from harness.system.file_locks import filling
@@ -37,21 +39,17 @@ class ImageBuilder:
     def __init__(
         self, checkout: Path, cache: Path, client: docker.DockerClient | None, progress: Progress
     ) -> None:
-        self._contexts = BuildContexts(checkout, cache, progress)
-        self._script = checkout / "images" / "base.sh"
+        self._checkout = checkout
+        self._recipes = Recipes(checkout / "images")
         self._cache = cache
         self._client = client
         self._progress = progress
-
-    def targets(self) -> tuple[str, ...]:
-        """Return every target that docker-compose.yml declares."""
-        return self._contexts.targets()
 
     def existing(self, target: str, base: str | None = None) -> ImageInfo | None:
         """Return `target`'s image if the engine holds it for the present content, in milliseconds.
 
         Args:
-            target: a service of docker-compose.yml.
+            target: one of TARGETS.
             base: the user's own base image; None for the pinned or the bootstrapped one.
 
         Raises:
@@ -61,10 +59,9 @@ class ImageBuilder:
         with _engine_errors():
             for candidate in self._candidates(client, base):
                 try:
-                    image = client.images.get(self._contexts.tag(target, candidate))
+                    return self._info(client, target, candidate)
                 except ImageNotFound:
                     continue
-                return self._info(target, candidate, str(image.id))
         return None
 
     def ensure(self, target: str, base: str | None = None) -> ImageInfo:
@@ -74,20 +71,24 @@ class ImageBuilder:
             EngineError: no engine answers.
             ImageError: wheels or a base cannot be had, or the build fails; the message has the log's path.
         """
-        if found := self.existing(target, base):
-            return found
+        if image := self.existing(target, base):
+            return image
         client = self._engine()
         with self._turn():
             # Whoever held the lock may have built it.
-            if found := self.existing(target, base):
-                return found
+            if image := self.existing(target, base):
+                return image
             with _engine_errors():
                 _check_architecture(client)
                 chosen = self._choose_base(base)
-                declaration = self._contexts.lay_out(target, chosen)
-                log = self._cache / "logs" / f"build-{declaration.image.replace(':', '-')}.log"
-                image_id = Build(client, declaration, log, self._progress).run()
-        return self._info(target, chosen, image_id)
+                with self._context(target) as context:
+                    tag = self._recipes.tag(target, chosen)
+                    log = self._cache / "logs" / f"build-{tag.replace(':', '-')}.log"
+                    order = BuildOrder(
+                        target=target, context=context, tag=tag, base=chosen.reference, log=log
+                    )
+                    build(client, order, self._progress)
+                return self._info(client, target, chosen)
 
     def fetch(self, target: str, base: str | None = None) -> Path:
         """Lay out `target`'s build context and .env for `docker-compose build`; return the context's folder.
@@ -98,24 +99,51 @@ class ImageBuilder:
             ImageError: wheels or a base cannot be had.
         """
         with self._turn(), _engine_errors():
-            return self._contexts.lay_out(target, self._choose_base(base)).context
+            chosen = self._choose_base(base)
+            wheels = self._wheels(target)
+            folder = self._checkout / "images" / "context"
+            try:
+                # docker-compose 1.29 refuses the whole file while one service's folder is missing.
+                for each in TARGETS:
+                    (folder / each).mkdir(parents=True, exist_ok=True)
+                self._recipes.lay_out(target, folder / target, wheels)
+                update_env(self._checkout / ".env", compose_variables(self._recipes, chosen))
+            except OSError as error:
+                raise ImageError(
+                    f"The build context {folder} cannot be written: {error.strerror}.",
+                    hint="Free some space, or make the checkout writable.",
+                ) from error
+            return folder / target
+
+    @contextmanager
+    def _context(self, target: str) -> Iterator[Path]:
+        """Give a build context that is gone after the build; a killed one's is replaced by the next."""
+        folder = self._cache / "context"
+        try:
+            self._recipes.lay_out(target, folder, self._wheels(target))
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _wheels(self, target: str) -> tuple[Path, ...]:
+        return fetch_wheels(self._recipes.pins(target), self._cache, PYTHON_VERSION, self._progress)
 
     def _choose_base(self, base: str | None) -> Base:
-        pinned = self._contexts.default_base()
+        pinned = self._recipes.pinned_base()
         if self._client is None:
             return pinned if base is None else Base(reference=base, identity=base)
         bases = self._bases(self._client)
         if base is not None:
             return bases.named(base)
-        return bases.obtain(pinned, self._contexts.bootstrapped_base())
+        return bases.obtain(pinned, self._recipes.bootstrapped_base())
 
     def _candidates(self, client: docker.DockerClient, base: str | None) -> tuple[Base, ...]:
         if base is not None:
             return (self._bases(client).named(base),)
-        return (self._contexts.default_base(), self._contexts.bootstrapped_base())
+        return (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
 
     def _bases(self, client: docker.DockerClient) -> BaseImages:
-        return BaseImages(client, self._script, self._progress)
+        return BaseImages(client, self._checkout / "images" / "base.sh", self._progress)
 
     def _engine(self) -> docker.DockerClient:
         if self._client is None:
@@ -125,13 +153,16 @@ class ImageBuilder:
             )
         return self._client
 
-    def _info(self, target: str, base: Base, image_id: str) -> ImageInfo:
+    def _info(self, client: docker.DockerClient, target: str, base: Base) -> ImageInfo:
+        reference = self._recipes.tag(target, base)
+        image = client.images.get(reference)
         return ImageInfo(
             target=target,
-            reference=self._contexts.tag(target, base),
-            digest=image_id,
+            reference=reference,
+            digest=str(image.id),
             base=base.reference,
-            lock_sha256=self._contexts.lock_sha256(target),
+            lock_sha256=self._recipes.lock_sha256(target),
+            contents=image_contents(image.attrs),
             note=base.note,
         )
 
@@ -148,6 +179,20 @@ class ImageBuilder:
             ) from error
 
 
+def image_contents(attributes: dict[str, Any]) -> str:
+    """Return a hash of an image's files and settings, the same whoever built it and when.
+
+    The engine's content id also covers the time of the build, unless its builder is BuildKit 0.11 or newer.
+
+    Args:
+        attributes: what the engine says of the image.
+    """
+    settings = attributes.get("Config") or {}
+    kept = {name: settings.get(name) for name in ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")}
+    parts = {"layers": attributes["RootFS"].get("Layers"), "settings": kept}
+    return f"sha256:{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}"
+
+
 def user_image(
     client: docker.DockerClient, target: str, reference: str, progress: Progress | None = None
 ) -> ImageInfo:
@@ -160,12 +205,14 @@ def user_image(
         EngineError: no engine answers.
     """
     with _engine_errors():
+        digest = pull_missing(client, reference, progress or Silent())
         return ImageInfo(
             target=target,
             reference=reference,
-            digest=pull_missing(client, reference, progress or Silent()),
+            digest=digest,
             base="",
             lock_sha256="",
+            contents=image_contents(client.images.get(digest).attrs),
             note="image of the user's own; not built from this repository's locks",
         )
 

@@ -9,14 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.contexts import BuildContexts
-from harness.images.locks import read_lock, requirements_text
-from harness.images.pip import DISK_HINT, install
-from harness.images.wheels import cached_wheels, fetch_wheels, link_or_copy
+from harness.images.build_context import Recipes
+from harness.images.wheels import DISK_HINT, fetch_wheels
 from harness.model.run import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import filling
@@ -35,7 +32,7 @@ class LocalEnvironment:
     """
 
     def __init__(self, checkout: Path, cache: Path, progress: Progress) -> None:
-        self._contexts = BuildContexts(checkout, cache, progress)
+        self._recipes = Recipes(checkout / "images")
         self._cache = cache
         self._progress = progress
 
@@ -45,7 +42,7 @@ class LocalEnvironment:
         Raises:
             ImageError: this host has no fitting Python, or wheels cannot be had or installed.
         """
-        lock_sha256 = self._contexts.lock_sha256(target)
+        lock_sha256 = self._recipes.lock_sha256(target)
         interpreter, version = _interpreter()
         key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
         folder = self._cache / "environments" / key[:16]
@@ -71,25 +68,15 @@ class LocalEnvironment:
 
     def _make(self, target: str, interpreter: Path, version: str, folder: Path) -> None:
         _check_host()
-        minor = _minor(version)
-        lock = self._contexts.lock(target)
-        fetch_wheels(lock, self._cache, minor, self._progress)
+        wheels = fetch_wheels(self._recipes.pins(target), self._cache, _minor(version), self._progress)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
             # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds
             # its home by its own path.
-            made = Path(work) / "environment"
-            wheels = Path(work) / "wheels"
-            wheels.mkdir()
-            for wheel in cached_wheels(lock, self._cache, minor).values():
-                link_or_copy(wheel, wheels / wheel.name)
-            requirements = Path(work) / "requirements.txt"
-            requirements.write_text(requirements_text(read_lock(lock)), encoding="utf-8")
-            with self._progress.task(f"local environment, Python {version}", None) as spinner:
-                spinner.note("creating")
-                _create(interpreter, made)
-                spinner.note("installing wheels")
-                install(made / "bin" / "python", requirements, wheels, Path(work), threading.Event())
+            context, made = Path(work) / "context", Path(work) / "environment"
+            self._recipes.lay_out(target, context, wheels)
+            with self._progress.task(f"local environment, Python {version}", None):
+                _install(context, made, interpreter)
             shutil.rmtree(folder, ignore_errors=True)
             made.rename(folder)
 
@@ -135,13 +122,13 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _create(interpreter: Path, folder: Path) -> None:
-    command = [str(interpreter), "-m", "venv", "--without-pip", str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+def _install(context: Path, folder: Path, interpreter: Path) -> None:
+    command = ["sh", str(context / "install.sh"), str(folder), str(interpreter)]
+    made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if made.returncode != 0:
         raise ImageError(
-            f"No virtual environment could be made: {(made.stderr or made.stdout).strip()[-300:]}",
-            hint="On Debian and Ubuntu install python3-venv.",
+            f"The local environment could not be installed: {(made.stderr or made.stdout).strip()[-600:]}",
+            hint=DISK_HINT,
         )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,15 +23,21 @@ PLATFORMS = (
     "manylinux2010_x86_64",
     "manylinux1_x86_64",
 )
+# Written by images/lock.sh.
+_SIZE = re.compile(r"# (\S+): (\d+) bytes$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement of a lock: a single version, and the sha256 of every file allowed to be it."""
+    """One requirement of a lock: a single version, and the sha256 of every file allowed to be it.
+
+    `size` is that of its wheel, bytes; 0 where the lock does not say.
+    """
 
     name: str
     version: str
     sha256: frozenset[str]
+    size: int = 0
 
     @property
     def text(self) -> str:
@@ -49,14 +56,15 @@ def read_lock(lock: Path) -> tuple[Pin, ...]:
         lines = lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     except OSError as error:
         raise ImageError(f"The lock {lock} cannot be read: {error.strerror}.", hint=hint) from error
+    sizes = {size[1]: int(size[2]) for line in lines if (size := _SIZE.match(line))}
     stripped = (line.split(" #")[0].strip() for line in lines)
-    pins = tuple(_pin(line, lock, hint) for line in stripped if line and not line.startswith("#"))
+    pins = tuple(_pin(line, lock, sizes, hint) for line in stripped if line and not line.startswith("#"))
     if not pins:
         raise ImageError(f"The lock {lock} pins nothing.", hint=hint)
     return pins
 
 
-def _pin(line: str, lock: Path, hint: str) -> Pin:
+def _pin(line: str, lock: Path, sizes: Mapping[str, int], hint: str) -> Pin:
     text, *options = line.split(" --hash=")
     sha256 = frozenset(o.strip().removeprefix("sha256:") for o in options if o.startswith("sha256:"))
     try:
@@ -68,7 +76,8 @@ def _pin(line: str, lock: Path, hint: str) -> Pin:
         raise ImageError(
             f"{lock}: {requirement.name} needs one exact version, a sha256 and no marker.", hint=hint
         )
-    return Pin(name=canonicalize_name(requirement.name), version=exact[0], sha256=sha256)
+    name = canonicalize_name(requirement.name)
+    return Pin(name=name, version=exact[0], sha256=sha256, size=sizes.get(name, 0))
 
 
 @cache
@@ -98,8 +107,3 @@ def file_sha256(path: Path) -> str:
     """Return the hex sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def requirements_text(pins: Iterable[Pin]) -> str:
-    """Return `pins` as a requirements file that pip takes with --require-hashes."""
-    return "".join(pin.text + "\n" for pin in pins)

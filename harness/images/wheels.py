@@ -1,189 +1,149 @@
-"""Fetch every wheel of a lock on the host, once, checked against the lock's hashes.
+"""Keep the wheels of the locks in the cache, and fetch what is missing with the host's own pip.
 
-The host's own pip does the fetching, so that the user's configuration of it (index, proxy,
-certificates) holds. What it brings goes into `<cache>/wheels/<sha256>-<size>/<file>`: the hash is
-computed when a wheel enters, and the size in the name tells a torn copy from a whole one for free.
-
-Without a network: put the wheels (or a copy of another machine's whole `wheels` folder) anywhere under
-`<cache>/wheels/`. Whatever the lock asks for is found there by name, checked, and linked to its place.
-The cache is `$TFBENCH_CACHE`, by default the user's cache folder.
+The user's configuration of pip holds: index, proxy, certificates. Without a network, put the wheels, or another
+machine's whole folder of them, anywhere under the cache's folder `wheels`. Every use checks every wheel's hash.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.locks import Pin, file_sha256, fits, read_lock
-from harness.images.pip import DISK_HINT, download
+from harness.images.locks import PLATFORMS, Pin, file_sha256, fits
 from harness.progress import Progress, Task
 
+DISK_HINT = "Free some space (the CUDA wheels take 3.3 GB) or set TFBENCH_CACHE to a roomier folder."
 _PARALLEL = 4
-_POLL_S = 0.2
+_POLL_S = 0.1
+_DAY_S = 86400
 
 
-def fetch_wheels(lock: Path, cache: Path, python_version: str, progress: Progress) -> Path:
-    """Make sure that the cache holds every wheel of `lock`, and return the cache's wheel folder.
+def fetch_wheels(
+    pins: Sequence[Pin], cache: Path, python_version: str, progress: Progress
+) -> tuple[Path, ...]:
+    """Return a wheel in `cache` for each of `pins`, its hash checked; a damaged one is named and fetched again.
 
     Args:
-        lock: requirements with exact versions and sha256 hashes.
+        pins: what a lock asks for.
         cache: root of the cache; wheels live in its folder `wheels`.
         python_version: CPython to fetch for, e.g. "3.13"; the platform is always x86_64 Linux.
-        progress: gets one bar over the wheels of the lock; nothing when all are there.
+        progress: gets one bar of bytes when something is missing.
 
     Raises:
         ImageError: a hash is wrong, an index does not answer, the disk is full.
     """
-    WheelCache(cache, python_version, progress).fetch(read_lock(lock))
-    return cache / "wheels"
-
-
-def cached_wheels(lock: Path, cache: Path, python_version: str) -> dict[Pin, Path]:
-    """Return the wheels of `lock` that the cache already holds, without looking inside them."""
-    store = _scan(cache / "wheels")
-    found = ((pin, _choose(pin, store, python_version)) for pin in read_lock(lock))
-    return {pin: path for pin, path in found if path is not None}
-
-
-class WheelCache:
-    """The shared folder of verified wheels, for one Python version.
-
-    Args:
-        cache: root of the cache.
-        python_version: e.g. "3.13".
-        progress: where bars and remarks go.
-    """
-
-    def __init__(self, cache: Path, python_version: str, progress: Progress) -> None:
-        self._folder = cache / "wheels"
-        self._python_version = python_version
-        self._progress = progress
-        self._cancelled = threading.Event()
-
-    def fetch(self, pins: tuple[Pin, ...]) -> None:
-        """Bring in what is missing of `pins`.
-
-        Raises:
-            ImageError: see fetch_wheels.
-        """
-        try:
-            missing = self._missing(pins)
-            if not missing:
-                return
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with self._progress.task(f"wheels for Python {self._python_version}", len(pins), "wheels") as bar:
-                bar.advance(len(pins) - len(missing))
-                self._adopt_loose(missing, bar)
-                self._download(self._missing(missing), bar)
-        except OSError as error:
-            raise ImageError(
-                f"The wheel cache {self._folder} cannot be written: {error.strerror}.",
-                hint=DISK_HINT,
-            ) from error
-
-    def _missing(self, pins: tuple[Pin, ...]) -> tuple[Pin, ...]:
-        store = _scan(self._folder)
-        return tuple(pin for pin in pins if _choose(pin, store, self._python_version) is None)
-
-    def _adopt_loose(self, missing: tuple[Pin, ...], bar: Task) -> None:
-        """Check wheels that somebody put under the folder by hand, and link them to their places."""
-        adopted: set[Pin] = set()
-        for path in sorted(self._folder.rglob("*.whl")):
-            parts = path.relative_to(self._folder).parts
-            if any(part.startswith(".partial-") for part in parts[:-1]):
-                continue
-            pin = next((p for p in missing if fits(path.name, p, self._python_version)), None)
-            if pin is None or pin in adopted:
-                continue
-            bar.note(f"checking {path.name}", minor=True)
-            if (digest := file_sha256(path)) in pin.sha256:
-                self._enter(path, digest)
-                adopted.add(pin)
-                bar.advance(1)
-            else:
-                self._progress.line(
-                    f"{path} is not the file that the lock pins (sha256 {digest[:12]}...): left aside."
-                )
-
-    def _enter(self, wheel: Path, sha256: str) -> None:
-        place = self._folder / f"{sha256}-{wheel.stat().st_size}"
-        place.mkdir(exist_ok=True)
-        target = place / wheel.name
-        if target.exists() and target.stat().st_size == wheel.stat().st_size:
-            return
-        link_or_copy(wheel, target)
-
-    def _download(self, missing: tuple[Pin, ...], bar: Task) -> None:
-        if not missing:
-            return
-        with _scratch(self._folder) as scratch, ThreadPoolExecutor(_PARALLEL) as pool:
-            futures = {pool.submit(self._download_one, pin, scratch): pin for pin in missing}
-            try:
-                self._watch(futures, scratch, bar)
-            finally:
-                # On the first failure, or Ctrl-C, nobody waits for the other downloads.
-                self._cancelled.set()
-                for future in futures:
-                    future.cancel()
-
-    def _watch(self, futures: dict[Future[None], Pin], scratch: Path, bar: Task) -> None:
-        pending = set(futures)
-        while pending:
-            done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-                bar.advance(1)
-            names = sorted(futures[f].name for f in pending if f.running())
-            bar.note(f"{_size(scratch) / 1e6:,.0f} MB of {', '.join(names)}" if names else "", minor=True)
-
-    def _download_one(self, pin: Pin, scratch: Path) -> None:
-        if self._cancelled.is_set():
-            return
-        out = scratch / pin.name
-        out.mkdir()
-        download(pin, self._python_version, out, self._cancelled)
-        for wheel in out.glob("*.whl"):
-            self._enter(wheel, file_sha256(wheel))
-        shutil.rmtree(out, ignore_errors=True)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Put `source`'s content at `target`, whole or not at all: a hard link, or a copy if that cannot be."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
+    folder = cache / "wheels"
     try:
-        os.link(source, temporary)
-    except OSError:
-        shutil.copyfile(source, temporary)
-    # Replacing one hard link by another to the same file is a no-op that leaves both names.
-    temporary.replace(target)
-    temporary.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        wheels = _checked(pins, folder, python_version, progress)
+        if missing := [pin for pin in pins if pin not in wheels]:
+            with _scratch(folder) as scratch:
+                sizes = [pin.size for pin in missing]
+                total = sum(sizes) if all(sizes) else None
+                with progress.task(f"wheels for Python {python_version}", total, "B") as bar:
+                    _download(missing, scratch, folder, python_version, bar)
+            wheels |= _checked(missing, folder, python_version, progress)
+    except OSError as error:
+        raise ImageError(
+            f"The wheel cache {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
+        ) from error
+    return tuple(wheels[pin] for pin in pins)
 
 
-def _scan(folder: Path) -> dict[str, Path]:
-    """Return the store's whole wheels by sha256."""
-    store: dict[str, Path] = {}
-    with suppress(FileNotFoundError):
-        for place in os.scandir(folder):
-            sha256, _, size = place.name.partition("-")
-            if len(sha256) == 64 and size.isdecimal() and place.is_dir():
-                for wheel in os.scandir(place.path):
-                    if wheel.name.endswith(".whl") and wheel.stat().st_size == int(size):
-                        store[sha256] = Path(wheel.path)
-    return store
+def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: Progress) -> dict[Pin, Path]:
+    """Return the wheels that are here; those whose content is not what the lock pins are removed."""
+    candidates = [
+        (pin, path)
+        for path in sorted(folder.rglob("*.whl"))
+        if not any(part.startswith(".partial-") for part in path.parts)
+        for pin in pins
+        if fits(path.name, pin, python_version)
+    ]
+    wheels: dict[Pin, Path] = {}
+    with ThreadPoolExecutor() as pool:
+        hashes = pool.map(lambda candidate: file_sha256(candidate[1]), candidates)
+        for (pin, path), sha256 in zip(candidates, hashes, strict=True):
+            if sha256 in pin.sha256:
+                wheels.setdefault(pin, path)
+            else:
+                progress.line(
+                    f"{path} is not what the lock pins (sha256 {sha256[:12]}): it is fetched again."
+                )
+                path.unlink(missing_ok=True)
+    return wheels
 
 
-def _choose(pin: Pin, store: dict[str, Path], python_version: str) -> Path | None:
-    wheels = (store[sha256] for sha256 in sorted(pin.sha256) if sha256 in store)
-    return next((wheel for wheel in wheels if fits(wheel.name, pin, python_version)), None)
+def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: str, bar: Task) -> None:
+    shares = [share for share in _shares(pins) if share]
+    outs = [scratch / str(index) for index in range(len(shares))]
+    processes = [_start_pip(share, out, python_version) for share, out in zip(shares, outs, strict=True)]
+    done = 0
+    try:
+        while any(process.poll() is None for process in processes):
+            if any(process.poll() for process in processes):
+                break
+            time.sleep(_POLL_S)
+            before, done = done, max(done, _bytes(scratch))
+            bar.advance(done - before)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+        # An interrupted download keeps what it has; the hashes are checked when they are used.
+        for wheel in scratch.glob("*/*.whl"):
+            wheel.replace(folder / wheel.name)
+    for process, out in zip(processes, outs, strict=True):
+        if process.returncode > 0:
+            raise _error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
+
+
+def _shares(pins: Sequence[Pin]) -> list[list[Pin]]:
+    """Split `pins` into shares of about as many bytes each."""
+    shares: list[list[Pin]] = [[] for _ in range(_PARALLEL)]
+    for pin in sorted(pins, key=lambda pin: pin.size, reverse=True):
+        min(shares, key=lambda share: (sum(p.size for p in share), len(share))).append(pin)
+    return shares
+
+
+def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
+    out.mkdir()
+    requirements = out / "requirements.txt"
+    requirements.write_text("".join(f"{pin.text}\n" for pin in pins), encoding="utf-8")
+    tag = "cp" + python_version.replace(".", "")
+    # No pip cache: it would keep a second copy of gigabytes.
+    command = [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
+        "--no-input", "--progress-bar=off", "--require-hashes", "--only-binary=:all:",
+        f"--python-version={python_version}", "--implementation=cp",
+        f"--abi={tag}", "--abi=abi3", "--abi=none", *(f"--platform={name}" for name in PLATFORMS),
+        f"--dest={out}", f"--requirement={requirements}",
+    ]  # fmt: skip
+    with (out / "pip.log").open("wb") as log:
+        # TMPDIR: /tmp is often small, and what grows beside the cache can be shown.
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "TMPDIR": str(out)}
+        )
+
+
+def _bytes(folder: Path) -> int:
+    """Return how many bytes of wheels lie in `folder`; pip has a whole one twice for a moment."""
+    sizes: dict[str, int] = {}
+    for root, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".whl"):
+                with suppress(OSError):
+                    sizes[name] = max(sizes.get(name, 0), (Path(root) / name).stat().st_size)
+    return sum(sizes.values())
 
 
 @contextmanager
@@ -191,19 +151,38 @@ def _scratch(folder: Path) -> Iterator[Path]:
     """Give a folder on the cache's file system, and sweep up those that killed processes left."""
     for old in folder.glob(".partial-*"):
         with suppress(OSError):
-            if time.time() - old.stat().st_mtime > 86400:
+            if time.time() - old.stat().st_mtime > _DAY_S:
                 shutil.rmtree(old, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for root, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += (Path(root) / name).stat().st_size
-    return total
+def _error(log: str) -> ImageError:
+    if "DO NOT MATCH THE HASHES" in log:
+        wheel = re.search(r"^\s+(\S+==\S+) from ", log, re.MULTILINE)
+        return ImageError(
+            f"What the index gave as {wheel[1] if wheel else 'a wheel'} is not the file that the lock pins "
+            "(wrong sha256).",
+            hint="Try another index (see `pip config list`); if it persists, the file was tampered with "
+            "or a proxy changed it.",
+        )
+    if "No space left on device" in log:
+        return ImageError("The disk filled up while wheels were downloaded.", hint=DISK_HINT)
+    if "No module named pip" in log:
+        return ImageError(
+            f"{sys.executable} has no pip to download with.", hint=f"Run: {sys.executable} -m ensurepip"
+        )
+    if any(
+        sign in log for sign in ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
+    ):
+        return ImageError(
+            "No package index answered.",
+            hint="Check the network and pip's configuration (proxy, index, certificates), or copy the "
+            "wheels from another machine into the cache's folder `wheels` ($TFBENCH_CACHE).",
+        )
+    errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
+    return ImageError(
+        f"pip could not download the wheels: {errors[-1] if errors else log[-300:].strip()}",
+        hint="Check that your package index carries it (`pip config list`), or put the wheel into the "
+        "cache's folder `wheels` ($TFBENCH_CACHE).",
+    )

@@ -257,7 +257,11 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """An image as run: `digest` is the engine's content id, `lock_sha256` "" for a user's own image."""
+    """An image as run.
+
+    `digest` is the engine's content id, `lock_sha256` "" for a user's own image. `contents` is a hash of files and
+    settings alone, the same whoever built it and when; "" where there is no image.
+    """
 
     target: str
     reference: str
@@ -265,6 +269,7 @@ class ImageInfo:
     base: str
     lock_sha256: str
     note: str = ""
+    contents: str = ""
 
 
 def target_for(image: str, *, gpu: bool) -> str:

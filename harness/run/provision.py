@@ -8,13 +8,11 @@ from pathlib import Path
 from harness.engines import Engine
 from harness.engines.docker import DockerEngine
 from harness.errors import UsageError
+from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder, user_image
 from harness.images.environment import LocalEnvironment
-from harness.model.run import ImageInfo, target_for
+from harness.model.run import ImageInfo
 from harness.progress import Progress
-from workloads.protocol import IMAGES
-
-TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
 
 
 def provide_images(

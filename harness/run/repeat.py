@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -161,6 +161,31 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
         planned=run.planned,
         trials=(),
     )
+
+
+def compare_images(then: Run, find: Callable[[str], ImageInfo | None]) -> dict[str, str]:
+    """Say of each image that a run was made in whether the one here has the same bits.
+
+    Args:
+        then: the run.
+        find: returns this host's image of a target, None where it is not built.
+    """
+    verdicts = {}
+    for image in then.manifest.images:
+        if not (image.contents and image.lock_sha256):
+            continue
+        here = find(image.target)
+        if here is None:
+            verdicts[image.target] = "not built here yet"
+        elif here.contents == image.contents:
+            verdicts[image.target] = "same bits"
+        elif here.lock_sha256 != image.lock_sha256:
+            verdicts[image.target] = "other bits, from another lock"
+        elif here.base != image.base:
+            verdicts[image.target] = f"other bits, on {here.base} instead of {image.base}"
+        else:
+            verdicts[image.target] = "other bits, from the same lock and base: one was built without BuildKit"
+    return verdicts
 
 
 def prepared_run(prepared: Prepared) -> Run:

@@ -14,6 +14,7 @@ import psutil
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
+from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder
 from harness.model.run import EngineInfo, Gpu
 from harness.paths import Paths
@@ -161,7 +162,7 @@ def _images(engine: DockerEngine, info: EngineInfo | None, paths: Paths) -> tupl
         return Check(name="Images", state=State.NOTE, fact="unknown without an engine"), ()
     try:
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, Silent())
-        have = {target: builder.existing(target) for target in builder.targets()}
+        have = {target: builder.existing(target) for target in TARGETS}
     except TfbenchError as error:
         return Check(name="Images", state=State.FAIL, fact=error.message, remedy=error.hint), ()
     facts = [f"{target}: {image.reference if image else 'not built yet'}" for target, image in have.items()]
