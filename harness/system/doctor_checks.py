@@ -196,8 +196,7 @@ def _gpus(
 
 
 def _driver(gpus: Sequence[Gpu]) -> str:
-    check_driver(gpus)
-    return "supported by the CUDA 12 image"
+    return " ".join(("supported by the CUDA 12 image", *check_driver(gpus)))
 
 
 def _access(
