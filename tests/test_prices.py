@@ -18,7 +18,7 @@ from tests import builders
         ("0.526", Prices(machine=0.526, source="--price")),
         ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526, source="--price")),
         (
-            "card=3, electricity=0.3, currency=EUR",
+            "each-gpu=3, electricity=0.3, currency=EUR",
             Prices(card=3.0, electricity_per_kwh=0.3, currency="EUR", source="--price"),
         ),
     ],

@@ -142,9 +142,9 @@ class JpegRecipe:
 
 def _drawn(choices: tuple[tuple[float, float], ...], random: np.random.Generator) -> float:
     """Draw a value by the weights that stand behind the values."""
-    place = random.random() * sum(weight for _, weight in choices)
+    point = random.random() * sum(weight for _, weight in choices)
     for value, weight in choices:
-        place -= weight
-        if place < 0:
+        point -= weight
+        if point < 0:
             return value
     return choices[-1][0]

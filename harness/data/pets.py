@@ -47,18 +47,18 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             for label, name in enumerate(CLASSES):
                 wanted = [of_class(count, data.classes, label) for count in (data.train, data.test)]
-                places = _places(folder, name, wanted)
+                targets = _targets(folder, name, wanted)
                 for content, whole in _checked(archive, name):
                     observed += 1
                     if not whole:
                         skipped += 1
                         continue
-                    place = next(places, None)
-                    if place is None:
+                    target = next(targets, None)
+                    if target is None:
                         observed -= 1
                         break
-                    place.write_bytes(content)
-                if next(places, None) is not None:
+                    target.write_bytes(content)
+                if next(targets, None) is not None:
                     raise DataError(
                         f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
                         hint="Declare fewer in the workload's Data(...), or use --data procedural.",
@@ -78,7 +78,7 @@ def is_whole(content: bytes) -> bool:
         return False
 
 
-def _places(folder: Path, name: str, wanted: Sequence[int]) -> Iterator[Path]:
+def _targets(folder: Path, name: str, wanted: Sequence[int]) -> Iterator[Path]:
     for part, count in zip(PARTS, wanted, strict=True):
         (folder / part / name).mkdir(parents=True)
         for number in range(count):

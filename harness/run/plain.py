@@ -37,7 +37,7 @@ def from_plain(plain: Any, kind: type[T], get: Callable[[Any], NDArray[Any]] | N
         get: gives the array that a value stands for.
 
     Raises:
-        ValueError: it is none of that kind; the message has the place.
+        ValueError: it is none of that kind; the message names the field.
     """
 
     def other(kind: type[Any], plain: Any) -> Any:

@@ -2,7 +2,7 @@
 
 0.526                                an hour of the machine, whichever device works
 cpu=0.20,gpu=0.526                   an hour of the machine that one would rent for each
-cpu=0.20,card=3.50                   an hour of each GPU that a trial uses
+cpu=0.20,each-gpu=3.50               an hour of each GPU that a trial uses
 0.526,electricity=0.30,currency=EUR  a kilowatt-hour beside it; the currency is USD by default
 """
 
@@ -20,7 +20,7 @@ _AMOUNTS: Mapping[str, str] = {
     "machine": "machine",
     "cpu": "cpu",
     "gpu": "gpu",
-    "card": "card",
+    "each-gpu": "card",
     "electricity": "electricity_per_kwh",
 }
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."

@@ -1,7 +1,7 @@
 """A run inside its report: packed into the HTML page, and taken out of it again.
 
 A page carries `<script id="tfbench-run">`: base64 of xz of one line of JSON, the document, and then the
-arrays one after the other, to which the document refers by type, place and length. The document holds the
+arrays one after the other, to which the document refers by type, offset and length. The document holds the
 run and its analysis; of long runs telemetry and single steps are thinned out so that the page stays small,
 and the analysis is the one of the whole run.
 """
@@ -183,13 +183,13 @@ class _Arrays:
         self._length = 0
 
     def add(self, array: NDArray[Any]) -> list[str | int]:
-        """Take in an array of integers or floats; give its type, its place in bytes and its length."""
+        """Take in an array of integers or floats; give its type, its offset in bytes and its length."""
         name = "f8" if array.dtype.kind == "f" else "i8"
         part = array.astype(_TYPES[name]).tobytes()
-        place = self._length
+        offset = self._length
         self._parts.append(part)
         self._length += len(part)
-        return [name, place, len(array)]
+        return [name, offset, len(array)]
 
     def content(self) -> bytes:
         """Return the block."""
@@ -197,8 +197,8 @@ class _Arrays:
 
 
 def _array(block: bytes, value: Any) -> NDArray[Any]:
-    name, place, length = value
-    if not (isinstance(place, int) and isinstance(length, int) and place >= 0 and length >= 0):
+    name, offset, length = value
+    if not (isinstance(offset, int) and isinstance(length, int) and offset >= 0 and length >= 0):
         raise ValueError("an array outside the record")
-    array: NDArray[Any] = np.frombuffer(block, _TYPES[name], count=length, offset=place)
+    array: NDArray[Any] = np.frombuffer(block, _TYPES[name], count=length, offset=offset)
     return array.astype(array.dtype.newbyteorder("="))

@@ -97,10 +97,10 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
 
 
 def _instances(handle: Any) -> Iterator[Any]:
-    for place in range(_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
-        # Places without an instance are an error each.
+    for index in range(_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+        # An index without an instance is an error.
         with suppress(pynvml.NVMLError):
-            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
 
 
 def _instance(gpu: Gpu, handle: Any) -> Gpu:

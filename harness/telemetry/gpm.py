@@ -106,7 +106,7 @@ class Gpm(Reading):
         self._request = pynvml.c_nvmlGpmMetricsGet_t()
         self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._request.numMetrics = len(self._wanted)
-        self._answers = [self._request.metrics[place] for place in range(len(self._wanted))]
+        self._answers = [self._request.metrics[index] for index in range(len(self._wanted))]
         for answer, (number, _) in zip(self._answers, self._wanted.values(), strict=True):
             answer.metricId = number
 
