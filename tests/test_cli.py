@@ -310,7 +310,7 @@ class TestReport:
         [
             (("--out", "x.txt"), "ends in .txt"),
             (("--out", "notes"), "notes is a file"),
-            (("--out", "x.html", "-f", "html,json"), "one file of the format html"),
+            (("--out", "x.html", "-f", "html,json"), "one html file"),
             (("--out", "x.html", "-f", "md"), "--format asks for md"),
         ],
     )

@@ -96,7 +96,7 @@ class TestCompare:
         before = page.read_bytes()
         said = tfbench("compare", pair[0], page, "-o", page)
         assert (said.code, said.out) == (2, "")
-        assert "written over" in said.err
+        assert "overwritten" in said.err
         assert page.read_bytes() == before
 
     def test_names_and_report_files(self, tfbench: Call, pair, tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ class TestCompare:
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "1"), 2, "Write 1% or 0.01."),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "2.5"), 2, "Write 2.5% or 0.025."),
             (("{a}", "{b}", "-o", "x.pdf"), 2, "ends in .pdf"),
-            (("{a}", "{b}", "-o", "x.html", "-f", "html,md"), 2, "one file of the format html"),
-            (("{a}", "{b}", "-o", "{b}/manifest.json", "-f", "md"), 2, "one file of the format json"),
+            (("{a}", "{b}", "-o", "x.html", "-f", "html,md"), 2, "one html file"),
+            (("{a}", "{b}", "-o", "{b}/manifest.json", "-f", "md"), 2, "one json file"),
             (("{a}", "--baseline", "{a}"), 2, "to compare"),
             (("{a}", "--reference", "abacus"), 2, "h200"),
             (("{a}", "nowhere"), 6, "nowhere"),
@@ -216,7 +216,7 @@ class TestNarrowed:
 
     def test_to_a_device_that_has_other_workloads_only(self) -> None:
         assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
-        with pytest.raises(UsageError, match="has measured resnet50 on 'cpu'") as caught:
+        with pytest.raises(UsageError, match="measured resnet50 on 'cpu'") as caught:
             narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
         assert caught.value.hint == "Choose from: gpu0."
 

@@ -29,7 +29,7 @@ def test_no_room_for_the_processors_image_fails_and_none_for_the_cards_is_a_note
     cache, images = checks_of(100, 4)
     assert cache.state is State.OK
     assert images.state is State.FAIL
-    assert images.remedy.startswith("5.0 GiB are needed for building the images cpu. Free some, or have the")
+    assert images.remedy.startswith("5.0 GiB are needed for building the images cpu. Free some")
     assert "data-root" in images.remedy
     cache, images = checks_of(4, 20)
     assert (cache.state, images.state) == (State.NOTE, State.NOTE)

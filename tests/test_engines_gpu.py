@@ -75,9 +75,9 @@ def test_select_by_index_uuid_beginning_and_mig():
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("7", "'7' names no GPU"),
-        ("GPU-a", "names 2 GPUs"),
-        ("2", "names 2 GPUs"),
+        ("7", "'7' matches no GPU"),
+        ("GPU-a", "matches 2 GPUs"),
+        ("2", "matches 2 GPUs"),
         ("", "no GPU"),
         ("0,", "''"),
     ],
@@ -222,7 +222,9 @@ def test_library_of_another_version_is_passed_over(tmp_path):
     put(tmp_path, "etc/ld.so.conf.d/b.conf", text="/opt/nvidia/lib\n")
     assert access(tmp_path).mounts[0].container == "/opt/nvidia/lib"
     (tmp_path / "etc/ld.so.conf.d/b.conf").unlink()
-    with pytest.raises(GpuError, match=rf"kernel runs driver {DRIVER}, but libcuda.so.1 is 535\.1\.01"):
+    with pytest.raises(
+        GpuError, match=rf"kernel runs driver {DRIVER}, but libcuda.so.1 belongs to 535\.1\.01"
+    ):
         access(tmp_path)
     assert access(tmp_path, library_path="/x:/opt/nvidia/lib").mounts[0].container == "/opt/nvidia/lib"
 

@@ -15,7 +15,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.errors import ImageError
-from harness.images.recipe import Base
+from harness.images.build_context import Base
 from harness.progress import Progress
 
 # A registry that has not said a word by then does not count as answering.

@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from harness.errors import EngineError, ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.build import BuildOrder, build
-from harness.images.recipe import PYTHON_VERSION, TARGETS, Base, Recipes, compose_variables, update_env
+from harness.images.build_context import PYTHON_VERSION, TARGETS, Base, Recipes, compose_variables, update_env
 from harness.images.wheels import fetch_wheels
 from harness.model.run import ImageInfo
 from harness.progress import Progress, Silent

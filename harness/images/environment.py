@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.recipe import Recipes
+from harness.images.build_context import Recipes
 from harness.images.wheels import DISK_HINT, fetch_wheels
 from harness.model.run import ImageInfo
 from harness.progress import Progress

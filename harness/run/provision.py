@@ -8,9 +8,9 @@ from pathlib import Path
 from harness.engines import Engine
 from harness.engines.docker import DockerEngine
 from harness.errors import UsageError
+from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder, user_image
 from harness.images.environment import LocalEnvironment
-from harness.images.recipe import TARGETS
 from harness.model.run import ImageInfo
 from harness.progress import Progress
 

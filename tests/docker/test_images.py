@@ -20,8 +20,8 @@ from docker.errors import APIError, ImageNotFound
 from harness.errors import ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.build import BuildOrder, build, build_classic, find_buildkit
+from harness.images.build_context import Base
 from harness.images.builder import ImageBuilder, image_contents, user_image
-from harness.images.recipe import Base
 from harness.model.run import ImageInfo
 from harness.progress import Silent
 from tests.fakes import RecordingProgress

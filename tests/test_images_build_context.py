@@ -10,8 +10,8 @@ import yaml
 
 from harness.errors import EngineError, ImageError
 from harness.images.build import classic
+from harness.images.build_context import TARGETS, Base, Recipes, compose_variables, update_env
 from harness.images.builder import ImageBuilder, image_contents
-from harness.images.recipe import TARGETS, Base, Recipes, compose_variables, update_env
 from harness.progress import Silent
 from tests.wheelhouse import ROOT, make_checkout, make_wheel, write_lock
 
