@@ -116,7 +116,7 @@ class Gpm(Reading):
         self._request = None
 
     def reset(self) -> None:
-        """Free the buffers: they belong to an earlier initialisation."""
+        """Free the buffers; the next reading allocates new ones."""
         for buffer in self._buffers:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlGpmSampleFree(buffer)

@@ -107,7 +107,7 @@ class WatchedGpu:
             if self._handle is None:
                 self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
             for reading in tuple(self.readings):
-                values |= self._one(reading)
+                values |= self._values_of(reading)
         except pynvml.NVMLError as error:
             self._gap(self._source, self.device, "*", explain(error.value, self.uuid))
             self._handle = None
@@ -120,8 +120,8 @@ class WatchedGpu:
         for reading in self.readings:
             reading.reset()
 
-    def _one(self, reading: Reading) -> Mapping[str, float]:
-        """Read one; errors that concern the GPU as a whole are raised."""
+    def _values_of(self, reading: Reading) -> Mapping[str, float]:
+        """Take a reading; errors that concern the GPU as a whole are raised."""
 
         def failed(metric: str, code: int) -> None:
             kind = meaning(code)
