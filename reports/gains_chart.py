@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE, TUNED_OVER_BASELINE
 from harness.model.analysis import Analysis, Summary
 from reports import numbers
 from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
@@ -29,13 +30,18 @@ def gains_figure(analysis: Analysis) -> Figure | None:
             (OPTIMIZATION_PREFIX, WITHOUT_PREFIX)
         ):
             groups.setdefault((summary.workload, summary.device), []).append(summary)
+    gains = {
+        (each.workload, each.numerator): each.ratio.median
+        for each in analysis.comparisons
+        if each.kind in (TUNED_OVER_BASELINE, OPTIMIZATION_OVER_BASELINE)
+    }
     panels, cells = [], []
     for (workload, device), own in groups.items():
         base = next((each for each in own if each.variant == BASELINE), None)
         if base is None or len(own) < 2:
             continue
         ordered = sorted(own, key=lambda each: (each.variant == TUNED, each.variant != BASELINE))
-        records = [_record(each, base) for each in ordered]
+        records = [_record(each, gains.get((workload, f"{device}/{each.variant}"))) for each in ordered]
         where = device_of_row(device, devices)
         panels.append(_panel(f"{titles[workload]}, {where}", records))
         cells += [(titles[workload], where, each["row"], each["text"], each["changes"]) for each in records]
@@ -52,15 +58,14 @@ def gains_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _record(summary: Summary, base: Summary) -> dict[str, Any]:
-    factor = summary.throughput.median / base.throughput.median
+def _record(summary: Summary, gain: float | None) -> dict[str, Any]:
     text = numbers.speed(summary.throughput)
     return {
         "row": variant_name(summary.variant),
         "value": summary.throughput.median,
         "low": summary.throughput.low,
         "high": summary.throughput.high,
-        "text": text if summary is base else f"{text}, {numbers.factor(factor)}",
+        "text": text if gain is None else f"{text}, {numbers.factor(gain)}",
         "changes": ", ".join(f"{each.what} {each.before} → {each.after}" for each in summary.changes),
         "colour": "var(--gpu)" if is_gpu(summary.device) else "var(--cpu)",
     }

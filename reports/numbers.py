@@ -103,15 +103,15 @@ def milliseconds(seconds: float) -> str:
     return number(seconds * 1e3)
 
 
-def quantity(value: float, unit: str) -> str:
-    """Write a published or measured figure in its unit."""
-    if unit == "s":
-        return duration(value)
-    if unit in ("ratio", "requests ratio", "gain"):
-        return factor(value)
-    if unit in ("accuracy", "utilisation", "share"):
-        return percent(value)
-    return f"{number(value)}{'/s' if unit == 'samples/s' else SPACE + unit}"
+def quantity(value: Estimate | None) -> str:
+    """Write a measured figure in its unit, as it stands elsewhere: seconds, a ratio, a share or a speed."""
+    if value is None:
+        return MISSING
+    if value.unit == "s":
+        return duration(value.median)
+    if value.unit == "ratio":
+        return factor(value.median)
+    return percent(value.median) if value.unit == "share" else speed(value)
 
 
 def published(value: float, upto: float, unit: str) -> str:

@@ -80,7 +80,7 @@ def _cells(each: PublishedComparison, titles: dict[str, str], devices: Sequence[
         f"{titles[each.workload]}, {device_of_row(each.device, devices)}",
         f"{each.system} ({each.source})",
         numbers.published(each.value, each.upto, each.unit),
-        numbers.quantity(each.measured.median, each.unit) if each.measured else numbers.MISSING,
+        numbers.quantity(each.measured),
         numbers.factor(each.factor.median) if each.factor else numbers.MISSING,
         published_note(each),
     )

@@ -13,6 +13,7 @@ from harness.model.analysis import Analysis, Severity, Sweep
 from reports import messages, numbers
 from reports.names import device_name, variant_name
 from reports.overview import CPU, Row, expected_gain, first_fix, rows, speed_factor
+from reports.text import harmless
 
 SWEEP_ROWS = 24
 
@@ -39,7 +40,7 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
         str(run.manifest.parameters.get("profile") or ""),
         numbers.duration(took_s) if took_s is not None else "",
     )
-    return " · ".join(word for word in words if word).replace(numbers.SPACE, " ")
+    return _plain(" · ".join(word for word in words if word))
 
 
 def _speeds(own: Sequence[Row]) -> Table:
@@ -51,7 +52,7 @@ def _speeds(own: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("limited by" + (" (GPU)" if gpus else ""))
     for row in own:
-        table.add_row(Text(_name(row, own)), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row))))
+        table.add_row(Text(_plain(_name(row, own))), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row))))
     return table
 
 
@@ -66,15 +67,17 @@ def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
         on_gpu = row.device != CPU
         yield numbers.speed(row.cpu if on_gpu else base)
         yield numbers.speed(base if on_gpu else None)
-        yield _plain(numbers.factor(row.over_cpu.median)) if row.over_cpu else _scaling(row)
+        yield _over_cpu(row)
     else:
         yield numbers.speed(base)
     yield numbers.speed(row.tuned.throughput if row.tuned else None)
     yield _plain(numbers.factor(row.gain.median)) if row.gain else numbers.MISSING
 
 
-def _scaling(row: Row) -> str:
-    return f"scales {_plain(numbers.percent(row.scaling.median))}" if row.scaling else numbers.MISSING
+def _over_cpu(row: Row) -> str:
+    if row.scaling:
+        return f"scales {_plain(numbers.percent(row.scaling.median))}"
+    return _plain(numbers.factor(row.over_cpu.median)) if row.over_cpu else numbers.MISSING
 
 
 def _limit(row: Row) -> str:
@@ -82,7 +85,7 @@ def _limit(row: Row) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("×", "x").replace(numbers.SPACE, " ")
+    return harmless(text).replace("×", "x").replace(numbers.SPACE, " ")
 
 
 def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -145,4 +148,4 @@ def _sweep(sweep: Sweep) -> Group:
     more = len(ordered) - SWEEP_ROWS
     rest = (f"... {more} more points in the report",) if more > 0 else ()
     name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
-    return Group("", Text(name, style="bold"), table, *rest)
+    return Group("", Text(_plain(name), style="bold"), table, *rest)

@@ -20,6 +20,7 @@ from reports.bundle import Bundling
 from reports.render import render_html
 from tests import builders
 from tests.builders_requests import serving_run
+from tests.builders_suite import suite_run
 from tests.builders_sweep import sweep_run
 from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, STAGE_PREFIX, Optimization
 
@@ -48,6 +49,7 @@ def priced_run() -> Run:
 KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
+    "suite": suite_run,
     "optimizations": optimizations_run,
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
@@ -99,7 +101,10 @@ def local(run: Run) -> Run:
 
 
 class Document(HTMLParser):
-    """What the tests ask of a page: its elements in order, what scripts say, and what a reader reads."""
+    """What the tests ask of a page: its elements in order, what scripts say, and what a reader reads.
+
+    `words` has all text, `shown` that outside of folded parts.
+    """
 
     VOID = frozenset({"meta", "br", "hr", "img", "link", "input", "wbr"})
 
@@ -109,6 +114,7 @@ class Document(HTMLParser):
         self.scripts: list[str] = []
         self.styles: list[str] = []
         self.words: list[str] = []
+        self.shown: list[str] = []
         self.unbalanced: list[str] = []
         self._open: list[str] = []
         self._glued = False
@@ -139,10 +145,13 @@ class Document(HTMLParser):
             self.scripts[-1] += data
         elif where == "style":
             self.styles.append(data)
-        elif self._glued:
-            self.words[-1] += data
         else:
-            self.words.append(data)
+            if self._glued:
+                self.words[-1] += data
+            else:
+                self.words.append(data)
+            if "details" not in self._open and where != "title":
+                self.shown.append(data)
         self._glued = False
 
     @property

@@ -60,7 +60,7 @@ def test_without_the_other_process_it_is_drawn_here(
     figures: dict[str, Figure], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # ends at once
-    figure = figures["figure-speed"]
+    figure = figures["figure-step-time"]
     with Bundling() as bundling:
         assert bundling.still(figure)() == still(figure)
         assert bundling.text() == pages.javascript()
@@ -72,7 +72,7 @@ def test_without_the_other_process_it_is_drawn_here(
 def test_a_page_that_failed_leaves_no_process_behind(figures: dict[str, Figure]) -> None:
     with pytest.raises(ZeroDivisionError), Bundling() as bundling:
         process = bundling._process
-        bundling.still(figures["figure-speed"])
+        bundling.still(figures["figure-step-time"])
         raise ZeroDivisionError
     assert process is not None
     assert process.returncode is not None

@@ -1,4 +1,4 @@
-"""Numbers in reports: significant digits from the interval, and units that fit."""
+"""Numbers in reports: digits from the interval, and units that fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from harness.model.analysis import Estimate
 from reports import numbers
 
-T = numbers.THIN
+S = numbers.SPACE
 
 
 def of(median, low, high, n=5, unit="samples/s"):
@@ -17,37 +17,38 @@ def of(median, low, high, n=5, unit="samples/s"):
 @pytest.mark.parametrize(
     ("value", "text", "spread"),
     [
-        (of(12_343.2, 12_151, 12_481), f"12{T}340", f"12{T}150 to 12{T}480"),
-        (of(35_620, 34_920, 36_270), f"35{T}600", f"34{T}900 to 36{T}300"),
-        (of(7178.4, 7178.3, 7178.5), f"7{T}178", f"7{T}178 to 7{T}178"),
+        (of(12_343.2, 12_151, 12_481), "12,300", "12,200 to 12,500"),
+        (of(35_620, 34_920, 36_270), "35,600", "34,900 to 36,300"),
+        (of(7178.4, 7178.3, 7178.5), "7,180", "7,180 to 7,180"),
         (of(0.5381, 0.524, 0.555), "0.538", "0.524 to 0.555"),
         (of(3.0, 1.0, 9.0), "3.0", "1.0 to 9.0"),
         (of(886, 886, 886, n=1), "886", "one trial"),
         (of(0.0, 0.0, 0.0), "0", "0 to 0"),
     ],
 )
-def test_interval_decides_the_digits(value, text, spread):
+def test_the_interval_decides_the_digits_and_three_are_the_most(value, text, spread):
     assert numbers.estimate(value) == text
+    assert numbers.speed(value) == f"{text}/s"
     assert numbers.interval(value) == spread
 
 
-def test_missing_is_said_and_never_a_zero():
-    assert numbers.estimate(None) == numbers.MISSING
-    assert numbers.percent(None) == numbers.MISSING
-    assert numbers.size(None) == numbers.MISSING
-    assert numbers.number(float("nan")) == numbers.MISSING
+def test_what_is_missing_is_no_zero():
+    missing = (numbers.estimate(None), numbers.speed(None), numbers.interval(None), numbers.percent(None),
+               numbers.size(None), numbers.quantity(None), numbers.number(float("nan")),
+               numbers.factor(float("inf")), numbers.duration(float("nan")))  # fmt: skip
+    assert set(missing) == {numbers.MISSING}
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (1075, f"17{T}min 55{T}s"),
-        (3 * 3600 + 125, f"3{T}h 02{T}min"),
-        (3599.9, f"60{T}min 00{T}s"),
-        (28.4, f"28.4{T}s"),
-        (0.00302, f"3.02{T}ms"),
-        (9e-7, f"900{T}ns"),
-        (0.0, f"0{T}s"),
+        (3 * 3600 + 125, f"3{S}h 02{S}min"),
+        (1075, f"17{S}min 55{S}s"),
+        (3599.9, f"60{S}min 00{S}s"),
+        (28.4, f"28.4{S}s"),
+        (0.00302, f"3.02{S}ms"),
+        (9e-7, f"900{S}ns"),
+        (0.0, f"0{S}s"),
     ],
 )
 def test_durations_are_in_units_that_a_person_would_use(seconds, text):
@@ -56,35 +57,50 @@ def test_durations_are_in_units_that_a_person_would_use(seconds, text):
 
 @pytest.mark.parametrize(
     ("share", "text"),
+    [(0.0432, "4.3"), (0.0099999999, "1.0"), (0.834, "83"), (0.0, "0"), (1.0, "100"), (-0.12, "\u221212")],
+)
+def test_shares(share, text):
+    assert numbers.percent(share) == f"{text}{S}%"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.6531, "0.65×"), (1.44, "1.4×"), (6.2331, "6.2×"), (13.5, "14×"), (190.4, "190×")]
+)
+def test_ratios(ratio, text):
+    assert numbers.factor(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
     [
-        (0.0099999999, f"1.0{T}%"),
-        (0.834, f"83{T}%"),
-        (0.0, f"0{T}%"),
-        (1.0, f"100{T}%"),
-        (0.0432, f"4.3{T}%"),
+        (of(343, 340, 346, unit="s"), f"5{S}min 43{S}s"),
+        (of(3.1, 3, 3.2, unit="ratio"), "3.1×"),
+        (of(0.94, 0.9, 0.95, unit="share"), f"94{S}%"),
+        (of(12_343.2, 12_151, 12_481), "12,300/s"),
     ],
 )
-def test_percentages(share, text):
-    assert numbers.percent(share) == text
+def test_a_measured_figure_stands_in_its_own_unit(value, text):
+    assert numbers.quantity(value) == text
 
 
-def test_ratios_keep_three_digits_and_their_interval():
-    assert numbers.ratio_estimate(of(6.2331, 6.2152, 6.2413, unit="ratio")) == "6.23× (6.22 to 6.24)"
-    assert numbers.ratio_estimate(of(6.2331, 6.2331, 6.2331, n=1, unit="ratio")) == "6.23×"
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        ((47, 0, "samples/s"), "47/s"),
+        ((15000, 17000, "samples/s"), "15,000 to 17,000/s"),
+        ((0, 0.1, "utilisation"), f"0 to 10{S}%"),
+        ((4, 0, "ratio"), "4×"),
+        ((343, 0, "s"), f"5{S}min 43{S}s"),
+    ],
+)
+def test_published_figures_keep_their_digits(figure, text):
+    assert numbers.published(*figure) == text
 
 
-def test_units():
-    assert numbers.energy(0.0215) == f"21.5{T}mJ"
-    assert numbers.size(150_754_820_096) == f"140{T}GiB"
-    assert numbers.published_quantity(47, 0, "samples/s") == f"47{T}samples/s"
-    assert numbers.published_quantity(15000, 17000, "samples/s") == f"15{T}000 to 17{T}000{T}samples/s"
-    assert numbers.published_quantity(0, 0.1, "utilisation") == f"0 to 10{T}% utilisation"
-    assert numbers.published_quantity(0.94, 0, "accuracy") == f"94{T}% accuracy"
-    assert numbers.published_quantity(4, 0, "ratio") == "4×"
-    assert numbers.published_quantity(3, 0, "gain") == "3× by tuning"
-    assert numbers.published_quantity(343, 0, "s") == numbers.quantity(343, "s")
-    assert numbers.quantity(343, "s") == f"5{T}min 43{T}s"
-    assert numbers.quantity(3.1, "ratio") == "3.10×"
+def test_other_units():
+    assert numbers.energy(0.0215) == f"21.5{S}mJ"
+    assert numbers.size(150_754_820_096) == f"140{S}GiB"
     assert numbers.number(-0.001234) == "\u22120.00123"
+    assert numbers.money(of(1.2345, 1, 2, unit="EUR")) == f"1.23{S}EUR"
     assert numbers.when("2026-01-02T03:04:05+00:00") == "2 January 2026, 03:04 UTC"
     assert numbers.when("some day") == "some day"

@@ -1,0 +1,149 @@
+"""The sentences: every fact has one, and it says its numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.model.analysis import (
+    Ablation,
+    Cause,
+    Caveat,
+    CaveatKind,
+    Estimate,
+    Finding,
+    Part,
+    Severity,
+    StepTime,
+)
+from reports import numbers
+from reports.messages import (
+    FIXES,
+    PART_TEXTS,
+    caveat_lines,
+    explanation,
+    fix,
+    gain,
+    limit,
+    published_note,
+    trust,
+)
+from tests.builders import cpu_run
+from tests.report_pages import analysis
+
+FACTS = {
+    "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0, "gpus": 4.0, "python_s": 0.002, "callbacks_s": 0.001, "shapes": 7.0,
+    "dram": 0.71, "sm": 0.3, "tensor": 0.4, "time": 0.2, "accuracy": 0.01, "needed": 0.5, "check": 0.0,
+    "read_bytes_per_s": 2e8,
+}  # fmt: skip
+
+
+def of(median: float, unit: str = "share") -> Estimate:
+    return Estimate(median=median, low=median * 0.9, high=median * 1.1, n=3, unit=unit)
+
+
+def finding(cause: Cause, *parts: Part, share: float | None = 0.5, **facts: float) -> Finding:
+    return Finding(
+        workload="w",
+        device="gpu0",
+        cause=cause,
+        parts=parts,
+        share=of(share) if share else None,
+        gain=2.0,
+        facts=facts,
+    )
+
+
+def plain(text: str) -> str:
+    return text.replace(numbers.SPACE, " ")
+
+
+@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("facts", [{}, FACTS], ids=["without facts", "with facts"])
+def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[str, float]) -> None:
+    one = finding(cause, **facts)
+    text = explanation(one)
+    assert text.endswith(".")
+    assert not text[0].islower()
+    assert limit(one, None)
+    assert fix(one)
+    assert FIXES.keys() == set(Cause)
+
+
+@pytest.mark.parametrize("kind", CaveatKind)
+def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
+    ((severity, text, subjects),) = caveat_lines(
+        [Caveat(kind=kind, severity=Severity.NOTE, subject="w on cpu", value=0.2, text="its text")]
+    )
+    assert (severity, subjects) == (Severity.NOTE, ("w on cpu",))
+    assert len(text) > 5
+    assert "None" not in text
+
+
+def test_every_part_has_its_words() -> None:
+    assert PART_TEXTS.keys() == set(Part)
+
+
+def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
+    wide = [
+        Caveat(kind=CaveatKind.WIDE_INTERVAL, severity=Severity.WARNING, subject=str(value), value=value)
+        for value in (0.06, 0.28, 0.1)
+    ]
+    failed = [
+        Caveat(kind=CaveatKind.FAILED_TRIALS, severity=Severity.WARNING, subject=str(count), value=count, text=text)
+        for count, text in ((2, "failed. boom"), (1, "timeout."))
+    ]  # fmt: skip
+    first, second, third = caveat_lines([*wide, *failed])
+    assert "3 intervals" in first[1] and "±28 %" in plain(first[1])
+    assert first[2] == ("0.06", "0.28", "0.1")
+    assert (second[1], third[1]) == ("2 trials failed. boom", "1 trial timeout."), "others for another reason"
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (finding(Cause.INPUT, Part.INPUT_WAIT, share=0.94), "input 94 %"),
+        (finding(Cause.LAUNCH, Part.LAUNCH, share=0.55), "launch 55 %"),
+        (finding(Cause.RUN_EAGERLY, Part.FRAMEWORK, share=0.4), "framework 40 % (run_eagerly)"),
+        (finding(Cause.QUOTA, Part.HOST, share=0.3), "host 30 % (CPU quota)"),
+        (finding(Cause.IMPOSSIBLE, share=0.3), "measurement is wrong"),
+        (finding(Cause.NOT_LEARNING, share=None), "model does not learn"),
+        (None, "not analysed"),
+    ],
+)
+def test_what_limits_a_workload_is_a_few_words(one: Finding | None, text: str) -> None:
+    assert plain(limit(one, None)) == text
+
+
+def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
+    parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
+    time = StepTime(
+        workload="w", device="cpu", variant="baseline", batch=32, total=of(0.01, "s"), parts=parts
+    )
+    assert plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time)) == "launch 20 % (compute 60 %)"
+
+
+def test_a_gain_is_predicted_and_measured() -> None:
+    one = finding(Cause.LAUNCH, Part.LAUNCH)
+    assert gain(one) == "predicted 2.0×"
+    ablation = Ablation(variant="tuned", changes=(), gain=of(3.1, "ratio"), alone=True)
+    whole = Finding(workload="w", device="cpu", cause=Cause.LAUNCH, gain=2.0, ablation=ablation)
+    assert gain(whole) == "predicted 2.0×, measured 3.1×"
+
+
+def test_what_cannot_be_is_said_with_its_numbers() -> None:
+    assert "model alone" in explanation(finding(Cause.IMPOSSIBLE, share=0.3, check=0.0))
+    copied = finding(Cause.IMPOSSIBLE, share=0.3, check=9.0, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
+    assert "90 GB/s over a link of 32 GB/s" in explanation(copied)
+
+
+def test_trust_follows_the_widest_interval() -> None:
+    assert trust(analysis("empty"))[1] == "alert"
+    assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
+    text, level = trust(analysis("cpu"))
+    assert level in ("good", "notice")
+    assert text.startswith(f"{len(cpu_run().trials)} trials, worst interval ±")
+
+
+def test_a_stand_in_for_the_published_settings_is_named() -> None:
+    published = analysis("gpu").published[0]
+    assert published_note(published) == published.note

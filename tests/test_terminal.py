@@ -1,0 +1,49 @@
+"""The report in a terminal: short, and of the same numbers as the page."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from reports import numbers
+from reports.overview import rows
+from reports.terminal import summary
+from tests.report_pages import RUNS, analysis
+
+
+def printed(name: str, *, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
+    console.print(summary(analysis(name), took_s=580.0))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_it_says_something_of_every_run_and_cuts_nothing_off(name: str) -> None:
+    text = printed(name)
+    assert text.strip()
+    assert ("…" in text) == (name == "hostile"), "but for a word longer than the line"
+    assert "\u202e" not in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert numbers.SPACE not in text
+
+
+@pytest.mark.slow
+def test_the_default_suite_takes_twenty_five_lines_at_most() -> None:
+    text = printed("suite")
+    assert len(text.splitlines()) <= 25
+    for row in rows(analysis("suite")):
+        assert row.baseline is not None and row.cpu is not None and row.gain is not None
+        (line,) = (line for line in text.splitlines() if line.startswith(f"{row.workload} ") and "/s" in line)
+        for number in (numbers.speed(row.cpu), numbers.speed(row.baseline.throughput)):
+            assert number in line
+        assert numbers.factor(row.gain.median).replace("×", "x") in line
+
+
+@pytest.mark.slow
+def test_on_eighty_columns_it_is_still_whole() -> None:
+    assert max(len(line) for line in printed("suite", width=80).splitlines()) <= 80
