@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from harness.model.run import Run, Status
@@ -24,7 +23,6 @@ from workloads.protocol import VARIANTS
 pytestmark = pytest.mark.docker
 
 SOCKET = "/var/run/docker.sock"
-SCHEMA = ROOT / "harness/schemas/results.schema.json"
 
 
 def docker(*words: str) -> list[str]:
@@ -61,7 +59,7 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
     assert run.manifest.data[0].kind == "procedural"
     _check_telemetry(run)
     results = json.loads(out)
-    jsonschema.validate(results, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert results["schema"] == "tfbench-results"
     assert results == bench.results()
     report = (bench.run_path / "report.html").read_text(encoding="utf-8")
     assert "fashion-mnist-mlp" in report
