@@ -88,7 +88,8 @@ def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -
     def call() -> Any:
         # TensorFlow keeps a tensor's copy on the device: only a new handle, as next() gives, is copied anew.
         with tf.device(place):
-            return step(tf.nest.map_structure(tf.identity, batch))
+            fresh = tf.nest.map_structure(tf.identity, batch)
+        return step(fresh)  # in the scope of a device the step itself would run there
 
     resident.drive(meter, job.shared.model, call, steps=1, samples=_size(batch), total=0)
 

@@ -6,7 +6,7 @@ wait, h of the step fed from host memory, m of the model alone, all for the base
     framework  b - l, Python that runs inside the step, and tracing it anew for changing shapes
     input wait w, less what Keras fit hides behind it (l - b, where l is the longer)
     slowed     (l - w) - h
-    copy       h - m
+    copy       h - m, h at most l - w
     launch     the part of m that two of three agree on: what does not grow with the batch, what many steps
                in a call save, and the device's idle time
     exchange   m less that of one device
@@ -99,6 +99,9 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
     if times.exchange is not None:
         yield Part.EXCHANGE, exchange
     fed = model if times.host_fed is None else np.maximum(model, times.host_fed)
+    if times.loop is not None and times.wait is not None:
+        # The loop does it as well.
+        fed = np.minimum(fed, np.maximum(model, times.loop - times.wait))
     if times.host_fed is not None:
         yield Part.COPY, fed - model
     if times.loop is not None and times.wait is not None:
