@@ -20,12 +20,14 @@ from docker.errors import APIError, ImageNotFound
 from harness.errors import ImageError
 from harness.images.bases import BaseImages, pull_missing
 from harness.images.build import BuildOrder, build, build_classic, find_buildkit
-from harness.images.build_context import Base
+from harness.images.build_context import PYTHON_VERSION, Base, Recipes
 from harness.images.builder import ImageBuilder, image_contents, user_image
+from harness.images.wheels import fetch_wheels
 from harness.model.run import ImageInfo
+from harness.paths import paths_here
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import make_checkout, make_wheel
+from tests.wheelhouse import ROOT, make_checkout, make_wheel
 
 pytestmark = pytest.mark.docker
 
@@ -106,25 +108,19 @@ def test_the_engine_keeps_no_copy_of_the_context(
     assert not any(abs(each - size) < 65_536 for each in kept)
 
 
-def test_two_builds_give_the_same_bits(
-    tmp_path: Path, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
-) -> None:
+def same_bits(client: docker.DockerClient, base: str, context: Path, log: Path) -> None:
+    """Build a context twice and compare the images."""
     if find_buildkit(os.environ | {"DOCKER_BUILDKIT": "1"}) is None:
         pytest.skip(
             "BuildKit is not installed; the classic builder leaves the time of the build in two folders"
         )
-    builder = ImageBuilder(checkout, tmp_path / "cache", None, Silent())
     tags = [f"tfbench-test:{uuid.uuid4().hex}" for _ in range(2)]
     try:
         for tag in tags:
-            context = builder.fetch("cpu")
             # Another comment keeps the builder from taking what it has built before.
             with (context / "install.sh").open("a") as script:
                 script.write(f"# {tag}\n")
-            order = BuildOrder(
-                target="cpu", context=context, tag=tag, base=base_image.reference, log=tmp_path / "log"
-            )
-            build(client, order, Silent())
+            build(client, BuildOrder(target="cpu", context=context, tag=tag, base=base, log=log), Silent())
         first, second = (client.images.get(tag).attrs for tag in tags)
         assert first["RootFS"]["Layers"] == second["RootFS"]["Layers"]
         assert image_contents(first) == image_contents(second)
@@ -132,6 +128,23 @@ def test_two_builds_give_the_same_bits(
         for tag in tags:
             with suppress(ImageNotFound):
                 client.images.remove(tag)
+
+
+def test_two_builds_give_the_same_bits(
+    tmp_path: Path, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
+) -> None:
+    context = ImageBuilder(checkout, tmp_path / "cache", None, Silent()).fetch("cpu")
+    same_bits(client, base_image.reference, context, tmp_path / "log")
+
+
+@pytest.mark.slow
+def test_two_builds_of_the_real_lock_give_the_same_bits(
+    tmp_path: Path, client: docker.DockerClient, base_image: ImageInfo
+) -> None:
+    recipes = Recipes(ROOT / "images")
+    wheels = fetch_wheels(recipes.pins("cpu"), paths_here(os.environ).cache, PYTHON_VERSION, Silent())
+    recipes.lay_out("cpu", tmp_path / "context", wheels)
+    same_bits(client, base_image.reference, tmp_path / "context", tmp_path / "log")
 
 
 def test_the_classic_builder_leaves_nothing_behind(
