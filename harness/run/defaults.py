@@ -15,6 +15,12 @@ MOST_RATE_HZ = 100.0
 MEMORY_SHARE = 0.9
 # Seconds between two looks at a running container.
 POLL_S = 0.05
+# What a container may write into its folder, and seconds between two looks at it.
+OUT_BYTES = 2 << 30
+WEIGH_S = 2.0
+# Trials of a workload on a device, and trials of a run.
+MOST_TRIALS = 1_000
+MOST_PLANNED = 100_000
 # How long a fleet waits for a node that others use, and until it asks a busy one again.
 FLEET_WAIT_S = 600.0
 FLEET_BUSY_AGAIN_S = 15.0
