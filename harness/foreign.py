@@ -33,9 +33,11 @@ def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
         descriptor = os.open(path, flags)
     except ValueError as error:  # a null byte in the path
         raise OSError(errno.EINVAL, str(error), str(path)) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+        what = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "it is not a plain file"
+        raise OSError(errno.EINVAL, what, str(path))
     return open(descriptor, "rb")  # noqa: PTH123 - a descriptor, not a path
 
 

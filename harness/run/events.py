@@ -108,11 +108,7 @@ class EventLog:
                 _check_span(fields)
                 self.phases.append(Phase(**fields))
             case "window":
-                _check_span(fields)
-                if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
-                    raise ProtocolError("a window without steps, samples or length")
-                if fields["samples"] * 1e9 > MOST_SAMPLES_PER_S * (fields["end_ns"] - fields["start_ns"]):
-                    raise ProtocolError("a window that is faster than any machine")
+                _check_window(fields)
                 self.windows.append(Window(**fields))
             case "steps":
                 step_ns, wait_ns = _durations(fields["step_ns"]), _durations(fields["wait_ns"])
@@ -169,6 +165,14 @@ def _check_values(values: Collection[Any]) -> None:
 def _check_span(fields: Mapping[str, Any]) -> None:
     if not 0 <= fields["start_ns"] <= fields["end_ns"] < 1 << 63:
         raise ProtocolError("a time span that ends before it begins")
+
+
+def _check_window(fields: Mapping[str, Any]) -> None:
+    _check_span(fields)
+    if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
+        raise ProtocolError("a window without steps, samples or length")
+    if fields["samples"] * 1e9 > MOST_SAMPLES_PER_S * (fields["end_ns"] - fields["start_ns"]):
+        raise ProtocolError("a window that is faster than any machine")
 
 
 def _durations(values: Any) -> NDArray[np.int64]:

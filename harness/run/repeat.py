@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
 from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
-from harness.errors import StoreError, UsageError
+from harness.errors import UsageError
 from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options
-from harness.run.plain import from_plain
+from harness.run.options import Options, recorded_options
 from harness.run.prepare import Prepared, commit_of
 from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.system.gpus import discover
@@ -88,13 +87,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
 def _options(
     run: Run, *, out: Path, engine: str, devices: tuple[str, ...], files: tuple[Path, ...]
 ) -> Options:
-    document = run.manifest.parameters.get("options")
-    if not isinstance(document, Mapping):
-        raise StoreError(
-            "The run does not record its options.",
-            hint=f"Its command was: {run.manifest.command}",
-        )
-    options = from_plain(document, Options)
+    options = recorded_options(run.manifest.parameters)
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
