@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -27,7 +28,8 @@ def main() -> None:
 
         # Names of files and labels hold what no locale has to have.
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="backslashreplace")
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             app()
         finally:

@@ -129,8 +129,8 @@ def _check_numbers(options: Options) -> None:
         if value is not None and not least <= value <= most:
             unit = 2**30 if option == "--memory" else 1
             raise UsageError(
-                f"{option} {value / unit:g} cannot be.",
-                hint=f"Give it a value from {least / unit:g} to {most / unit:g}.",
+                f"{option} is out of range.",
+                hint=f"Give it a value from {least / unit:.10g} to {most / unit:.10g}.",
             )
 
 
