@@ -49,14 +49,11 @@ def read_file(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
     """
     try:
         with open_regular(path) as file:
-            content = file.read(most_bytes + 1)
+            if os.fstat(file.fileno()).st_size <= most_bytes:
+                return file.read(most_bytes)
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from error
-    if len(content) > most_bytes:
-        raise StoreError(
-            f"{path} is larger than {most_bytes >> 20} MiB.", hint="Name a file that tfbench wrote."
-        )
-    return content
+    raise StoreError(f"{path} is larger than {most_bytes >> 20} MiB.", hint="Name a file that tfbench wrote.")
 
 
 def parse_json(content: bytes | str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +99,26 @@ def _options(
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
     )
+
+
+def demands(run: Run, files: tuple[Path, ...] = ()) -> Mapping[str, str]:
+    """Return what a run asks of this machine beyond a run without options, by the option's name.
+
+    Args:
+        files: the user's own workload files, which then are not the run's.
+    """
+    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    asked = {
+        "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
+        "--base": options.base,
+        "--workload-file": "" if files else ", ".join(map(str, options.files)),
+        "--weights": options.weights,
+        "--gpus": "" if options.gpus == Options().gpus else options.gpus,
+        "--cpus": options.cpus,
+        "--cpu-quota": options.cpu_quota,
+        "--memory": options.memory_bytes and f"{options.memory_bytes / 2**30:.4g} GiB",
+    }
+    return {name: str(value) for name, value in asked.items() if value}
 
 
 def _planned(run: Run) -> tuple[PlannedTrial, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import psutil
@@ -12,7 +12,7 @@ from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
-from harness.errors import GpuError, UsageError
+from harness.errors import GpuError, StoreError, UsageError
 from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
 from harness.rounding import counted
 from harness.run.catalogue import Entry, built_in, external, select
@@ -28,6 +28,7 @@ from harness.run.defaults import (
 )
 from harness.run.options import Options
 from harness.run.params import check_axes, check_params
+from harness.run.plain import from_plain
 from harness.run.plan import (
     device_words,
     devices_named,
@@ -194,10 +195,17 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
 
 
 def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
-    """Return a profile with the settings that a run had: those that tfbench still knows."""
+    """Return a profile with the settings that a run had: those that tfbench still knows.
+
+    Raises:
+        StoreError: they are damaged.
+    """
     recorded = manifest.parameters.get("settings")
     available = {each.name for each in fields(Profile)}
-    settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
-    if "variants" in settings:
-        settings["variants"] = tuple(settings["variants"])
-    return replace(profile, **settings)
+    try:
+        settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
+        return from_plain({**asdict(profile), **settings}, Profile)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"The run does not record valid settings: {error}.", hint="Make a new run with `tfbench bench`."
+        ) from error
