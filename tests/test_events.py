@@ -19,6 +19,10 @@ from workloads.protocol import LONGEST_REASON, EventWriter
 HUGE = b"1" + b"0" * 30
 
 
+def nested(depth: int) -> list:
+    return [nested(depth - 1)] if depth else []
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
@@ -97,14 +101,20 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
         (b'{"kind":"end","t_ns":true,"ok":true}\n', "t_ns is bool"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":["a"],"wait_ns":[]}\n', "invalid literal"),
         (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
-        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":["a"]}\n', "mapping"),
+        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":["a"]}\n', "no attribute"),
         (b"\xff\xfe\n", "line 3"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[[1]],"wait_ns":[]}\n', "plain list"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[%s],"wait_ns":[]}\n' % HUGE, "large"),
         (b"[" * 200_000 + b"\n", "recursion"),
         (window_line(0).encode(), "without steps, samples"),
+        (window_line(10**13).encode(), "faster than any machine"),
+        (window_line(10**30).encode(), "too large"),
+        (line("metric", variant="x", name="y", value=float("inf"), unit="").encode(), "not finite"),
+        (line("steps", variant="x", window=0, step_ns=[-5], wait_ns=[-1]).encode(), "below zero"),
+        (line("facts", facts={str(n): n for n in range(1000)}).encode(), "values in one place"),
+        (line("variant", variant="x", params={"x": nested(90)}, changes=[]).encode(), "nested too deeply"),
         (line("phase", name="data", variant="", start_ns=2, end_ns=1).encode(), "ends before"),
-        (line("phase", name="data", variant="", start_ns=2, end_ns=1 << 70).encode(), "ends before"),
+        (line("phase", name="data", variant="", start_ns=2, end_ns=1 << 70).encode(), "too large"),
     ],
     ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip
@@ -115,6 +125,57 @@ def test_garbage_ends_the_reading_and_keeps_what_came_before(file: Path, garbage
     assert said in log.problem
     assert len(log.windows) == 1
     assert not log.ended
+
+
+def test_text_of_a_workload_is_printable_wherever_it_comes_from(file: Path) -> None:
+    bad = "a\ud800\x1b[31mred\x1b]0;title\x07\x00\u202e"
+    change = {"what": bad, "before": bad, "after": bad, "why": bad}
+    file.write_text(
+        start_line()
+        + line("facts", facts={bad: bad})
+        + line("variant", variant=bad, params={bad: [bad]}, changes=[change])
+        + line("metric", variant=bad, name=bad, value=1.0, unit=bad)
+        + line("fact", variant=bad, name=bad, text=bad)
+        + line("left-out", variant=bad, reason=bad)
+        + line("warning", message=bad * 1000)
+        + error_line(bad, bad)
+    )
+    log = read_log(file)
+    good = "a\ufffdred\ufffd\ufffd"
+    assert log.problem == ""
+    assert log.facts == {good: good}
+    assert (log.variants[0].params, log.variants[0].changes[0].why) == ({good: [good]}, good)
+    assert (log.metrics[0].name, log.said[0].text, log.left_out) == (good, good, {good: good})
+    assert len(log.warnings[0]) == events.LONGEST
+    assert log.error is not None
+    assert log.error["message"] == good
+    assert repr(log).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("warning", {"message": "slow"}),
+        ("fact", {"variant": "x", "name": "y", "text": "z"}),
+        ("metric", {"variant": "x", "name": "y", "value": 1, "unit": "z"}),
+    ],
+)
+def test_too_many_events_of_a_kind_are_counted(file: Path, kind: str, fields: dict) -> None:
+    most = events.MOST_EVENTS[kind]
+    file.write_text(start_line() + line(kind, **fields) * (most + 7) + line("end", ok=True), encoding="utf-8")
+    log = read_log(file)
+    assert log.ended
+    assert max(len(log.warnings), len(log.said), len(log.metrics)) <= most + 1
+    assert log.warnings[-1].endswith(f"left out: 7 {kind}.")
+
+
+def test_too_much_text_is_counted(file: Path) -> None:
+    """Each event is small enough, and all of them are not."""
+    large = line("variant", variant="x", params={str(n): "y" * 1000 for n in range(400)}, changes=[])
+    file.write_text(start_line() + large * 40, encoding="utf-8")
+    log = read_log(file)
+    assert 0 < len(log.variants) < 40
+    assert str(40 - len(log.variants)) in log.warnings[-1]
 
 
 def test_no_file_and_an_empty_file_are_no_events(file: Path) -> None:

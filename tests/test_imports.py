@@ -49,7 +49,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "workloads.trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
-    "harness": Rule(ours=("harness.cli", "harness.model"), others=("platformdirs",)),
+    "harness": Rule(ours=("harness.cli", "harness.errors", "harness.model"), others=("platformdirs",)),
     "harness.model": Rule(ours=("harness.model", "workloads.protocol"), others=("numpy",)),
     "harness.analysis": Rule(
         ours=(
@@ -63,7 +63,8 @@ RULES: Mapping[str, Rule] = {
         others=("msgspec", "numpy", "scipy"),
     ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.model", "harness.telemetry"), others=("numpy", "psutil", "pynvml")
+        ours=("harness.errors", "harness.foreign", "harness.model", "harness.telemetry"),
+        others=("numpy", "psutil", "pynvml"),
     ),
     "harness.engines": Rule(
         ours=(

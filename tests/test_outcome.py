@@ -8,17 +8,18 @@ import pytest
 
 from harness.engines import ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.model.run import ImageInfo, Status
+from harness.model.run import ImageInfo, Status, Window
 from harness.run.events import EventLog
 from harness.run.outcome import Ended, judge
-from workloads.protocol import NO_GPU_EXIT
+from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
 CONTAINER = ContainerSpec(
     image=ImageInfo(target="cpu", reference="x", digest="sha256:0", base="", lock_sha256=""),
     command=("python3",), environment={}, out=Path("/out"), mounts=(), trial_id="a.cpu.0", run_id="r",
     memory_bytes=3 << 29,
 )  # fmt: skip
-GOOD = EventLog(start={"kind": "start"}, ended=True)
+WINDOW = Window(variant=BASELINE, index=0, start_ns=0, end_ns=9, steps=1, samples=1, wait_ns=-1)
+GOOD = EventLog(start={"kind": "start"}, ended=True, windows=[WINDOW])
 
 
 def ended(code: int = 0, *, out_of_memory: bool = False, hung: str = "") -> Ended:
@@ -58,21 +59,45 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
 def test_judgement(
     how: Ended | None, log: EventLog, cause: BaseException | None, status: Status, said: str
 ) -> None:
-    judged, message = judge(how, log, cause, CONTAINER)
+    judged, message = judge(how, log, cause, CONTAINER, (BASELINE,))
     assert judged is status
     assert said in message
     assert (message == "") == (status is Status.OK)
 
 
+@pytest.mark.parametrize(
+    ("windows", "left_out", "planned", "status"),
+    [
+        ([WINDOW], {TUNED: "no need"}, (BASELINE, TUNED), Status.OK),
+        ([WINDOW], {}, (BASELINE, TUNED), Status.BAD_EVENTS),
+        ([], {BASELINE: "no", TUNED: "no"}, (BASELINE, TUNED), Status.BAD_EVENTS),
+        ([WINDOW], {TUNED: "no"}, (TUNED,), Status.BAD_EVENTS),
+        ([], {}, (BASELINE,), Status.BAD_EVENTS),
+    ],
+)
+def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
+    windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
+) -> None:
+    log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
+    assert judge(ended(), log, None, CONTAINER, planned)[0] is status
+
+
+def test_a_container_that_fills_its_folder_fails() -> None:
+    full = Ended(exit=Exit(code=137, out_of_memory=False), full="Too much.")
+    assert judge(full, GOOD, None, CONTAINER, (BASELINE,))[0] is Status.FAILED
+
+
 def test_out_of_memory_outweighs_what_the_workload_said_about_it() -> None:
-    status, _ = judge(ended(137, out_of_memory=True), raised("OOM", "MemoryError"), None, CONTAINER)
+    status, _ = judge(
+        ended(137, out_of_memory=True), raised("OOM", "MemoryError"), None, CONTAINER, (BASELINE,)
+    )
     assert status is Status.OUT_OF_MEMORY
 
 
 def test_an_error_of_a_hundred_lines_is_cut_to_one_sentence() -> None:
     text = "Graph execution error:\n" + "  at frame\n" * 100
-    _, message = judge(ended(1), raised(text), None, CONTAINER)
+    _, message = judge(ended(1), raised(text), None, CONTAINER, (BASELINE,))
     assert "\n" not in message
     assert "Graph execution error:." in message
-    _, message = judge(ended(1), raised("x" * 5000), None, CONTAINER)
+    _, message = judge(ended(1), raised("x" * 5000), None, CONTAINER, (BASELINE,))
     assert len(message) < 500

@@ -22,7 +22,7 @@ from harness.run.options import Options
 from harness.run.plain import to_plain
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
-from harness.run.repeat import again, compare_images, outlook
+from harness.run.repeat import again, compare_images, demands, outlook
 from harness.run.resolve import resolve
 from reports.render import render_html
 from tests import builders
@@ -161,6 +161,60 @@ def test_images_are_compared_by_their_contents(here: dict[str, str] | None, verd
     run = replace(run, manifest=replace(run.manifest, images=(then,)))
     verdicts = compare_images(run, lambda _: None if here is None else replace(then, **here))
     assert verdicts["cpu"].startswith(verdict)
+
+
+FOREIGN = replace(
+    OPTIONS, images={"cpu": "evil.example/x"}, base="elsewhere", gpus="all", cpus="0", cpu_quota=0.5,
+    memory_bytes=3 << 29, weights=Path("/home/me/w.h5"),
+)  # fmt: skip
+
+
+def test_what_a_page_asks_of_this_machine() -> None:
+    assert demands(recorded()) == {}
+    run = with_options(FOREIGN)
+    assert demands(run) == {
+        "--image": "cpu=evil.example/x",
+        "--base": "elsewhere",
+        "--weights": "/home/me/w.h5",
+        "--gpus": "all",
+        "--cpus": "0",
+        "--cpu-quota": "0.5",
+        "--memory": "1.5 GiB",
+    }
+    own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
+    assert demands(own) == {"--workload-file": "/x/a.py"}
+    assert demands(own, (Path("/mine.py"),)) == {}
+
+
+def with_options(options: Options) -> Run:
+    run = recorded()
+    return replace(run, manifest=replace(run.manifest, parameters={"options": to_plain(options)}))
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
+def test_a_page_gets_nothing_that_nobody_allowed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+) -> None:
+    page = tmp_path / "report.html"
+    inside = carried(analyse(with_options(FOREIGN)), whole=True)
+    page.write_text(render_html(inside.analysis, record=inside.text, bundle=str), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert "--image cpu=evil.example/x" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("settings", [{"windows": "x"}, {"limit_s": None}, 7])
+def test_settings_that_are_damaged_are_refused(tmp_path: Path, settings: object) -> None:
+    with pytest.raises(StoreError, match="settings"):
+        again(recorded(settings=settings), out=tmp_path)
 
 
 def test_check_says_what_differs_and_runs_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
-from harness.run.store import RunFolder, TrialRecord, read_run
+from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_run
 from tests.builders import (
     bare_run,
     cpu_run,
@@ -180,16 +181,75 @@ class TestReadingWhatIsNoRun:
         with pytest.raises(StoreError, match="not a complete run"):
             read_run(folder.path)
 
-    def test_a_record_that_is_no_record(self, folder: RunFolder) -> None:
-        write_trial(folder, RUN.planned[0])
-        folder.trial(RUN.planned[0].id).record.write_text('{"status": "splendid"}', encoding="utf-8")
-        with pytest.raises(StoreError, match="not a complete run"):
-            read_run(folder.path)
-
     def _change(self, folder: RunFolder, **fields: object) -> None:
         path = folder.path / "manifest.json"
         raw = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps(raw | fields), encoding="utf-8")
+
+
+def damage_record(trial: TrialFolder) -> None:
+    trial.record.write_text('{"status": "ok", "exit_', encoding="utf-8")
+
+
+def damage_telemetry(trial: TrialFolder) -> None:
+    (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\nx,y\n", encoding="utf-8")
+
+
+def replace_record_by_pipe(trial: TrialFolder) -> None:
+    trial.record.unlink()
+    os.mkfifo(trial.record)
+
+
+def replace_record_by_loop(trial: TrialFolder) -> None:
+    trial.record.unlink()
+    trial.record.symlink_to(trial.record)
+
+
+def replace_record_by_folder(trial: TrialFolder) -> None:
+    trial.record.unlink()
+    trial.record.mkdir()
+
+
+def nest_record(trial: TrialFolder) -> None:
+    trial.record.write_text('{"gaps":' + "[" * 90_000 + "]" * 90_000 + "}", encoding="utf-8")
+
+
+def swap_record(trial: TrialFolder) -> None:
+    trial.record.write_text(trial.record.read_text(encoding="utf-8").replace(trial.path.name, "x"), "utf-8")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_record,
+        damage_telemetry,
+        replace_record_by_pipe,
+        replace_record_by_loop,
+        replace_record_by_folder,
+        nest_record,
+        swap_record,
+    ],
+)
+def test_a_damaged_trial_costs_the_others_nothing_and_is_run_again(
+    folder: RunFolder, damage: Callable[[TrialFolder], None]
+) -> None:
+    for planned in RUN.planned:
+        write_trial(folder, planned)
+    damage(folder.trial(RUN.planned[0].id))
+    first, second = read_run(folder.path).trials
+    assert (first.status, second.status) == (Status.BAD_EVENTS, Status.OK)
+    assert "damaged" in first.message
+    assert folder.finished() == {second.id}
+    again = folder.open_trial(RUN.planned[0], SPEC)
+    assert not os.path.lexists(again.record)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "plan.json", "stops.json"])
+def test_a_pipe_instead_of_a_file_is_no_run(folder: RunFolder, name: str) -> None:
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+    with pytest.raises(StoreError):
+        read_run(folder.path)
 
 
 def test_a_run_can_be_moved(folder: RunFolder, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from harness import __version__
+from harness.foreign import printable
 from harness.paths import Paths, paths_here
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ def paths() -> Paths:
 
 def command_line() -> str:
     """Return the command as the user gave it."""
-    return shlex.join(["tfbench", *sys.argv[1:]])
+    return printable(shlex.join(["tfbench", *sys.argv[1:]]))
 
 
 def _version(wanted: bool) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness import __version__
 from harness.cli.output import charts
 from harness.errors import StoreError, UsageError
+from harness.foreign import printable, read_file
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
 from harness.model.scaling import Scaling
@@ -49,7 +50,7 @@ def named(word: str) -> Named:
     """Read PATH or NAME=PATH; a path that exists is a path whatever it contains."""
     label, equals, path = word.partition("=")
     if equals and label and not Path(word).exists():
-        return Named(path=Path(path), label=label)
+        return Named(path=Path(path), label=printable(label, 100))
     return Named(path=Path(word))
 
 
@@ -153,7 +154,7 @@ def _read(path: Path, *, prices: Prices | None) -> Loaded:
 
     try:
         if path.name.endswith(SUFFIX):
-            return Loaded(path=path, extract=_from_file(path))
+            return Loaded(path=path, extract=replace(from_json(read_file(path)), source=str(path)))
         recording = open_recording(path)
         run, analysis = recording.run, recording.analysis
         if prices is not None:
@@ -162,10 +163,3 @@ def _read(path: Path, *, prices: Prices | None) -> Loaded:
         return Loaded(path=path, extract=extract(analysis or analyse(run), source=str(path)))
     except (StoreError, UsageError) as error:
         return Loaded(path=path, extract=None, error=error.message, hint=error.hint)
-
-
-def _from_file(path: Path) -> Extract:
-    try:
-        return replace(from_json(path.read_bytes()), source=str(path))
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Name another file.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,14 +29,23 @@ LABEL_WIDTH = 28
 ALIVE_EVERY_S = 30.0
 
 
+class _Console(Console):
+    """A console whose closed pipe, as after `| head -1`, takes the lines and not the run."""
+
+    def on_broken_pipe(self) -> None:
+        """Discard all that follows."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def err() -> Console:
     """Return the console for progress and messages: standard error."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)
 
 
 def out() -> Console:
     """Return the console for results: standard output."""
-    return Console(highlight=False)
+    return _Console(highlight=False)
 
 
 class _BarTask:

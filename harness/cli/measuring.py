@@ -35,7 +35,13 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     if failure is None and not records:
         progress.line("All trials of this run had finished; writing its report again.")
     if prepared.folder.exists():
-        _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
+        try:
+            _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
+        except KeyboardInterrupt as error:
+            raise Interrupted(
+                "Stopped while the report was written; the trials are kept.",
+                hint=f"Write it with: tfbench report {prepared.folder.path}",
+            ) from error
     if failure is not None:
         raise failure
     # Running out of memory is a result of a point of a sweep.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from harness.cli.measuring import measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError
+from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.run import Run
@@ -26,7 +27,7 @@ from harness.rounding import short_digests
 from harness.run.defaults import RUNS
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
-from harness.run.repeat import again, check_files, compare_images, named_after, outlook, prepared_run
+from harness.run.repeat import again, check_files, compare_images, demands, named_after, outlook, prepared_run
 
 _NOT_HERE = "not here"
 
@@ -51,6 +52,9 @@ def rerun(
         list[Path] | None,
         typer.Option(help="Location here of the run's own workload file."),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Allow the images, files, GPUs and limits that the run names.")
+    ] = False,
     runs: Runs = RUNS,
     price: Price = "",
     as_json: Json = False,
@@ -74,10 +78,15 @@ def rerun(
         )
         _show(progress, "Differs here", differences)
         _show_commit(progress, then, differences)
+        asked = demands(then, files)
+        for name, value in asked.items():
+            progress.line(f"The run asks for {name} {value}")
         check_files(then, files)
         if check:
             _show_images(progress, then)
             return
+        if asked and not yes:
+            _confirm(asked)
         devices = tuple(filter(None, device.split(",")))
         resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
         prepared = prepare(resolved, paths(), progress, command=command_line())
@@ -89,6 +98,17 @@ def rerun(
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
         out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+
+
+def _confirm(asked: Mapping[str, str]) -> None:
+    """Ask whether a run may have what it names: a report may come from anywhere.
+
+    Raises:
+        UsageError: it may not, or there is nobody to ask.
+    """
+    if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
+        listed = ", ".join(f"{name} {value}" for name, value in asked.items())
+        raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
 
 
 def differing(then: Run, here: Run) -> Fields:

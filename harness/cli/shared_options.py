@@ -17,7 +17,7 @@ import typer
 
 from harness.cli.output import folder_of_runs
 from harness.errors import UsageError
-from harness.run.defaults import MOST_RATE_HZ
+from harness.run.defaults import MOST_MEMORY_GIB, MOST_RATE_HZ
 from harness.run.options import Options
 
 Command = Callable[..., None]
@@ -148,7 +148,8 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "params": partial(_pairs, "--param"),
     "images": partial(_pairs, "--image"),
     "weights": Path.absolute,
-    "memory_bytes": lambda gib: int(gib * 2**30),
+    # More than there can be stays that, and infinite and not-a-number too, for which there is no whole number.
+    "memory_bytes": lambda gib: int(gib * 2**30) if 0 <= gib <= MOST_MEMORY_GIB else 1 << 62,
 }
 
 

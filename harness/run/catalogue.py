@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
+
 import workloads
-from harness.errors import UsageError, did_you_mean
+from harness.errors import StoreError, UsageError, did_you_mean
+from harness.foreign import printable, read_file
 from harness.run.literals import Evaluator, parsed
 from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
 
@@ -24,6 +29,11 @@ _HINT = "Declare it as in examples/my_workload.py, with literals only: the host 
 _DECLARATIONS: Mapping[str, Any] = {
     kind.__name__: kind for kind in (Workload, Data, Published, Change, Optimization, Remark, Requests)
 }
+
+LONGEST_NAME = 60
+# Of a workload's file, and of a dataset.
+MOST_BYTES = 1 << 20
+MOST_DATA_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +61,12 @@ def external(path: Path) -> tuple[Entry, ...]:
         UsageError: no such file, not Python, or no `workload = Workload(...)` of literals in it.
     """
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    except OSError as error:
-        raise UsageError(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from error
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"{path} is not Python: {error}.", hint="Run it with python3 to see why.") from error
+        tree = ast.parse(read_file(path, most_bytes=MOST_BYTES), filename=str(path))
+    except StoreError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        why = printable(str(error), 300) or "it is nested too deeply"
+        raise UsageError(f"{path} is not Python: {why}.", hint="Run it with python3 to see why.") from error
     entries = _entries(tree, path.resolve(), is_external=True)
     if not entries:
         raise UsageError(f"{path} declares no workload.", hint=_HINT)
@@ -122,15 +133,20 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
             raise TypeError(f"it is a {type(value).__name__}, not a Workload")
         if problem := _problem(value):
             raise ValueError(problem)
-    except (TypeError, ValueError) as error:
-        text = f"{path}: the declaration of a workload is not valid: {error}."
+        msgspec.convert(msgspec.to_builtins(value), Workload)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
+        text = f"{path}: the declaration of a workload is not valid: {why}."
         raise UsageError(text, hint=_HINT) from error
     return value
 
 
 def _problem(workload: Workload) -> str:
     checks: Mapping[str, bool] = {
-        "name must be lower case letters, digits and hyphens": isinstance(workload.name, str)
+        f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens": isinstance(
+            workload.name, str
+        )
+        and len(workload.name) <= LONGEST_NAME
         and re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name) is not None,
         "batch_size must be a whole number above 0": _whole(workload.batch_size, least=1),
         "epochs must be a whole number above 0": _whole(workload.epochs, least=1),
@@ -159,11 +175,28 @@ def _data_problem(data: Data) -> str:
         "data.classes must be a whole number above 0": _whole(data.classes, least=1),
         "data.train and data.test must be whole numbers, test above 0 unless train is 0": _whole(data.train)
         and _whole(data.test, least=min(1, data.train)),
+        f"data must take less than {MOST_DATA_BYTES >> 40} TiB in a dtype of numbers": 0
+        < _bytes_of(data)
+        <= MOST_DATA_BYTES,
         'data.kind must be "arrays", "table" with a shape (columns,) of float32, or "jpeg" with a shape '
         "(height, width, 3) of uint8": _kind(data),
         "data.class_names must name a folder for each class, in alphabetical order": _class_names(data),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
+
+
+def _bytes_of(data: Data) -> float:
+    """Return what a dataset and one label a sample take, 0 for what is no dtype of numbers."""
+    try:
+        dtype = np.dtype(data.dtype)
+    except (TypeError, ValueError, SyntaxError):
+        return 0
+    size = dtype.itemsize if dtype.kind in "biuf" else 0
+    try:
+        samples = max(1, data.train + data.test, data.classes)
+        return float(samples * (math.prod(data.shape) + 1) * size)
+    except (OverflowError, TypeError):
+        return 0
 
 
 def _kind(data: Data) -> bool:

@@ -15,6 +15,16 @@ MOST_RATE_HZ = 100.0
 MEMORY_SHARE = 0.9
 # Seconds between two looks at a running container.
 POLL_S = 0.05
+# What a container may write into its folder, and seconds between two looks at it.
+OUT_BYTES = 2 << 30
+WEIGH_S = 2.0
+# The largest numbers that options take. MOST_PLANNED: trials of a run; MOST_TRIALS: of a workload on a device.
+MOST_TRIALS = 1_000
+MOST_PLANNED = 100_000
+MOST_SEED = 2**32 - 1
+MOST_STALL_S = 7 * 86_400.0
+MOST_CPUS = 8_192.0
+MOST_MEMORY_GIB = 1 << 20
 # How long a fleet waits for a node that others use, and until it asks a busy one again.
 FLEET_WAIT_S = 600.0
 FLEET_BUSY_AGAIN_S = 15.0

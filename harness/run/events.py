@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import io
+import math
 import os
-import stat
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.foreign import cleaned, open_regular
 from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
+# Characters of one text, values of one mapping or list that is no array, and of one trial's events about the
+# characters in all, and how many there may be of each kind.
+LONGEST = 2_000
+MOST_ENTRIES = 500
+MOST_CHARACTERS = 8_000_000
+MOST_EVENTS: Mapping[str, int] = {
+    "facts": 10, "variant": 500, "phase": 5_000, "window": 20_000, "steps": 20_000, "requests": 1_000,
+    "metric": 1_000, "fact": 500, "warning": 100, "left-out": 500,
+}  # fmt: skip
+MOST_SAMPLES_PER_S = 1e12
+_ARRAYS = ("step_ns", "wait_ns", "latency_ns")
 
 # What a hostile or broken line can raise: beyond ProtocolError (a ValueError) there are numbers of a
 # thousand digits and brackets nested a hundred thousand deep.
-_MALFORMED = (TypeError, ValueError, OverflowError, RecursionError)
+_MALFORMED = (AttributeError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,6 +43,8 @@ class EventLog:
     Attributes:
         left_out: planned variant that was not measured -> why.
         problem: why reading stopped early, "" when all of the file is in the protocol.
+        counts, dropped: how many events of each kind there were, and how many of them too many.
+        characters: about what all of them take.
         start: the first event, or None when there was none.
         error: the last error event, or None.
         ended: whether the last event of a trial that went well is there.
@@ -50,17 +64,43 @@ class EventLog:
     error: Mapping[str, Any] | None = None
     ended: bool = False
     problem: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    characters: int = 0
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take in one checked event."""
+        """Take in one checked event; of each kind so many as MOST_EVENTS says.
+
+        Raises:
+            ProtocolError: it says what cannot be.
+        """
+        plain = {name: value for name, value in event.items() if name not in _ARRAYS}
+        _check_values(plain.values())
+        if self._has_space_for(plain):
+            self._take_in({**event, **cleaned(plain, LONGEST)})
+
+    def _has_space_for(self, event: Mapping[str, Any]) -> bool:
+        kind = event["kind"]
+        self.counts[kind] += 1
+        self.characters += len(str(event))
+        most = MOST_EVENTS.get(kind)
+        if most is None or (self.counts[kind] <= most and self.characters <= MOST_CHARACTERS):
+            return True
+        self.dropped[kind] += 1
+        return False
+
+    def _take_in(self, event: Mapping[str, Any]) -> None:
         fields = {name: value for name, value in event.items() if name not in ("kind", "t_ns")}
         match event["kind"]:
             case "start":
                 self.start = event
             case "facts":
-                self.facts |= {str(k): v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
+                self.facts |= {k: v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
             case "variant":
-                changes = tuple(Change(**change) for change in fields.pop("changes"))
+                changes = tuple(
+                    Change(**{name: str(text) for name, text in change.items()})
+                    for change in fields.pop("changes")
+                )
                 self.variants.append(
                     VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
                 )
@@ -68,9 +108,7 @@ class EventLog:
                 _check_span(fields)
                 self.phases.append(Phase(**fields))
             case "window":
-                _check_span(fields)
-                if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
-                    raise ProtocolError("a window without steps, samples or length")
+                _check_window(fields)
                 self.windows.append(Window(**fields))
             case "steps":
                 step_ns, wait_ns = _durations(fields["step_ns"]), _durations(fields["wait_ns"])
@@ -100,16 +138,49 @@ class EventLog:
         else:
             self.warnings.append(fields["message"])
 
+    def count_what_was_dropped(self) -> None:
+        """Add one warning that counts what there was too much of."""
+        if self.dropped:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.dropped.items())
+            self.warnings.append(f"The workload wrote too many events; left out: {kinds}.")
+
+
+def _check_values(values: Collection[Any]) -> None:
+    """Make sure that numbers are finite and have room in 64 bits, and that there are not too many values.
+
+    Raises:
+        ProtocolError: they are not.
+    """
+    if len(values) > MOST_ENTRIES:
+        raise ProtocolError(f"more than {MOST_ENTRIES} values in one place")
+    for value in values:
+        if isinstance(value, dict):
+            _check_values(value.values())
+        elif isinstance(value, list):
+            _check_values(value)
+        elif isinstance(value, (int, float)) and not (math.isfinite(value) and abs(value) < 1 << 63):
+            raise ProtocolError("a number that is not finite or too large")
+
 
 def _check_span(fields: Mapping[str, Any]) -> None:
     if not 0 <= fields["start_ns"] <= fields["end_ns"] < 1 << 63:
         raise ProtocolError("a time span that ends before it begins")
 
 
+def _check_window(fields: Mapping[str, Any]) -> None:
+    _check_span(fields)
+    if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
+        raise ProtocolError("a window without steps, samples or length")
+    if fields["samples"] * 1e9 > MOST_SAMPLES_PER_S * (fields["end_ns"] - fields["start_ns"]):
+        raise ProtocolError("a window that is faster than any machine")
+
+
 def _durations(values: Any) -> NDArray[np.int64]:
     array = np.asarray(values, dtype=np.int64)
     if array.ndim != 1:
         raise ProtocolError("durations are not a plain list")
+    if array.size and array.min() < -1:  # -1: it cannot be seen
+        raise ProtocolError("a duration below zero")
     return array
 
 
@@ -117,7 +188,7 @@ def read_log(path: Path) -> EventLog:
     """Read an event file as far as it is in the protocol; a missing file is an empty log with a problem."""
     log = EventLog()
     try:
-        with _open(path) as file:
+        with open_regular(path, follow=False) as file:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
                 log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
                 return log
@@ -131,25 +202,13 @@ def read_log(path: Path) -> EventLog:
     return log
 
 
-def _open(path: Path) -> io.BufferedReader:
-    """Open a file that a container wrote: never a link out of its folder, a device or a pipe.
-
-    Raises:
-        OSError: it is not there, or not a plain file.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
-    return open(descriptor, "rb")  # noqa: PTH123 - a descriptor, not a path
-
-
 def _take(log: EventLog, events: Iterable[Mapping[str, Any]]) -> None:
     try:
         for event in events:
             log.add(event)
     except _MALFORMED as error:
-        log.problem = str(error)
+        log.problem = cleaned(str(error), LONGEST)
+    log.count_what_was_dropped()
 
 
 class EventTail:
@@ -162,7 +221,7 @@ class EventTail:
     def read(self) -> list[Mapping[str, Any]]:
         """Return the whole new events since the last call; what is not an event is passed over here."""
         try:
-            with _open(self._path) as file:
+            with open_regular(self._path, follow=False) as file:
                 file.seek(self._offset)
                 chunk = file.read(MAX_BYTES)
         except OSError:

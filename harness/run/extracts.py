@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from harness.errors import StoreError, UsageError
+from harness.foreign import parse_json
 from harness.model.comparison import Extract
 
 # What the file of an extract is called.
@@ -36,8 +37,8 @@ def from_json(text: str | bytes) -> Extract:
         StoreError: it is none, or of another version.
     """
     try:
-        return msgspec.json.decode(text, type=_Document).extract
-    except msgspec.DecodeError as error:
+        return msgspec.convert(parse_json(text), _Document).extract
+    except ValueError as error:
         raise StoreError(
             f"Not an extract of this version: {error}.", hint="Make it again with this version of tfbench."
         ) from error

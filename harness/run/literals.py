@@ -12,7 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.foreign import cleaned
+
 _PACKAGE = "workloads"
+# Nodes of a syntax tree in one declaration, and characters of a text or values of a tuple.
+MOST_STEPS = 100_000
+LONGEST_TEXT = 10_000
 
 
 def parsed(path: Path) -> ast.Module:
@@ -39,13 +44,18 @@ class Evaluator:
         self._folder = folder
         self._types = types
         self._open: set[str] = set()
+        self._steps = 0
 
     def value(self, node: ast.expr) -> Any:
         """Return what `node` stands for; lists become tuples.
 
         Raises:
             ValueError, TypeError: it is no literal, or arguments do not fit; the message has the line.
+            RecursionError: it is nested too deeply.
         """
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise ValueError(f"line {node.lineno}: the declaration is too large")
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=words):
                 if name not in self._types:
@@ -58,12 +68,15 @@ class Evaluator:
             case ast.Dict(keys=keys, values=values):
                 return self._dictionary(keys, values)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self.value(left) + self.value(right)
+                total = self.value(left) + self.value(right)
+                if isinstance(total, (str, tuple)) and len(total) > LONGEST_TEXT:
+                    raise ValueError(f"line {node.lineno}: the declaration is too large")
+                return total
             case ast.Name(id=name):
                 return self._named(name, node)
             case _:
                 try:
-                    return ast.literal_eval(node)
+                    return cleaned(ast.literal_eval(node), LONGEST_TEXT)
                 except ValueError as error:
                     text = f"line {node.lineno}: `{ast.unparse(node)}` is not a literal"
                     raise ValueError(text) from error

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness.errors import StoreError
 from harness.run.defaults import PROFILE, RATE_HZ, RUNS
+from harness.run.plain import from_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +65,17 @@ class Options:
             name: tuple(part.strip() for part in text.split(",") if part.strip())
             for name, text in self.params.items()
         }
+
+
+def recorded_options(parameters: Mapping[str, Any]) -> Options:
+    """Return the options in a manifest's parameters.
+
+    Raises:
+        StoreError: there are none, or they are damaged.
+    """
+    try:
+        return from_plain(parameters["options"], Options)
+    except (KeyError, ValueError) as error:
+        raise StoreError(
+            f"The run does not record valid options: {error}.", hint="Make a new run with `tfbench bench`."
+        ) from error

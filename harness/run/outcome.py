@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.engines import ContainerSpec, Exit
@@ -15,24 +16,36 @@ LONGEST = 300  # TensorFlow's own errors run to hundreds of lines; log.txt has t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a container was seen to end: `hung` says why the harness ended it and what to try, or is ""."""
+    """How a container was seen to end.
+
+    Attributes:
+        hung, full: why the harness ended it and what to try, or "": it took too long, or wrote too much.
+    """
 
     exit: Exit
-    hung: str
+    hung: str = ""
+    full: str = ""
 
 
 def judge(
-    ended: Ended | None, log: EventLog, cause: BaseException | None, container: ContainerSpec
+    ended: Ended | None,
+    log: EventLog,
+    cause: BaseException | None,
+    container: ContainerSpec,
+    variants: Collection[str],
 ) -> tuple[Status, str]:
     """Return a trial's status and a message for people that ends with what to try; "" when all went well.
 
-    `cause` is what cut the trial off: EngineError or KeyboardInterrupt, None when it ran to its end.
+    `cause` is what cut the trial off: EngineError or KeyboardInterrupt, None when it ran to its end. It went well
+    when each of the planned `variants` was measured or left out with a reason, and at least one was measured.
     """
     if isinstance(cause, EngineError):
         return Status.ENGINE_LOST, f"The engine was lost or refused: {cause}"
     if cause is not None or ended is None:
         return Status.INTERRUPTED, "The run was stopped during this trial."
     text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
+    if ended.full:
+        return Status.FAILED, f"{ended.full} See log.txt for what it did last."
     if ended.hung:
         return Status.TIMEOUT, f"{ended.hung} See log.txt for its last output."
     if ended.exit.out_of_memory:
@@ -56,6 +69,13 @@ def judge(
     if log.problem or not log.ended:
         problem = _sentence(log.problem or "its last event is missing")
         return Status.BAD_EVENTS, f"Its events are not valid: {problem} See log.txt and out/events.jsonl."
+    measured = {window.variant for window in log.windows}
+    missing = [variant for variant in variants if variant not in measured and variant not in log.left_out]
+    if missing or not measured.intersection(variants):
+        return (
+            Status.BAD_EVENTS,
+            f"It did not measure {', '.join(missing or variants)}. See out/events.jsonl.",
+        )
     return Status.OK, ""
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
+from harness.foreign import printable
 from workloads.protocol import TENSORFLOW, Workload
 
 _BOOLS: Mapping[str, bool] = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+# All whole numbers up to here are floating-point numbers as well.
+MOST_VALUE = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,8 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     for name in params:
         if name not in available:
             raise UsageError(
-                f"There is no parameter {name!r}.", hint=f"Choose from: {', '.join(sorted(available))}."
+                f"There is no parameter {printable(name, 80)!r}.",
+                hint=f"Choose from: {', '.join(sorted(available))}.",
             )
     return {name: _parse(name, text, available[name]) for name, text in params.items()}
 
@@ -107,13 +110,13 @@ def _parse(name: str, text: str, parameter: Parameter) -> Any:
     else:
         value, wanted = None, f"{name} is not a single value; change it in a workload file of your own."
     if value is None:
-        raise UsageError(f"{name}={text} is not valid.", hint=wanted)
+        raise UsageError(f"{name}={printable(text, 80)} is not valid.", hint=wanted)
     return value
 
 
 def _number(text: str, kind: type) -> float | None:
     try:
         value: float = kind(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= MOST_VALUE else None

@@ -44,8 +44,8 @@ from harness.paths import Paths
 from harness.progress import Progress
 from harness.run.catalogue import Entry, sources
 from harness.run.defaults import MEMORY_SHARE
-from harness.run.options import Options
-from harness.run.plain import from_plain, to_plain
+from harness.run.options import Options, recorded_options
+from harness.run.plain import to_plain
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.provision import provide_images
@@ -101,7 +101,7 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
-    resolved = resolve(from_plain(run.manifest.parameters["options"], Options))
+    resolved = resolve(recorded_options(run.manifest.parameters))
     # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
     profile = recorded_profile(resolved.profile, run.manifest)
     resolved = replace(resolved, profile=profile, planned=run.planned)

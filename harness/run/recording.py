@@ -12,6 +12,7 @@ import base64
 import binascii
 import json
 import lzma
+import os
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
+from harness.foreign import MOST_BYTES, parse_json, read_file
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.plain import from_plain, to_plain
@@ -30,7 +32,6 @@ from harness.run.thinning import readings, thinned
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
-MOST_BYTES = 1 << 30
 _MOST_VALUES = 450_000  # of telemetry and single steps, in a page
 _LEAST_VALUES = 20_000  # what takes the room is then not these
 _MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
@@ -68,12 +69,9 @@ def open_recording(path: Path) -> Recording:
     Raises:
         StoreError: it is neither.
     """
-    if not path.is_file():
+    if path.is_dir() or not os.path.lexists(path):
         return Recording(run=read_run(path), analysis=None)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint=_HINT) from error
+    content = read_file(path)
     result = _ELEMENT.findall(content)
     if len(result) != 1:
         raise StoreError(f"{path} is not a report that contains its run.", hint=_HINT)
@@ -143,7 +141,7 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
     content = _content(text, most_bytes)
     head, newline, block = content.partition(b"\n")
     try:
-        document = json.loads(head)
+        document = parse_json(head)
         if not newline or document["format"] != FORMAT:
             raise StoreError("The report contains no run of tfbench.", hint=_HINT)
         if document["schema"] != SCHEMA_VERSION:
@@ -159,7 +157,7 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
             analysis = from_plain(document["analysis"], Analysis, partial(_array, block))
             run = analysis.run
         check_ids(run.planned)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"The contained run is damaged: {error}.", hint=_HINT) from error
     return Recording(run=run, analysis=analysis)
 

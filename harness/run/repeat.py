@@ -9,13 +9,12 @@ from pathlib import Path
 from harness import __version__
 from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
-from harness.errors import StoreError, UsageError
+from harness.errors import UsageError
 from harness.images.locks import file_sha256
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options
-from harness.run.plain import from_plain
+from harness.run.options import Options, recorded_options
 from harness.run.prepare import Prepared, commit_of
 from harness.run.resolve import Resolved, recorded_profile, resolve
 from harness.system.gpus import discover
@@ -88,13 +87,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
 def _options(
     run: Run, *, out: Path, engine: str, devices: tuple[str, ...], files: tuple[Path, ...]
 ) -> Options:
-    document = run.manifest.parameters.get("options")
-    if not isinstance(document, Mapping):
-        raise StoreError(
-            "The run does not record its options.",
-            hint=f"Its command was: {run.manifest.command}",
-        )
-    options = from_plain(document, Options)
+    options = recorded_options(run.manifest.parameters)
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
@@ -106,6 +99,26 @@ def _options(
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
     )
+
+
+def demands(run: Run, files: tuple[Path, ...] = ()) -> Mapping[str, str]:
+    """Return what a run asks of this machine beyond a run without options, by the option's name.
+
+    Args:
+        files: the user's own workload files, which then are not the run's.
+    """
+    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    asked = {
+        "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
+        "--base": options.base,
+        "--workload-file": "" if files else ", ".join(map(str, options.files)),
+        "--weights": options.weights,
+        "--gpus": "" if options.gpus == Options().gpus else options.gpus,
+        "--cpus": options.cpus,
+        "--cpu-quota": options.cpu_quota,
+        "--memory": options.memory_bytes and f"{options.memory_bytes / 2**30:.4g} GiB",
+    }
+    return {name: str(value) for name, value in asked.items() if value}
 
 
 def _planned(run: Run) -> tuple[PlannedTrial, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+import math
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import psutil
@@ -11,13 +12,23 @@ from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.engines.gpu import select_gpus
-from harness.errors import GpuError, UsageError
+from harness.errors import GpuError, StoreError, UsageError
 from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
 from harness.rounding import counted
 from harness.run.catalogue import Entry, built_in, external, select
-from harness.run.defaults import Profile
+from harness.run.defaults import (
+    MOST_CPUS,
+    MOST_MEMORY_GIB,
+    MOST_PLANNED,
+    MOST_RATE_HZ,
+    MOST_SEED,
+    MOST_STALL_S,
+    MOST_TRIALS,
+    Profile,
+)
 from harness.run.options import Options
 from harness.run.params import check_axes, check_params
+from harness.run.plain import from_plain
 from harness.run.plan import (
     device_words,
     devices_named,
@@ -64,8 +75,10 @@ def resolve(options: Options) -> Resolved:
     """
     if options.data not in MODES:
         raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
+    check_base(options.base)
     if options.price:
         read_prices(options.price)
+    _check_numbers(options)
     _check_cpus(options.cpus)
     profile = _profile(options)
     entries = entries_of(options)
@@ -75,6 +88,12 @@ def resolve(options: Options) -> Resolved:
     check_weights(options.weights, workloads)
     params = check_params(options.fixed_params, workloads)
     axes = check_axes(options.axes, workloads)
+    points = math.prod(len(values) for values in axes.values())
+    if points * len(workloads) * len(devices) * profile.max_trials > MOST_PLANNED:
+        raise UsageError(
+            f"That is more than {MOST_PLANNED} trials.",
+            hint="Give fewer values to --param, or fewer --trials.",
+        )
     planned = plan_trials(
         workloads,
         devices,
@@ -86,6 +105,34 @@ def resolve(options: Options) -> Resolved:
     if not planned:
         raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
+
+
+def check_base(base: str | None) -> None:
+    """Make sure that --base names something.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if base is not None and not base.strip():
+        raise UsageError("--base names no image.", hint="Name one, or leave --base out for the usual one.")
+
+
+def _check_numbers(options: Options) -> None:
+    """Make sure that numbers lie where they mean something, wherever the options come from."""
+    for option, value, least, most in (
+        ("--seed", options.seed, 0, MOST_SEED),
+        ("--trials", options.trials, 1, MOST_TRIALS),
+        ("--rate", options.rate_hz, 0, MOST_RATE_HZ),
+        ("--stall", options.stall_s, 1, MOST_STALL_S),
+        ("--cpu-quota", options.cpu_quota, 0.01, MOST_CPUS),
+        ("--memory", options.memory_bytes, 0.1 * 2**30, MOST_MEMORY_GIB * 2**30),
+    ):
+        if value is not None and not least <= value <= most:
+            unit = 2**30 if option == "--memory" else 1
+            raise UsageError(
+                f"{option} is out of range.",
+                hint=f"Give it a value from {least / unit:.10g} to {most / unit:.10g}.",
+            )
 
 
 def _check_cpus(text: str) -> None:
@@ -119,8 +166,6 @@ def _profile(options: Options) -> Profile:
     profile = profile_named(options.profile)
     changed: dict[str, Any] = asdict(profile)
     if options.trials is not None:
-        if options.trials < 1:
-            raise UsageError(f"--trials {options.trials} is too few.", hint="Give --trials 1 or more.")
         changed |= {"trials": options.trials, "max_trials": options.trials}
     if options.stall_s is not None:
         changed["stall_s"] = options.stall_s
@@ -150,10 +195,17 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
 
 
 def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
-    """Return a profile with the settings that a run had: those that tfbench still knows."""
+    """Return a profile with the settings that a run had: those that tfbench still knows.
+
+    Raises:
+        StoreError: they are damaged.
+    """
     recorded = manifest.parameters.get("settings")
     available = {each.name for each in fields(Profile)}
-    settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
-    if "variants" in settings:
-        settings["variants"] = tuple(settings["variants"])
-    return replace(profile, **settings)
+    try:
+        settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
+        return from_plain({**asdict(profile), **settings}, Profile)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"The run does not record valid settings: {error}.", hint="Make a new run with `tfbench bench`."
+        ) from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from harness.engines import Container, ContainerSpec, Engine, Exit
@@ -13,7 +15,7 @@ from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status
 from harness.progress import Progress, Task
 from harness.run.clocks import clock_gap, host_clocks
-from harness.run.defaults import POLL_S, Profile
+from harness.run.defaults import OUT_BYTES, POLL_S, WEIGH_S, Profile
 from harness.run.events import EventLog, EventTail
 from harness.run.outcome import Ended, judge
 from harness.run.stopping import Stopping
@@ -21,6 +23,8 @@ from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from workloads.protocol import Spec
+
+_KILLED = Exit(code=-9, out_of_memory=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ class Runner:
         finally:
             log_text = self._clear_away(container)
         log = read_outcome(folder)
-        status, message = judge(ended, log, cause, job.container)
+        status, message = judge(ended, log, cause, job.container, planned.variants)
         ended_ns = time.monotonic_ns()
         record = TrialRecord(
             id=planned.id,
@@ -157,7 +161,7 @@ class Runner:
     def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str) -> Ended:
         """Wait for the container's end and end it when it hangs or takes too long."""
         tail = EventTail(folder.events)
-        begun = heard = time.monotonic()
+        begun = heard = weigh_at = time.monotonic()
         share = job.windows_share / max(1, len(job.spec.variants) * job.spec.windows)
         shown = 0.0
         optional = self._optional(job.planned)
@@ -173,7 +177,14 @@ class Runner:
             bar.advance(step)
             if exit_ is not None:
                 bar.advance(0.0 if optional else 1.0 - shown)
-                return Ended(exit=exit_, hung="")
+                return Ended(exit=exit_)
+            if now >= weigh_at:
+                weigh_at = now + WEIGH_S
+                if _folder_bytes(folder.out) > OUT_BYTES:
+                    container.kill()
+                    bar.advance(0.0 if optional else 1.0 - shown)
+                    full = f"It wrote more than {OUT_BYTES >> 30} GiB into its folder, so it was ended."
+                    return Ended(exit=container.poll() or _KILLED, full=full)
             if now - heard > self._profile.stall_s or now - begun > self._profile.limit_s:
                 silent = now - heard > self._profile.stall_s
                 container.kill()
@@ -185,7 +196,7 @@ class Runner:
                     else f"Not done after {self._profile.limit_s:g} s, so it was stopped. "
                     "Measure less, as with --variants baseline,tuned, or choose another --profile."
                 )
-                return Ended(exit=container.poll() or Exit(code=-9, out_of_memory=False), hung=hung)
+                return Ended(exit=container.poll() or _KILLED, hung=hung)
             time.sleep(self._poll_s)
 
     def _clear_away(self, container: Container | None) -> str:
@@ -216,6 +227,16 @@ def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: S
             bar.note(f"{what}: {event['variant']}, window {event['index'] + 1}", minor=True)
         elif event["kind"] == "requests":
             bar.note(f"{what}: {event['variant']}, requests ({event['scenario']})", minor=True)
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Return what a folder takes on disk; what goes away meanwhile takes nothing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(Path(path, name)).st_blocks * 512
+    return total
 
 
 def _windows(events: Iterable[Mapping[str, object]]) -> int:

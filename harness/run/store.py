@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError
+from harness.foreign import read_object
 from harness.model.run import (
     SCHEMA_VERSION,
     Gap,
@@ -41,6 +42,17 @@ from harness.telemetry.csvfile import read_series
 from workloads.protocol import Spec, Workload
 
 _ROOM = "Free some space, or choose another disk with --out; finished trials are kept."
+_PERMISSIONS = "Change its permissions, or choose another folder with --out."
+
+# What damaged files make their readers raise.
+_DAMAGE = (
+    StoreError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
@@ -148,15 +160,21 @@ class RunFolder:
         return TrialFolder(path=self.path / "trials" / trial_id)
 
     def finished(self) -> frozenset[str]:
-        """Return the ids of the trials that went well."""
+        """Return the ids of the trials that went well and whose files are whole."""
         return frozenset(name for name, (status, _) in self.endings().items() if status is Status.OK)
 
     def endings(self) -> Mapping[str, tuple[Status, str]]:
         """Return how each trial ended so far and what is said of it, by its id."""
         result = {}
         for path in sorted(self.path.glob("trials/*/trial.json")):
-            record = _read_json(path)
-            result[path.parent.name] = (Status(record["status"]), str(record.get("message", "")))
+            folder = TrialFolder(path=path.parent)
+            try:
+                record = _record(folder)
+                read_series(folder.telemetry)
+            except _DAMAGE as error:
+                result[path.parent.name] = (Status.BAD_EVENTS, _damaged(error))
+            else:
+                result[path.parent.name] = (record.status, record.message)
         return result
 
 
@@ -179,14 +197,10 @@ def read_run(path: Path) -> Run:
     """
     hint = "Name a run folder of `tfbench bench`, under runs/."
     try:
-        raw = _read_json(path / "manifest.json")
-        plan = _read_json(path / "plan.json")
-    except FileNotFoundError as error:
-        raise StoreError(f"{path} is not a run: {error.filename} is missing.", hint=hint) from error
-    except OSError as error:
-        raise StoreError(f"Cannot read {error.filename}: {error.strerror}.", hint=hint) from error
-    except ValueError as error:
-        raise StoreError(f"{path} is not a run: {error}.", hint=hint) from error
+        raw = read_object(path / "manifest.json")
+        plan = read_object(path / "plan.json")
+    except StoreError as error:
+        raise StoreError(f"{path} is not a run: {error.message}", hint=hint) from error
     version = raw.pop("schema", None)
     if version != SCHEMA_VERSION:
         raise StoreError(
@@ -199,13 +213,13 @@ def read_run(path: Path) -> Run:
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
         check_ids(planned)
         trials = tuple(
-            _read_trial(RunFolder(path).trial(trial.id), trial)
+            _readable_trial(RunFolder(path).trial(trial.id), trial)
             for trial in planned
             if RunFolder(path).trial(trial.id).path.is_dir()
         )
         stops = from_plain(_read_stops(path), tuple[Stop, ...])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a complete run: {error}.", hint=hint) from error
+    except _DAMAGE as error:
+        raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
     return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
 
 
@@ -230,8 +244,10 @@ def read_trial(path: Path, planned: PlannedTrial) -> Trial:
     """
     try:
         return _read_trial(TrialFolder(path=path), planned)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is not a complete trial: {error}.", hint="Run it again.") from error
+    except _DAMAGE as error:
+        raise StoreError(
+            f"{path} is not a complete trial: {_reason(error)}.", hint="Run it again."
+        ) from error
 
 
 def read_outcome(folder: TrialFolder) -> EventLog:
@@ -239,13 +255,45 @@ def read_outcome(folder: TrialFolder) -> EventLog:
     return read_log(folder.events)
 
 
+def _readable_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
+    """Read a trial; one whose files are damaged counts as failed, and the others of its run remain."""
+    try:
+        return _read_trial(folder, planned)
+    except _DAMAGE as error:
+        return Trial(
+            id=planned.id,
+            workload=planned.workload,
+            device=planned.device,
+            index=planned.index,
+            variants=(),
+            status=Status.BAD_EVENTS,
+            exit_code=None,
+            message=_damaged(error),
+            started_ns=0,
+            ended_ns=0,
+            point=planned.point,
+        )
+
+
+def _damaged(error: BaseException) -> str:
+    return f"Its files are damaged: {_reason(error).rstrip('.')}. Run it again with `tfbench bench --resume`."
+
+
+def _record(folder: TrialFolder) -> TrialRecord:
+    record = from_plain(read_object(folder.record), TrialRecord)
+    if record.id != folder.path.name:
+        raise ValueError(f"{folder.record} is of trial {record.id}")
+    if not 0 <= record.started_ns <= record.ended_ns < 1 << 63:
+        raise ValueError(f"{folder.record} says that the trial ended before it began")
+    return record
+
+
 def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     log = read_outcome(folder)
     series = read_series(folder.telemetry)
-    try:
-        record = from_plain(_read_json(folder.record), TrialRecord)
-    except FileNotFoundError:
-        record = _cut_off(planned, log, series)
+    # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
+    there = os.path.lexists(folder.record)
+    record = _record(folder) if there else _cut_off(planned, log, series)
     return Trial(
         **{name: getattr(record, name) for name in record.__slots__},
         variants=tuple(log.variants),
@@ -264,7 +312,8 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
 
 
 def _read_stops(path: Path) -> list[Any]:
-    stops: list[Any] = _read_json(path / "stops.json")["stops"] if (path / "stops.json").exists() else []
+    file = path / "stops.json"
+    stops: list[Any] = read_object(file)["stops"] if os.path.lexists(file) else []
     return stops
 
 
@@ -284,11 +333,11 @@ def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(value, dict):
-        raise ValueError(f"{path.name} is not a JSON object")
-    return value
+def _reason(error: BaseException) -> str:
+    """Say in one line why plain values could not be turned into the model's."""
+    if isinstance(error, StoreError):
+        return error.message.rstrip(".")
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -298,7 +347,7 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 def _write(path: Path, content: str | bytes) -> Path:
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     return partial.replace(path)
@@ -312,5 +361,8 @@ def on_disk(path: Path, hint: str = _ROOM) -> Iterator[None]:
     except FileExistsError as error:
         raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
     except OSError as error:
-        what = "The disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
-        raise StoreError(f"Cannot write {error.filename or path}: {what}.", hint=hint) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "The disk is full" if full else str(error.strerror)
+        raise StoreError(
+            f"Cannot write {error.filename or path}: {what}.", hint=hint if full else _PERMISSIONS
+        ) from error

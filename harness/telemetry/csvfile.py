@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
+from harness.foreign import printable, read_file
 from harness.model.run import Sample, Series
 
 _FLUSH_NS = 500_000_000
@@ -140,10 +141,10 @@ def read_series(folder: Path) -> tuple[Series, ...]:
 
 
 def _read(path: Path) -> Series:
-    source, _, device = path.stem.partition("-")
-    content = path.read_bytes()
+    source, _, device = printable(path.stem).partition("-")
+    content = read_file(path)
     header, _, body = content[: content.rfind(b"\n") + 1].partition(b"\n")
-    names = header.decode("utf-8", "replace").split(",") if header else [_TIME]
+    names = printable(header.decode("utf-8", "replace")).split(",") if header else [_TIME]
     try:
         rows = _parsed(body, names)
         if _TIME not in names:

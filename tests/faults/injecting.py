@@ -1,0 +1,155 @@
+"""Faults to inject: hostile values, damaged documents and files; and what holds whatever is injected.
+
+TFBENCH_FAULTS is how many faults `make faults` injects in all; without it a test injects some dozens.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+from harness.cli import main
+
+ALL = int(os.environ.get("TFBENCH_FAULTS", "0"))
+LONGEST_S = 10
+# 1 is for what nobody foresaw.
+DOCUMENTED = frozenset({0, *range(2, 12), 130})
+HOSTILE: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 1 << 70, 10**400, 1e308, -0.0, float("nan"), float("inf"), "", "x" * 100_000,
+    "a\ud800b", "\x1b[31m\x1b]0;x\x07", "../../etc/passwd", "\0", "<script>alert(1)</script>", [], {}, [[]],
+    {"a": 1}, ["x"], [None],
+)  # fmt: skip
+
+
+def faults(share: float, usual: int) -> settings:
+    """Return how many examples a test tries: `usual`, or its share of all."""
+    return settings(
+        max_examples=max(1, round(ALL * share)) if ALL else usual,
+        deadline=None,
+        derandomize=not ALL,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@contextmanager
+def no_hang() -> Iterator[None]:
+    """Fail the test when the block takes longer than LONGEST_S of this process' time."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise AssertionError(f"it hangs for {LONGEST_S} s")
+
+    before = signal.signal(signal.SIGPROF, give_up)
+    wall = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+    signal.alarm(10 * LONGEST_S)  # for what waits and does not work
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
+        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGALRM, wall)
+
+
+def tfbench(*arguments: str) -> tuple[int, str, str]:
+    """Run the command line in this process; return exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, ["tfbench", *arguments]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), no_hang():
+            main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+def damaged(document: Any, chance: random.Random) -> Any:
+    """Return a copy of plain values with one of them, anywhere, replaced or taken away."""
+    copy = json.loads(json.dumps(document))
+    place = copy
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return copy
+        key = chance.choice(keys)
+        if isinstance(place[key], (dict, list)) and place[key] and chance.random() < 0.85:
+            place = place[key]
+            continue
+        if chance.random() < 0.2:
+            del place[key]
+        else:
+            place[key] = chance.choice(HOSTILE)
+        return copy
+
+
+def damage_json(path: Path, chance: random.Random) -> None:
+    """Change one value in a file of JSON."""
+    path.write_text(
+        json.dumps(damaged(json.loads(path.read_text(encoding="utf-8")), chance)), encoding="utf-8"
+    )
+
+
+def damage_line(path: Path, chance: random.Random) -> None:
+    """Change one value in a file of JSON lines."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    number = chance.randrange(len(lines))
+    lines[number] = json.dumps(damaged(json.loads(lines[number]), chance))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def cut(path: Path, chance: random.Random) -> None:
+    """Cut a file off somewhere."""
+    os.truncate(path, chance.randrange(path.stat().st_size + 1))
+
+
+def flip(path: Path, chance: random.Random) -> None:
+    """Change some bytes of a file."""
+    content = bytearray(path.read_bytes())
+    for _ in range(chance.randint(1, 8)):
+        content[chance.randrange(len(content))] = chance.randrange(256)
+    path.write_bytes(content)
+
+
+def nest(path: Path, chance: random.Random) -> None:
+    """Have a file nest brackets."""
+    depth = chance.choice((100, 1_000, 100_000))
+    path.write_text('{"a":' * depth + "1" + "}" * depth, encoding="utf-8")
+
+
+def grow(path: Path, chance: random.Random) -> None:
+    """Make a file of absurd size that takes no space."""
+    os.truncate(path, 1 << 33)
+
+
+def replace(path: Path, chance: random.Random) -> None:
+    """Put something else in a file's place."""
+    path.unlink()
+    match chance.randrange(5):
+        case 0:
+            path.mkdir()
+        case 1:
+            os.mkfifo(path)
+        case 2:
+            path.symlink_to(path)
+        case 3:
+            path.symlink_to("/dev/zero")
+        case 4:
+            path.symlink_to("/nowhere")
+
+
+Damage = Callable[[Path, random.Random], None]
+TO_ANY_FILE: tuple[Damage, ...] = (cut, flip, nest, grow, replace)

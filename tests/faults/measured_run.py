@@ -1,0 +1,94 @@
+"""A run of some short trials in containers, as a process of its own that can be killed: FOLDER IMAGE RUN-ID."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from harness.cli.console import err, show_error
+from harness.cli.measuring import stoppable
+from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
+from harness.engines.docker import DockerEngine
+from harness.errors import TfbenchError
+from harness.model.run import ImageInfo
+from harness.progress import Silent
+from harness.run.plan import plan_trials, profile_named, spec_for
+from harness.run.runner import Job, Runner
+from harness.run.store import RunFolder
+from harness.telemetry.sources import default_sources
+from tests.builders import manifest
+from workloads.protocol import BASELINE, Data, Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKLOAD = Workload(
+    name="short",
+    title="",
+    batch_size=32,
+    epochs=1,
+    data=Data(name="x", shape=(4,), classes=2, train=2, test=2),
+)
+PROFILE = replace(profile_named("smoke"), trials=4, max_trials=4)
+PLANNED = plan_trials((WORKLOAD,), ("cpu",), PROFILE, {WORKLOAD.name: (BASELINE,)}, {})
+TRIAL = f"""
+import time
+from pathlib import Path
+from workloads.protocol import EventWriter
+with EventWriter(Path("{OUT_DIR}/events.jsonl")) as events:
+    events.start()
+    events.write("variant", variant="{BASELINE}", params={{}}, changes=[])
+    for index in range(3):
+        began = time.monotonic_ns()
+        time.sleep(0.1)
+        events.write("window", variant="{BASELINE}", index=index, start_ns=began, end_ns=time.monotonic_ns(),
+            steps=1, samples=32, wait_ns=-1)
+    events.write("end", ok=True)
+"""
+
+
+def main(path: Path, image: str, run_id: str) -> None:
+    """Run what has not been run yet in a folder."""
+    with stoppable():
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        engine = DockerEngine(os.environ)
+        engine.connect()
+        engine.remove_stale()
+        folder = RunFolder(path)
+        if not folder.exists():
+            folder.create(manifest(), (WORKLOAD,), PLANNED)
+        container = ContainerSpec(
+            image=ImageInfo(target="cpu", reference=image, digest="", base="", lock_sha256=""),
+            command=("python3", "-c", TRIAL),
+            environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)},
+            out=path,
+            mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
+            trial_id="",
+            run_id=run_id,
+        )
+        jobs = tuple(
+            Job(
+                planned=planned,
+                spec=spec_for(planned, PROFILE, file="short.py", data_dir="", seed=1),
+                container=replace(container, trial_id=planned.id),
+                gpus={},
+            )
+            for planned in PLANNED
+        )
+        runner = Runner(
+            engine=engine, folder=folder, profile=PROFILE, sources=default_sources, interval_s=0.1,
+            progress=Silent(),
+        )  # fmt: skip
+        try:
+            runner.run(jobs)
+        finally:
+            engine.close()
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), *sys.argv[2:])
+    except TfbenchError as error:
+        show_error(err(), error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,133 @@
+"""Run folders and reports that are damaged or made to do harm: read as far as they go, or refused in a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.analysis import analyse
+from harness.analysis.results import results_document
+from harness.errors import StoreError, UsageError
+from harness.model.run import Run, Status
+from harness.run.extracts import SUFFIX, from_json, to_json
+from harness.run.recording import carried, open_recording, unpack
+from harness.run.repeat import again
+from harness.run.store import RunFolder
+from reports.render import render_html, render_markdown
+from reports.terminal import summary
+from tests import builders
+from tests.faults.injecting import TO_ANY_FILE, cut, damage_json, damage_line, damaged, faults, flip, no_hang
+from tests.folders import write_run
+from tests.test_rerun import recorded
+
+REFUSED = (StoreError, UsageError)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of three trials, one of them failed."""
+    return write_run(tmp_path_factory.mktemp("whole") / "run", recorded(builders.cpu_run(trials=3))).path
+
+
+@pytest.fixture(scope="module")
+def document() -> tuple[dict, bytes]:
+    """What a page carries: the document, and the block of its arrays."""
+    run = recorded(builders.cpu_run(trials=3))
+    made = lzma.decompress(base64.b64decode(carried(analyse(run), whole=True).text))
+    head, _, block = made.partition(b"\n")
+    return json.loads(head), block
+
+
+def look(run: Run, *, html: bool) -> None:
+    """Make of a run what people see."""
+    analysis = analyse(run)
+    json.dumps(results_document(analysis))
+    render_markdown(analysis).encode()
+    str(summary(analysis))
+    if html:
+        render_html(analysis, record="", bundle=str).encode("utf-8", "replace")
+
+
+@faults(share=0.35, usual=60)
+@given(chance=st.randoms(use_true_random=False))
+def test_a_damaged_run_folder(
+    whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "run"
+    shutil.copytree(whole, path)
+    file = chance.choice(sorted(each for each in path.rglob("*") if each.is_file() and each.stat().st_size))
+    kinds = TO_ANY_FILE
+    if file.suffix == ".json":
+        kinds = (damage_json,) * 6 + TO_ANY_FILE
+    elif file.suffix == ".jsonl":
+        kinds = (damage_line,) * 6 + TO_ANY_FILE
+    chance.choice(kinds)(file, chance)
+    with no_hang():
+        try:
+            run = open_recording(path).run
+            look(run, html=chance.random() < 0.1)
+            again(run, out=path)
+        except REFUSED as error:
+            assert error.message.isprintable()
+            assert error.hint
+        else:
+            others = [trial.status for trial in run.trials if trial.id not in str(file)]
+            assert others.count(Status.OK) >= 2, "one file costs no other trial"
+        finished = RunFolder(path).finished()
+        assert len(finished) >= 2
+    shutil.rmtree(path)
+
+
+@faults(share=0.2, usual=40)
+@given(chance=st.randoms(use_true_random=False))
+def test_a_damaged_document_in_a_page(document: tuple[dict, bytes], chance: random.Random) -> None:
+    head, block = document
+    text = json.dumps(damaged(head, chance)).encode() + b"\n" + block
+    with no_hang():
+        try:
+            run = unpack(base64.b64encode(lzma.compress(text, preset=0)).decode()).run
+            look(run, html=chance.random() < 0.1)
+            again(run, out=Path("/nowhere"))
+        except REFUSED as error:
+            assert error.hint
+
+
+@faults(share=0.05, usual=15)
+@given(chance=st.randoms(use_true_random=False))
+def test_a_damaged_page(
+    document: tuple[dict, bytes], tmp_path_factory: pytest.TempPathFactory, chance: random.Random
+) -> None:
+    head, block = document
+    inside = base64.b64encode(lzma.compress(json.dumps(head).encode() + b"\n" + block)).decode()
+    page = tmp_path_factory.mktemp("page") / "report.html"
+    page.write_text(f'<html><script id="tfbench-run" type="x">{inside}</script></html>', encoding="utf-8")
+    chance.choice((cut, flip))(page, chance)
+    with no_hang():
+        try:
+            look(open_recording(page).run, html=False)
+        except REFUSED as error:
+            assert error.hint
+
+
+@faults(share=0.05, usual=15)
+@given(chance=st.randoms(use_true_random=False))
+def test_a_damaged_extract(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
+    from harness.analysis.extract import extract  # noqa: PLC0415
+    from harness.analysis.versus import versus  # noqa: PLC0415
+
+    good = extract(analyse(builders.cpu_run(trials=3)), source="a")
+    text = json.dumps(damaged(json.loads(to_json(good)), chance))
+    with no_hang():
+        try:
+            versus([good, from_json(text)])
+        except REFUSED as error:
+            assert error.hint
+    assert SUFFIX

@@ -1,0 +1,102 @@
+"""Options that nobody means: one line and exit code 2 or 6, before anything is built or run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.faults.injecting import LONGEST_S, faults, tfbench
+
+# The engine is looked for after everything else has been read, and there is none of this name.
+LAST = ("--engine", "none-of-this-name", "--no-cloud-metadata")
+NUMBERS = st.one_of(
+    st.sampled_from(
+        ("inf", "-inf", "nan", "1e308", "-1", "0", "9" * 400, "9" * 5_000, "1e-300", "٣", "0x10")
+    ),
+    st.integers().map(str),
+    st.floats().map(str),
+)
+# What a command line cannot hold: null bytes. Lone surrogates stand for bytes that are no UTF-8.
+WORDS = st.one_of(
+    st.text(st.characters(exclude_characters="\0"), max_size=40),
+    st.sampled_from(("", "x" * 300, "x" * 5_000, "a\udcffb", "\x1b[31m", "../" * 100, "-", ",", "=", "a=b")),
+)
+PARAMETERS = st.sampled_from(("batch_size", "epochs", "precision", "jit_compile", "no_such"))
+OPTIONS = st.one_of(
+    st.tuples(st.sampled_from(("--seed", "--trials")), NUMBERS),
+    st.tuples(st.sampled_from(("--memory", "--cpu-quota", "--rate", "--stall")), NUMBERS),
+    st.tuples(st.just("--cpus"), st.one_of(WORDS, st.builds("{}-{}".format, NUMBERS, NUMBERS))),
+    st.tuples(st.just("--param"), st.builds("{}={}".format, PARAMETERS, st.one_of(NUMBERS, WORDS))),
+    st.tuples(st.just("--param"), st.just("batch_size=" + ",".join(map(str, range(1, 600))))),
+    st.tuples(
+        st.sampled_from((
+            "--workload", "--workload-file", "--profile", "--variants", "--data", "--weights", "--device", "--gpus",
+            "--image", "--base", "--price", "--out", "--param", "--resume",
+        )),
+        WORDS,
+    ),
+)  # fmt: skip
+PATHS = st.one_of(WORDS, st.sampled_from(("/dev/zero", "/dev/full", "/proc/self/mem", "/", "/dev/stdin")))
+
+
+def assert_refused(code: int, out: str, err: str) -> None:
+    assert code in (2, 6), err
+    assert out == ""
+    assert "Traceback" not in err
+    assert "Unexpected" not in err
+    assert err.encode("utf-8", "surrogateescape")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a command might write goes into a folder of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        patch.setenv("COLUMNS", "200")
+        yield
+
+
+@faults(share=0.15, usual=60)
+@given(options=st.lists(OPTIONS, min_size=1, max_size=3))
+def test_options_of_bench(options: list[tuple[str, str]]) -> None:
+    words = [f"{name}={word}" for name, word in options]
+    code, out, err = tfbench("bench", "--device=cpu", *words, *LAST)
+    assert_refused(code, out, err)
+
+
+@faults(share=0.05, usual=25)
+@given(command=st.sampled_from(("report", "compare", "rerun")), path=PATHS, other=PATHS)
+def test_paths(command: str, path: str, other: str) -> None:
+    more = (other,) if command == "compare" else ()
+    code, out, err = tfbench(command, "--", path, *more)
+    assert_refused(code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("environment", "redirection", "words"),
+    [
+        ({}, ">/dev/full", "list"),
+        ({}, ">/dev/full", "list --json"),
+        ({}, "2>&1 | head -c 1", "list"),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "", "compare 'Größe=none' none"),
+        ({"PYTHONIOENCODING": "ascii"}, "", "compare 'Größe=none' $'a\\xff'"),
+    ],
+)
+def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str, words: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m harness {words} {redirection}"],
+        env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=6 * LONGEST_S,
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert done.returncode == (0 if "head" in redirection else 6)

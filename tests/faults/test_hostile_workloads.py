@@ -1,0 +1,140 @@
+"""Workload files and events that are damaged or made to do harm."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.model.run import Run
+from harness.run.catalogue import Entry, external
+from harness.run.events import EventTail, read_log
+from harness.run.plan import plan_trials, profile_named, spec_for, variants_named
+from harness.run.store import read_run
+from tests import builders
+from tests.faults.injecting import HOSTILE, TO_ANY_FILE, damage_line, faults, no_hang
+from tests.faults.test_damaged_runs import look
+from tests.folders import events, write_run
+
+DECLARED = """
+from workloads.protocol import Change, Data, Optimization, Published, Remark, Requests, Workload
+{names}
+workload = Workload(name={name}, title={title}, batch_size={batch_size}, epochs={epochs}, data=Data(name={data},
+    shape={shape}, classes={classes}, train={train}, test={test}, dtype={dtype}){more})
+"""
+GOOD = {
+    "name": "'x'", "title": "''", "batch_size": "32", "epochs": "1", "data": "'d'", "shape": "(8, 8, 1)", "classes":
+    "4", "train": "512", "test": "128", "dtype": "'uint8'", "more": "", "names": "",
+}  # fmt: skip
+VALUES = st.one_of(
+    st.sampled_from([repr(value) for value in HOSTILE]),
+    st.sampled_from([
+        "10**15", "10000000000000000", "(" * 300 + ")" * 300, "(" * 50 + "1," + ")" * 50, "-" * 5000 + "1",
+        "1+" * 3000 + "1", "[" * 5000,
+        "lambda: 1", "__import__('os')", "deep", "wide", "name", "f'{1}'", "'\\ud800'", "b'x'", "...", "1j",
+        "(2**31, 2)", "(3, 3, 3, 3)", "Data()", "Workload()", "{'a': {'b': ['c']}}", "{1: 2}", "{(): 1}",
+        "{[]: 1}", "'O'",
+    ]),
+    st.integers().map(repr), st.floats().map(repr), st.text().map(repr), st.lists(st.integers()).map(repr),
+)  # fmt: skip
+FIELDS = (
+    "tuned", "params", "changes", "optimizations", "published", "remarks", "requests", "suite", "task", "image",
+    "source", "min_accuracy", "samples_per_epoch", "stages", "model", "optimizer", "loss", "builder",
+    "takes_weights", "none",
+)  # fmt: skip
+# Names that double what they stand for sixty times.
+NAMES = "\n".join(
+    ("deep0 = (1,)", *(f"deep{n} = (deep{n - 1}, deep{n - 1})" for n in range(1, 60)), "deep = deep59",
+     "wide0 = 'x'", *(f"wide{n} = wide{n - 1} + wide{n - 1}" for n in range(1, 60)), "wide = wide59", "name = name")
+)  # fmt: skip
+
+
+@faults(share=0.1, usual=60)
+@given(
+    changed=st.dictionaries(st.sampled_from(sorted(GOOD.keys() - {"names", "more"})), VALUES, max_size=2),
+    more=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
+)
+def test_a_declaration_is_good_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, changed: dict[str, str], more: dict[str, str]
+) -> None:
+    file = tmp_path_factory.mktemp("declared") / "own.py"
+    extra = "".join(f", {name}={value}" for name, value in more.items())
+    text = DECLARED.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
+    file.write_text(text, encoding="utf-8", errors="surrogatepass")
+    with no_hang():
+        try:
+            entries = external(file)
+        except UsageError as error:
+            assert len(error.message) < 5_000 + len(str(file))
+        else:
+            use(entries)
+
+
+@faults(share=0.02, usual=10)
+@given(content=st.binary(max_size=200))
+def test_a_workload_file_of_anything(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.mktemp("anything") / "own.py"
+    file.write_bytes(content)
+    with no_hang(), pytest.raises(UsageError):
+        external(file)
+
+
+def use(entries: tuple[Entry, ...]) -> None:
+    """Do with declarations what a run does before it starts."""
+    declared = [entry.workload for entry in entries]
+    profile = profile_named("smoke")
+    planned = plan_trials(declared, ("cpu",), profile, variants_named("", True, declared), {})
+    for trial in planned:
+        json.dumps(asdict(spec_for(trial, profile, file="own.py", data_dir="/data", seed=1))).encode()
+    run = builders.cpu_run(trials=1)
+    look(Run(manifest=run.manifest, workloads=tuple(declared), planned=planned, trials=()), html=False)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return builders.cpu_run(trials=2)
+
+
+@faults(share=0.1, usual=40)
+@given(chance=st.randoms(use_true_random=False))
+def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
+    folder = write_run(tmp_path_factory.mktemp("events") / "run", run)
+    file = folder.trial(run.planned[0].id).events
+    for _ in range(chance.randint(1, 3)):
+        damage_line(file, chance)
+    with no_hang():
+        EventTail(file).read()
+        log = read_log(file)
+        repr(log).encode()
+        look(read_run(folder.path), html=chance.random() < 0.1)
+
+
+@faults(share=0.03, usual=15)
+@given(chance=st.randoms(use_true_random=False))
+def test_an_event_file_that_is_none(
+    run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
+) -> None:
+    file = tmp_path_factory.mktemp("events") / "events.jsonl"
+    file.write_text(events(run.trials[0]), encoding="utf-8")
+    chance.choice(TO_ANY_FILE)(file, chance)
+    with no_hang():
+        EventTail(file).read()
+        read_log(file)
+
+
+def test_two_hundred_megabytes_of_warnings_stay_a_small_report(tmp_path: Path) -> None:
+    run = builders.cpu_run(trials=1)
+    folder = write_run(tmp_path / "run", run)
+    file = folder.trial(run.planned[0].id).events
+    line = json.dumps({"kind": "warning", "t_ns": 1, "message": "y" * 100_000}) + "\n"
+    text = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join([*text[:-1], *[line] * 2_000, text[-1]]), encoding="utf-8")
+    back = read_run(folder.path)
+    assert sum(len(warning) for warning in back.trials[0].warnings) < 300_000
+    assert replace(back.trials[0], warnings=()).windows == run.trials[0].windows

@@ -1,0 +1,100 @@
+"""Whenever a run is killed, no finished trial is lost, nothing keeps running, and the next run finishes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.engines.docker import DockerEngine
+from harness.engines.owner import RUN
+from harness.errors import Interrupted
+from harness.model.run import ImageInfo, Status
+from harness.run.store import RunFolder, read_run
+from tests.docker.conftest import base_image, engine  # noqa: F401 - fixtures
+from tests.faults.injecting import ALL, LONGEST_S
+from tests.faults.measured_run import PLANNED, ROOT
+
+pytestmark = pytest.mark.docker
+
+KILLS = round(ALL * 0.1) if ALL else 20
+IN_A_ROUND = 10
+PATIENCE_S = 240.0
+
+
+def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
+    """Start a run and wait until it handles signals."""
+    process = subprocess.Popen(
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "tests.faults.measured_run",
+            path,
+            image,
+            run_id,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(path.parent / "tmp")},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def running(engine: DockerEngine, label: str) -> list[str]:  # noqa: F811
+    """Return the containers of these runs that have not ended."""
+    return [one["Id"] for one in engine.client.api.containers(filters={"label": [label]})]
+
+
+def finished(path: Path) -> frozenset[str]:
+    """Return the trials that have ended, as the next run sees them."""
+    return RunFolder(path).finished() if (path / "plan.json").exists() else frozenset()
+
+
+@pytest.mark.parametrize("seed", range(max(1, KILLS // IN_A_ROUND)))
+def test_kills_at_random_moments(
+    tmp_path: Path,
+    engine: DockerEngine,  # noqa: F811
+    base_image: ImageInfo,  # noqa: F811
+    seed: int,
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    path, run_id = tmp_path / "run", f"faults-{os.getpid()}-{seed}"
+    label = f"{RUN}={run_id}"
+    chance = random.Random(seed)
+    kept: frozenset[str] = frozenset()
+    for kill in range(IN_A_ROUND):
+        if (path / "manifest.json").exists() and not (path / "plan.json").exists():
+            path = tmp_path / f"run-{kill}"  # killed before there was a plan: nothing to go on with
+        process = start(path, base_image.reference, run_id)
+        time.sleep(chance.uniform(0.0, 2.5))
+        number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in said
+        assert process.returncode in (0, -signal.SIGKILL, Interrupted.exit_code), said
+        before, kept = kept, finished(path)
+        assert before <= kept, "a finished trial is lost"
+        end = time.monotonic() + LONGEST_S
+        while running(engine, label) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert running(engine, label) == [], "a container outlives its harness"
+        if len(kept) == len(PLANNED):
+            path, kept = tmp_path / f"more-{kill}", frozenset()
+    _, said = (last := start(path, base_image.reference, run_id)).communicate(timeout=PATIENCE_S)
+    assert (last.returncode, said) == (0, "")
+    assert [trial.status for trial in read_run(path).trials] == [Status.OK] * len(PLANNED)
+    assert engine.client.api.containers(all=True, filters={"label": [label]}) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(path.rglob("*.partial")) == []
