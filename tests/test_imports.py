@@ -63,7 +63,7 @@ RULES: Mapping[str, Rule] = {
         others=("msgspec", "numpy", "scipy"),
     ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.foreign", "harness.model", "harness.telemetry"),
+        ours=("harness.errors", "harness.untrusted", "harness.model", "harness.telemetry"),
         others=("numpy", "psutil", "pynvml"),
     ),
     "harness.engines": Rule(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from harness.errors import Interrupted, StoreError, TfbenchError
-from harness.foreign import printable
+from harness.untrusted import printable
 
 # A command is registered when its module, which has its name, is imported; in the order of `--help`.
 COMMANDS = ("bench", "compare", "doctor", "images", "list", "fleet", "report", "rerun", "sweep")

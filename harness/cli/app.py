@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.foreign import printable
 from harness.paths import Paths, paths_here
+from harness.untrusted import printable
 
 app = typer.Typer(
     name="tfbench",

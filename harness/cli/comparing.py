@@ -13,7 +13,6 @@ from pathlib import Path
 from harness import __version__
 from harness.cli.output import charts
 from harness.errors import StoreError, UsageError
-from harness.foreign import printable, read_file
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
 from harness.model.scaling import Scaling
@@ -22,6 +21,7 @@ from harness.run.extracts import SUFFIX, from_json
 from harness.run.prices import read_prices
 from harness.run.recording import open_recording
 from harness.run.store import write_whole
+from harness.untrusted import printable, read_file
 
 NAME = "comparison"
 # Runs that are not worth a second process: starting one takes as long as reading some.

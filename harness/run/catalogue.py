@@ -21,8 +21,8 @@ import numpy as np
 
 import workloads
 from harness.errors import StoreError, UsageError, did_you_mean
-from harness.foreign import printable, read_file
 from harness.run.literals import Evaluator, parsed
+from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
 
 _HINT = "Declare it as in examples/my_workload.py, with literals only: the host parses it without running it."

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.foreign import cleaned, open_regular
 from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
+from harness.untrusted import cleaned, open_regular
 from workloads.protocol import Change, ProtocolError, read_events
 
 MAX_BYTES = 256 << 20

@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.foreign import parse_json
 from harness.model.comparison import Extract
+from harness.untrusted import parse_json
 
 # What the file of an extract is called.
 SUFFIX = ".extract.json"

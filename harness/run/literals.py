@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.foreign import cleaned
+from harness.untrusted import cleaned
 
 _PACKAGE = "workloads"
 # Nodes of a syntax tree in one declaration, and characters of a text or values of a tuple.

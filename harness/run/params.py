@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from harness.foreign import printable
+from harness.untrusted import printable
 from workloads.protocol import TENSORFLOW, Workload
 
 _BOOLS: Mapping[str, bool] = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
-from harness.foreign import MOST_BYTES, parse_json, read_file
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import check_ids, read_run
 from harness.run.thinning import readings, thinned
+from harness.untrusted import MOST_BYTES, parse_json, read_file
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')

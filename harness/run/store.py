@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError
-from harness.foreign import read_object
 from harness.model.run import (
     SCHEMA_VERSION,
     Gap,
@@ -39,6 +38,7 @@ from harness.model.run import (
 from harness.run.events import EventLog, read_log
 from harness.run.plain import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
+from harness.untrusted import read_object
 from workloads.protocol import Spec, Workload
 
 _ROOM = "Free some space, or choose another disk with --out; finished trials are kept."

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
-from harness.foreign import printable, read_file
 from harness.model.run import Sample, Series
+from harness.untrusted import printable, read_file
 
 _FLUSH_NS = 500_000_000
 _TIME = "t_ns"
