@@ -52,7 +52,9 @@ def _speeds(own: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("limited by" + (" (GPU)" if gpus else ""))
     for row in own:
-        table.add_row(Text(_plain(_name(row, own))), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row))))
+        table.add_row(
+            Text(_plain(_name(row, own))), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row)))
+        )
     return table
 
 
