@@ -61,9 +61,9 @@ class EventLog:
                 self.facts |= {str(k): v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
             case "variant":
                 changes = tuple(Change(**change) for change in fields.pop("changes"))
-                self.variants.append(
-                    VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
-                )
+                made = VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
+                # One that XLA could not compile begins again without.
+                self.variants = [*(one for one in self.variants if one.variant != made.variant), made]
             case "phase":
                 _check_span(fields)
                 self.phases.append(Phase(**fields))
