@@ -6,6 +6,7 @@ DEVICE    ?= auto
 WORKLOADS ?=
 OUT       ?= runs
 ARGS      ?=
+FAULTS    ?= 2000
 
 VENV      := .venv
 BIN       := $(VENV)/bin
@@ -77,6 +78,10 @@ test: lint ## run all tests; needs a Docker Engine (make engine)
 quick: $(VENV)/installed-dev ## run most tests: none with engine, TensorFlow or browser, none marked slow (whole pages, replayed runs)
 	@$(BIN)/pytest --numprocesses auto --dist worksteal --quiet \
 	  -m "not docker and not tensorflow and not browser and not slow"
+
+.PHONY: faults
+faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, hostile options and workloads, kills
+	@TFBENCH_FAULTS=$(FAULTS) $(BIN)/pytest --numprocesses auto --dist worksteal --quiet tests/faults
 
 .PHONY: lint
 lint: $(VENV)/installed-dev ## check format, style and types

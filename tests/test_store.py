@@ -24,7 +24,7 @@ from tests.builders import (
     gpu_run,
     interrupted_run,
 )
-from tests.fakes import good_events
+from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import write_run
 from workloads.protocol import Spec
 
@@ -218,6 +218,14 @@ def swap_record(trial: TrialFolder) -> None:
     trial.record.write_text(trial.record.read_text(encoding="utf-8").replace(trial.path.name, "x"), "utf-8")
 
 
+def cut_events(trial: TrialFolder) -> None:
+    os.truncate(trial.events, trial.events.stat().st_size // 2)
+
+
+def forge_events(trial: TrialFolder) -> None:
+    trial.events.write_text(start_line() + window_line(1e14) + line("end", ok=True), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -228,6 +236,8 @@ def swap_record(trial: TrialFolder) -> None:
         replace_record_by_folder,
         nest_record,
         swap_record,
+        cut_events,
+        forge_events,
     ],
 )
 def test_a_damaged_trial_costs_the_others_nothing_and_is_run_again(
@@ -244,7 +254,16 @@ def test_a_damaged_trial_costs_the_others_nothing_and_is_run_again(
     assert not os.path.lexists(again.record)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "plan.json", "stops.json"])
+@pytest.mark.parametrize("content", ["", "{", '{"stops": 7}', '{"stops": [{}]}'])
+def test_damaged_stops_cost_no_trial(folder: RunFolder, content: str) -> None:
+    for planned in RUN.planned:
+        write_trial(folder, planned)
+    (folder.path / "stops.json").write_text(content, encoding="utf-8")
+    assert read_run(folder.path).stops == ()
+    assert len(folder.finished()) == 2
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "plan.json"])
 def test_a_pipe_instead_of_a_file_is_no_run(folder: RunFolder, name: str) -> None:
     (folder.path / name).unlink(missing_ok=True)
     os.mkfifo(folder.path / name)

@@ -169,8 +169,8 @@ class RunFolder:
         for path in sorted(self.path.glob("trials/*/trial.json")):
             folder = TrialFolder(path=path.parent)
             try:
-                record = _record(folder)
                 read_series(folder.telemetry)
+                record = _record(folder, read_outcome(folder))
             except _DAMAGE as error:
                 result[path.parent.name] = (Status.BAD_EVENTS, _damaged(error))
             else:
@@ -217,10 +217,11 @@ def read_run(path: Path) -> Run:
             for trial in planned
             if RunFolder(path).trial(trial.id).path.is_dir()
         )
-        stops = from_plain(_read_stops(path), tuple[Stop, ...])
     except _DAMAGE as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
-    return Run(manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=stops)
+    return Run(
+        manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=_read_stops(path)
+    )
 
 
 def check_ids(planned: Iterable[PlannedTrial]) -> None:
@@ -279,12 +280,14 @@ def _damaged(error: BaseException) -> str:
     return f"Its files are damaged: {_reason(error).rstrip('.')}. Run it again with `tfbench bench --resume`."
 
 
-def _record(folder: TrialFolder) -> TrialRecord:
+def _record(folder: TrialFolder, log: EventLog) -> TrialRecord:
     record = from_plain(read_object(folder.record), TrialRecord)
     if record.id != folder.path.name:
         raise ValueError(f"{folder.record} is of trial {record.id}")
     if not 0 <= record.started_ns <= record.ended_ns < 1 << 63:
         raise ValueError(f"{folder.record} says that the trial ended before it began")
+    if record.status is Status.OK and (log.problem or not log.ended):
+        raise ValueError(f"{folder.events}: {log.problem or 'the last event is missing'}")
     return record
 
 
@@ -293,7 +296,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     series = read_series(folder.telemetry)
     # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
     there = os.path.lexists(folder.record)
-    record = _record(folder) if there else _cut_off(planned, log, series)
+    record = _record(folder, log) if there else _cut_off(planned, log, series)
     return Trial(
         **{name: getattr(record, name) for name in record.__slots__},
         variants=tuple(log.variants),
@@ -311,10 +314,12 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     )
 
 
-def _read_stops(path: Path) -> list[Any]:
-    file = path / "stops.json"
-    stops: list[Any] = read_object(file)["stops"] if os.path.lexists(file) else []
-    return stops
+def _read_stops(path: Path) -> tuple[Stop, ...]:
+    """Read why repeating ended; none where that is missing or damaged, and resuming the run writes it again."""
+    try:
+        return from_plain(read_object(path / "stops.json")["stops"], tuple[Stop, ...])
+    except _DAMAGE:
+        return ()
 
 
 def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -> TrialRecord:

@@ -101,7 +101,7 @@ def run() -> Run:
     return builders.cpu_run(trials=2)
 
 
-@faults(share=0.1, usual=40)
+@faults(share=0.05, usual=40)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
     folder = write_run(tmp_path_factory.mktemp("events") / "run", run)

@@ -61,7 +61,11 @@ def driver(python: Path, factory: pytest.TempPathFactory) -> Drive:
             cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
         )  # fmt: skip
         with events.open(encoding="utf-8") as lines:
-            return Outcome(done.returncode, list(protocol.read_events(lines)), done.stdout + done.stderr)
+            outcome = Outcome(done.returncode, list(protocol.read_events(lines)), done.stdout + done.stderr)
+        if outcome.code == 0:
+            told = {event["variant"] for kind in ("window", "left-out") for event in outcome.of(kind)}
+            assert told.issuperset(fields.get("variants", ())), "each variant is measured or left out"
+        return outcome
 
     return run
 
