@@ -79,7 +79,7 @@ def test_input_that_is_slower_than_the_model_is_the_limit_and_faster_input_only_
 def test_where_nothing_is_lost_the_device_is_the_limit() -> None:
     speeds = {name: _speed(10.1 if name == BASELINE else 10, wait_share=0.0) for name in FRAMEWORK}
     finding = first(run({"gpu0": {**speeds, INPUT_ONLY: _speed(1)}}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.COMPUTE and finding.share is not None and finding.share.median > 0.95
+    assert finding.cause is Cause.COMPUTE and finding.share is not None and finding.share.median > 0.9
 
 
 def test_a_model_that_does_not_learn_comes_before_everything() -> None:

@@ -225,11 +225,12 @@ def _launch(case: Case, drawn: _Drawn, model: Floats, python: float) -> Floats |
 
     Each piece of evidence misleads by itself: an optimizer's pass over the weights does not grow with the
     batch either, many steps in a call still launch their kernels, and a CPU's threads idle for other reasons.
-    So the middle one of the three counts, or the lower of two. Python inside the step is neither of them.
+    So the middle one of the three counts, or the lower of two; of a GPU its idle time alone, where neither of
+    the others was measured. Python inside the step is neither of them.
     """
     evidence = [one for one in (_fixed(case, drawn, model), _saved(case, drawn, model)) if one is not None]
     idle = _idle(case)
-    if evidence and idle is not None:
+    if idle is not None and (evidence or case.on_gpu):
         evidence.append(idle * model)
     evidence = [_clipped(each - python) for each in evidence]
     if len(evidence) == 3:
