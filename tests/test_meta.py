@@ -115,7 +115,7 @@ def entry_name(entry: Entry) -> str:
 class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
-        assert named(entry.workload.name, read(ROOT / "README.md"))
+        assert named(entry.workload.name, documentation())
         assert named(entry.workload.name, all_tests())
         assert entry.workload.source, "where it was published"
 
