@@ -34,6 +34,7 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
         writer.write("facts", facts={"tensorflow": "2.21.0", "gpus": 0, "devices": ["cpu"]})
         writer.write("facts", facts={"threads": 8})
         changes = [{"what": "batch_size", "before": "32", "after": "64", "why": "fewer launches"}]
+        writer.write("variant", variant="tuned", params={"batch_size": 64, "jit_compile": True}, changes=[])
         writer.write("variant", variant="tuned", params={"batch_size": 64}, changes=changes)
         writer.write("phase", name="import", variant="", start_ns=1, end_ns=2)
         writer.write(
@@ -48,7 +49,8 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     log = read_log(file)
     assert (log.problem, log.error, log.ended) == ("", None, True)
     assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "what is no scalar is no fact"
-    assert log.variants[0].changes[0].after == "64"
+    (again,) = log.variants
+    assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "it began again"
     assert log.phases[0].name == "import"
     assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
     assert log.steps[0].step_ns.dtype == np.int64

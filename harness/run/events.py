@@ -101,9 +101,9 @@ class EventLog:
                     Change(**{name: str(text) for name, text in change.items()})
                     for change in fields.pop("changes")
                 )
-                self.variants.append(
-                    VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
-                )
+                made = VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
+                # One that XLA could not compile begins again without.
+                self.variants = [*(one for one in self.variants if one.variant != made.variant), made]
             case "phase":
                 _check_span(fields)
                 self.phases.append(Phase(**fields))

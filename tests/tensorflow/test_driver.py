@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS
+from workloads.protocol import BASELINE, BATCH_BYTES, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS
 
 pytestmark = pytest.mark.tensorflow
 
@@ -64,11 +64,10 @@ def test_cold_start_is_apart_from_steady_state(outcome):
         assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
 
 
-def test_windows_are_interleaved_and_each_round_starts_elsewhere(outcome):
+def test_variants_run_one_after_the_other(outcome):
     _, _, done = outcome
-    variants = [event["variant"] for event in done.of("window")]
-    rounds = [variants[i : i + len(VARIANTS)] for i in range(0, len(variants), len(VARIANTS))]
-    assert rounds == [list(VARIANTS), [*VARIANTS[1:], VARIANTS[0]]]
+    windows = [(event["variant"], event["index"]) for event in done.of("window")]
+    assert windows == [(variant, index) for variant in VARIANTS for index in range(WINDOWS)]
 
 
 def test_windows_never_overlap_and_hold_what_was_asked_for(outcome):
@@ -144,8 +143,8 @@ def test_optimizations_and_a_pipelines_stages_are_variants(drive, tmp_path):
     variants = [BASELINE, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "opt:bigger", "opt:gpu-only"]
     done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
-    (warning,) = done.of("warning")
-    assert "opt:gpu-only" in warning["message"]
+    (left_out,) = done.of("left-out")
+    assert left_out["variant"] == "opt:gpu-only"
     samples = {variant: done.of("window", variant=variant)[0]["samples"] for variant in variants[:-1]}
     steps = {variant: done.of("window", variant=variant)[0]["steps"] for variant in variants[:-1]}
     per_step = {variant: samples[variant] / steps[variant] for variant in steps}
@@ -155,7 +154,7 @@ def test_optimizations_and_a_pipelines_stages_are_variants(drive, tmp_path):
     }  # fmt: skip
 
 
-def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
+def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
     path = tmp_path / "piped.py"
     path.write_text(PIPED)
     variants = [
@@ -165,6 +164,9 @@ def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
     done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
     assert not done.of("warning")
+    assert [event["variant"] for event in done.of("left-out")] == ["host-fed"], (
+        "there is nothing to copy on a CPU"
+    )
     per_step = {
         event["variant"]: event["samples"] / event["steps"]
         for event in done.of("window")
@@ -177,6 +179,7 @@ def test_variants_for_the_verdict_of_a_pipeline(drive, tmp_path):
     for event in done.of("window", variant="custom-loop"):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
     assert done.metric("custom-loop", "next_floor_us") > 0
+    assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
     (tuned,) = done.of("variant", variant="without:input")
     assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
 

@@ -54,13 +54,36 @@ def test_a_workload_that_raises_says_where(drive, mine):
     assert "no labels here" in done.log
 
 
-def test_a_variant_that_fails_leaves_the_others_their_windows(drive, mine):
-    more = "def tuned_model(params):\n    raise RuntimeError('not for this GPU')\n"
-    done = drive(**mine(more), variants=["baseline", "tuned", "model-only"])
-    assert done.code == 1
-    assert done.of("error")[0]["message"] == "not for this GPU"
-    assert len(done.of("window", variant="baseline")) == len(done.of("window", variant="model-only")) == 2
-    assert done.metric("baseline", "accuracy") >= 0
+@pytest.mark.parametrize("failing", ["tuned", "baseline"])
+def test_a_variant_that_fails_leaves_the_others_their_windows(drive, mine, failing):
+    function = "tuned_model" if failing == "tuned" else "model"
+    other = "def tuned_model(params):\n    return plain(params)\n" if failing == "baseline" else ""
+    more = f"plain = model\n{other}def {function}(params):\n    raise RuntimeError('not for this GPU')\n"
+    done = drive(**mine(more), variants=["baseline", "tuned", "input-only"])
+    (left_out,) = done.of("left-out")
+    assert (left_out["variant"], left_out["reason"]) == (failing, "RuntimeError: not for this GPU")
+    for variant in {"baseline", "tuned", "input-only"} - {failing}:
+        assert len(done.of("window", variant=variant)) == 2
+    assert done.code == (1 if failing == "baseline" else 0), "there is no trial without a baseline"
+    assert len(done.of("error")) == done.code
+
+
+def test_a_tuned_variant_that_xla_cannot_compile_is_measured_without_it(drive, mine):
+    more = """
+def tuned_model(params):
+    layers = tf.keras.layers
+    class InPython(layers.Layer):
+        def call(self, x):
+            return x + tf.stop_gradient(tf.ensure_shape(tf.numpy_function(abs, [x], tf.float32), x.shape))
+    net = tf.keras.Sequential([layers.Input((4,), batch_size=10), InPython(), layers.Dense(2)])
+    net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return net
+"""
+    done = drive(**mine(more), variants=["baseline", "tuned"], params={"jit_compile": True, "feed": "fit"})
+    assert done.code == 0, done.log
+    assert len(done.of("warning")) == 1
+    assert [event["params"]["jit_compile"] for event in done.of("variant", variant="tuned")] == [True, False]
+    assert len(done.of("window", variant="tuned")) == 2
 
 
 @pytest.mark.parametrize("variant", ["baseline", "tuned"])
@@ -72,7 +95,7 @@ def test_a_loss_that_is_not_a_number_is_an_error(drive, mine, variant):
     assert "try a smaller learning rate" in error["message"]
 
 
-def test_a_optimization_too_large_for_the_device_is_left_out_with_a_warning(drive, mine):
+def test_an_optimization_too_large_for_the_device_is_left_out(drive, mine):
     more = """
 from workloads.protocol import Optimization
 import dataclasses
@@ -82,7 +105,9 @@ def tuned_model(params):
 """
     done = drive(**mine(more), variants=["baseline", "opt:huge"])
     assert done.code == 0, done.log
-    assert "memory does not suffice" in done.of("warning")[0]["message"]
+    (left_out,) = done.of("left-out")
+    assert left_out["variant"] == "opt:huge"
+    assert "ResourceExhaustedError" in left_out["reason"]
 
 
 def test_what_only_describes_costs_no_trial_and_is_asked_of_variants_that_ran(drive, mine):
@@ -104,9 +129,8 @@ def metrics(params):
     done = drive(**mine(more), variants=["baseline", "tuned", "opt:huge"])
     assert done.code == 0, done.log
     assert [event["variant"] for event in done.of("fact")] == ["baseline"]
-    left_out, *said = [event["message"] for event in done.of("warning")]
-    assert "memory does not suffice" in left_out
-    assert said == [
+    assert [event["variant"] for event in done.of("left-out")] == ["opt:huge"]
+    assert [event["message"] for event in done.of("warning")] == [
         "The workload's facts() failed: RuntimeError: nothing known",
         "The workload's metrics() failed: KeyError: 'no such figure'",
     ]

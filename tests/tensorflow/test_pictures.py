@@ -202,48 +202,6 @@ def test_every_variant_is_the_published_network_in_every_variant(script):
     assert np.sum(np.array(UNITS["cats-dogs-deep"]) > 1) == 32
 
 
-GATE = """
-import json, time
-import numpy as np, tensorflow as tf
-from workloads import loaders
-from workloads.turns import Gate
-class Counting(tf.keras.utils.PyDataset):
-    made = 0
-    @property
-    def num_batches(self): return None
-    def __getitem__(self, index):
-        Counting.made += 1
-        return np.zeros((2, 3), np.float32), np.zeros(2, np.float32)
-gate = Gate()
-class Stop(tf.keras.callbacks.Callback):
-    seen = {}
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 5:
-            gate.close()
-            while True:  # workers that were past the gate end their batch
-                before = Counting.made
-                time.sleep(0.2)
-                if before == Counting.made:
-                    break
-            self.seen["closed"] = Counting.made
-            time.sleep(0.3)
-            self.seen["still"] = Counting.made
-            gate.open()
-        if batch == 40:
-            self.seen["after"] = Counting.made
-            self.model.stop_training = True
-stop = Stop()
-model = loaders.drain_model(["CPU:0"])
-model.fit(loaders.gated(Counting(workers=2, max_queue_size=8), gate), epochs=3, verbose=0, callbacks=[stop])
-print(json.dumps(stop.seen))
-"""
-
-
-def test_a_loaders_workers_stand_still_while_another_variant_is_measured(script):
-    seen = script(GATE)
-    assert seen["closed"] == seen["still"] < seen["after"]
-
-
 def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
     optimizations = ["opt:batch-128", "opt:no-augment", "opt:device-augment", "opt:resident"]
     folder = str(tmp_path)

@@ -1,0 +1,100 @@
+"""What Python does in and around the baseline's steps is measured, and taken away by the variants for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.truth.running import WORKLOADS
+from workloads.protocol import (
+    BASELINE,
+    CALLBACKS,
+    CUSTOM_LOOP,
+    INPUT_ONLY,
+    PYTHON_IN_STEP,
+    RETRACES,
+    RETRACING,
+    RUN_EAGERLY,
+    WITHOUT_FRAMEWORK,
+)
+
+pytestmark = pytest.mark.tensorflow
+
+
+def run(drive, variants=(BASELINE,), **params):
+    done = drive(file=str(WORKLOADS / "framework.py"), variants=variants, params=params, steps=10)
+    assert done.code == 0, done.log
+    return done
+
+
+def names(done):
+    return {event["name"] for event in done.of("metric", variant=BASELINE)}
+
+
+def test_a_plain_fit_has_nothing_to_report(drive):
+    done = run(drive, sample_us=100)
+    assert done.metric(BASELINE, RUN_EAGERLY) == 0
+    assert not names(done) & {CALLBACKS, PYTHON_IN_STEP}
+
+
+def test_the_workloads_own_callbacks_are_run_timed_and_taken_away(drive):
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=5, sample_us=100)
+    assert done.metric(BASELINE, CALLBACKS) == pytest.approx(0.005, rel=0.5)
+    step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
+              for event in done.of("window")}  # fmt: skip
+    assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.003
+    (event,) = done.of("variant", variant=WITHOUT_FRAMEWORK)
+    assert event["params"]["callbacks"] is False
+    assert "callbacks" in {change["what"] for change in event["changes"]}
+
+
+def test_functions_in_the_step_are_timed(drive):
+    done = run(drive, python_ms=4, sample_us=100)
+    assert done.metric(BASELINE, PYTHON_IN_STEP) == pytest.approx(0.004, rel=0.5)
+
+
+def test_eager_steps_are_seen_and_compiled_by_the_variant_for_it(drive):
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], eager=1, sample_us=100)
+    assert done.metric(BASELINE, RUN_EAGERLY) == 1
+    assert PYTHON_IN_STEP not in names(done), "all of it is Python"
+    assert done.of("window", variant=WITHOUT_FRAMEWORK)
+
+
+def test_what_has_no_python_around_its_steps_needs_no_variant_without_it(drive):
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], sample_us=100)
+    assert [event["variant"] for event in done.of("left-out")] == [WITHOUT_FRAMEWORK]
+
+
+def test_shapes_that_are_traced_anew_are_counted(drive):
+    done = run(drive, [BASELINE, INPUT_ONLY, CUSTOM_LOOP], lengths=1)
+    counted = {event["name"]: event["value"] for event in done.of("metric", variant=CUSTOM_LOOP)}
+    assert counted.get(RETRACES, 0) > 0
+    assert counted[RETRACING] > 0
+
+
+HOST_FED_STEPS = """
+import json
+from types import SimpleNamespace
+import tensorflow as tf
+from workloads import stepwise
+given = []
+class ThreeSteps:
+    samples = 0
+    def now(self): return 0
+    def phase(self, name, start): return 0
+    def begin(self): pass
+    def tick(self, steps, samples, wait_ns): return len(given) < 3
+def step(batch):
+    given.append(batch[0])
+    return tf.zeros([])
+batch = (tf.zeros([4, 3]), tf.zeros([4]))
+shared = SimpleNamespace(batch=batch, model=None, step=step)
+job = SimpleNamespace(devices=("CPU:0",), shared=shared)
+stepwise.one_batch(job, "host-fed", {"jit_compile": False}, ThreeSteps())
+handles = {id(each) for each in given}
+print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
+"""
+
+
+def test_a_batch_fed_from_the_host_is_a_new_one_in_each_step(script):
+    """TensorFlow keeps the copy of a tensor that it knows on the device: the copies would be missed."""
+    assert script(HOST_FED_STEPS) == {"handles": 3, "batch": False}
