@@ -173,8 +173,9 @@ def test_too_many_events_of_a_kind_are_counted(file: Path, kind: str, fields: di
 
 def test_too_much_text_is_counted(file: Path) -> None:
     """Each event is small enough, and all of them are not."""
-    large = line("variant", variant="x", params={str(n): "y" * 1000 for n in range(400)}, changes=[])
-    file.write_text(start_line() + large * 40, encoding="utf-8")
+    params = {str(n): "y" * 1000 for n in range(400)}
+    large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
+    file.write_text(start_line() + "".join(large), encoding="utf-8")
     log = read_log(file)
     assert 0 < len(log.variants) < 40
     assert str(40 - len(log.variants)) in log.warnings[-1]
