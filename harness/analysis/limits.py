@@ -10,7 +10,10 @@ from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INP
 
 # PCI Express: bytes/s of one lane of each generation in one direction, after encoding (PCI-SIG base specification).
 PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-# A variant that has to do what another does cannot be faster; noise of so much is no contradiction.
+# A variant that has to do what another does cannot be faster. They run one after the other, and a Python loader's
+# threads were seen to drift by 20 % in a trial: so much is no contradiction.
+DRIFT = 0.25
+# Of the link's rate, and of a step: a copy that takes less says nothing of its rate.
 TOLERANCE = 0.10
 # Nothing feeds a step of any model faster than this.
 SAMPLES_PER_S = 1e12
@@ -32,7 +35,7 @@ def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
         if lower is None or upper is None:
             continue
         excess = lower.throughput.median / upper.throughput.median - 1.0
-        if excess > TOLERANCE and lower.throughput.low > upper.throughput.high:
+        if excess > DRIFT and lower.throughput.low > upper.throughput.high:
             yield _finding(case, excess, _CEILINGS.index((variant, ceiling)))
     rate, link = copy_rate(case, time), link_rate(case)
     if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
@@ -62,7 +65,6 @@ def copy_rate(case: Case, time: StepTime) -> float | None:
     copy = time.parts.get(Part.COPY)
     if HOST_FED not in case.variants or size is None or copy is None or copy.high <= 0:
         return None
-    # A copy that is hardly to be seen says nothing of its rate.
     return size / copy.high if copy.median > TOLERANCE * time.total.median else None
 
 
