@@ -280,9 +280,9 @@ def _damaged(error: BaseException) -> str:
     return f"Its files are damaged: {_reason(error).rstrip('.')}. Run it again with `tfbench bench --resume`."
 
 
-def _record(folder: TrialFolder, log: EventLog) -> TrialRecord:
+def _record(folder: TrialFolder, log: EventLog, planned: PlannedTrial) -> TrialRecord:
     record = from_plain(read_object(folder.record), TrialRecord)
-    if record.id != folder.path.name:
+    if record.id != planned.id:
         raise ValueError(f"{folder.record} is of trial {record.id}")
     if not 0 <= record.started_ns <= record.ended_ns < 1 << 63:
         raise ValueError(f"{folder.record} says that the trial ended before it began")
@@ -296,7 +296,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     series = read_series(folder.telemetry)
     # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
     there = os.path.lexists(folder.record)
-    record = _record(folder, log) if there else _cut_off(planned, log, series)
+    record = _record(folder, log, planned) if there else _cut_off(planned, log, series)
     return Trial(
         **{name: getattr(record, name) for name in record.__slots__},
         variants=tuple(log.variants),
