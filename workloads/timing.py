@@ -69,7 +69,6 @@ class Meter:
         at the
             border of two epochs, where there is none.
         last_loss: the last that it returned.
-        windows: how many were written.
         full: whether the whole training is wanted.
     """
 
@@ -106,7 +105,7 @@ class Meter:
         self._step_ns = 0.0
         self._checked = 0
         self._first = (0, 0)
-        self.windows = 0
+        self._written = 0
 
     @property
     def step_ns(self) -> float:
@@ -156,7 +155,7 @@ class Meter:
             self._machine.close()
             self._machine = None
         now = self.phase(STEADY, self._steady) if self._steady else self._clock()
-        if self._steady and not self.windows and self.steps > self._first[0]:
+        if self._steady and not self._written and self.steps > self._first[0]:
             # A training shorter than a window is one window.
             steps, samples = self.steps - self._first[0], self.samples - self._first[1]
             self._write_window(0, self._steady, now, steps, samples, -1)
@@ -278,7 +277,7 @@ class Meter:
         self._check_loss()
 
     def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:
-        self.windows += 1
+        self._written += 1
         self._events.write(
             "window", variant=self._variant, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,
