@@ -25,6 +25,7 @@ from harness.model.run import Run, Status
 from harness.run.store import RunFolder, TrialRecord
 from harness.system.disk_space import Disk
 from tests.builders import cpu_run
+from tests.fakes import good_events
 from workloads.protocol import Spec
 
 OURS = {"python": "3.11.7", "ray": "2.60.0", "tfbench": "0.1.0", "code": "cafe"}
@@ -62,6 +63,7 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
     planned = run.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
     trial = folder.open_trial(planned, Spec())
+    trial.events.write_text("".join(good_events()), encoding="utf-8")
     folder.close_trial(
         TrialRecord(
             id=planned.id, workload=planned.workload, device=planned.device, index=planned.index,

@@ -170,7 +170,7 @@ class RunFolder:
             folder = TrialFolder(path=path.parent)
             try:
                 read_series(folder.telemetry)
-                record = _record(folder, read_outcome(folder))
+                record = _record(folder, read_outcome(folder), path.parent.name)
             except _DAMAGE as error:
                 result[path.parent.name] = (Status.BAD_EVENTS, _damaged(error))
             else:
@@ -280,9 +280,9 @@ def _damaged(error: BaseException) -> str:
     return f"Its files are damaged: {_reason(error).rstrip('.')}. Run it again with `tfbench bench --resume`."
 
 
-def _record(folder: TrialFolder, log: EventLog, planned: PlannedTrial) -> TrialRecord:
+def _record(folder: TrialFolder, log: EventLog, trial_id: str) -> TrialRecord:
     record = from_plain(read_object(folder.record), TrialRecord)
-    if record.id != planned.id:
+    if record.id != trial_id:
         raise ValueError(f"{folder.record} is of trial {record.id}")
     if not 0 <= record.started_ns <= record.ended_ns < 1 << 63:
         raise ValueError(f"{folder.record} says that the trial ended before it began")
@@ -296,7 +296,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     series = read_series(folder.telemetry)
     # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
     there = os.path.lexists(folder.record)
-    record = _record(folder, log, planned) if there else _cut_off(planned, log, series)
+    record = _record(folder, log, planned.id) if there else _cut_off(planned, log, series)
     return Trial(
         **{name: getattr(record, name) for name in record.__slots__},
         variants=tuple(log.variants),
