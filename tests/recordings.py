@@ -15,6 +15,8 @@ NAMES = (
     "h200-inference",
     "h200-requests",
 )
+# The default suite on CPUs and a GPU, with all that breaks a step down; what the run wrote of itself is left out.
+SUITE = "h200-default"
 # One, two and four GPUs together; stopped by Ctrl-C during its last trial.
 SEVERAL = "h200-four-cards"
 # An article's workload, as it was published; stopped by Ctrl-C during its trial on the CPU.
@@ -29,5 +31,5 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack one of NAMES, SEVERAL or PUBLISHED, and return its run folder."""
+    """Unpack one of NAMES, SUITE, SEVERAL or PUBLISHED, and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)

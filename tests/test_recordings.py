@@ -23,7 +23,7 @@ from harness.model.run import Run, Series, Status, Trial
 from harness.run.store import read_run
 from reports.fixes import fixes
 from reports.render import render_html
-from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, recording
+from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, SUITE, recording
 from tests.report_pages import Document, javascript
 from workloads.protocol import BASELINE
 
@@ -81,11 +81,11 @@ class TestRecordings:
 
     def test_every_archive_is_replayed(self) -> None:
         assert {path.name for path in DATA.iterdir() if path.suffix == ".xz"} == {
-            f"{name}{SUFFIX}" for name in (*NAMES, SEVERAL, PUBLISHED)
+            f"{name}{SUFFIX}" for name in (*NAMES, SUITE, SEVERAL, PUBLISHED)
         }
 
     def test_they_are_small(self) -> None:
-        assert sum(path.stat().st_size for path in DATA.iterdir()) < 2 << 20
+        assert sum(path.stat().st_size for path in DATA.iterdir()) < 5 << 19
 
     @pytest.mark.parametrize("name", NAMES)
     def test_they_are_whole_runs(self, name: str, folder: Folders) -> None:
@@ -219,6 +219,28 @@ class TestFindings:
         baseline = next(each for each in analysis.summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
         assert ratios(analysis, TUNED_OVER_BASELINE)["gpu0/tuned"].median > 100
+
+
+class TestSuite:
+    def test_only_the_workload_of_files_waits_for_its_input(self, folder: Folders) -> None:
+        analysis = replay(folder(SUITE))
+        for each in {(one.workload, one.device) for one in analysis.summaries}:
+            found = primary(analysis.findings, *each)
+            assert found is not None
+            assert found.cause is (Cause.INPUT if each[0] == "cats-dogs" else Cause.LAUNCH)
+
+    def test_a_step_is_accounted_for_on_both_devices(self, folder: Folders) -> None:
+        times = [one for one in replay(folder(SUITE)).step_times if one.variant == BASELINE]
+        assert len(times) == 8
+        for time in times:
+            assert (Part.COPY in time.parts) == (time.device == "gpu0")
+            assert sum(part.median for part in time.parts.values()) == pytest.approx(time.total.median)
+            assert abs(time.parts[Part.UNEXPLAINED].median) < 0.2 * time.total.median
+
+    def test_no_copy_costs_much_of_a_step(self, folder: Folders) -> None:
+        copies = [one.share(Part.COPY) for one in replay(folder(SUITE)).step_times if Part.COPY in one.parts]
+        assert len(copies) == 4
+        assert all(share is not None and share < 0.2 for share in copies)
 
 
 class TestInference:

@@ -1,10 +1,11 @@
 """Training on several devices: a copy of the model on each of them, and one exchange of gradients a step.
 
 MirroredStrategy lets the optimiser and the exchange follow operation by operation, variable by variable. Here a
-step has three parts: XLA compiles the forward and backward pass; NCCL reduces all gradients at once, in one flat
-buffer; XLA compiles unscaling, the check for infinities and the optimiser. All copies begin with the same weights
-and apply the same gradients, and so stay the same; averages such as batch normalisation's are the first
-device's, as they are under MirroredStrategy.
+step has three parts: the forward and backward pass; one exchange of all gradients, in one flat buffer; unscaling,
+the check for infinities and the optimiser. On the GPUs of one machine XLA compiles all steps of a call into one
+program for each GPU, exchange included. On CPUs it has no exchange and compiles the other two parts, each by itself.
+All copies begin with the same weights and apply the same gradients, and so stay the same; averages such as batch
+normalisation's are the first device's, as they are under MirroredStrategy.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from workloads.steps import Pick, looped
 
 # Of the collective: TensorFlow's own strategies count their keys from 1.
 GROUP_KEY = INSTANCE_KEY = 1_000_000
-# Not measured yet.
-WHOLE = False
 
 
 def build(job: Job, factory: Callable[[Mapping[str, Any]], Any], params: Mapping[str, Any]) -> list[Any]:
@@ -35,7 +34,7 @@ def build(job: Job, factory: Callable[[Mapping[str, Any]], Any], params: Mapping
 
 
 def compile_train(
-    job: Job, models: Sequence[Any], pick: Pick, *, steps: int, jit: bool, whole: bool = WHOLE
+    job: Job, models: Sequence[Any], pick: Pick, *, steps: int, jit: bool
 ) -> Callable[[Sequence[Any], Any], Any]:
     """Return a function (tensors of each device, selection) -> loss that trains all copies in step.
 
@@ -45,9 +44,9 @@ def compile_train(
         pick: makes a step's batch of one device.
         steps: of one call.
         jit: compile by XLA.
-        whole: compile all steps with their exchange into one program; on GPUs only, where XLA has the exchange.
     """
-    whole = whole and jit and job.gpu
+    # Among several machines it has not been tried.
+    whole = jit and job.gpu and job.replicas == len(models)
     runs = []
     for model, name in zip(models, job.devices, strict=True):
         with tf.device(name):

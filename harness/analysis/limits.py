@@ -10,10 +10,7 @@ from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INP
 
 # PCI Express: bytes/s of one lane of each generation in one direction, after encoding (PCI-SIG base specification).
 PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-# A variant that has to do what another does cannot be faster. They run one after the other, and a Python loader's
-# threads were seen to drift by 20 % in a trial: so much is no contradiction.
-DRIFT = 0.25
-# Of the link's rate, and of a step: a copy that takes less says nothing of its rate.
+# A variant that has to do what another does cannot be faster; noise of so much is no contradiction.
 TOLERANCE = 0.10
 # Nothing feeds a step of any model faster than this.
 SAMPLES_PER_S = 1e12
@@ -30,18 +27,23 @@ _CEILINGS = (
 
 def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
     """Yield a finding for each measurement that cannot be: faster than its own ceiling, the link, or at all."""
-    for variant, ceiling in _CEILINGS:
+    for check, (variant, ceiling) in enumerate(_CEILINGS):
         lower, upper = case.variants.get(variant), case.variants.get(ceiling)
         if lower is None or upper is None:
             continue
-        excess = lower.throughput.median / upper.throughput.median - 1.0
-        if excess > DRIFT and lower.throughput.low > upper.throughput.high:
-            yield _finding(case, excess, _CEILINGS.index((variant, ceiling)))
+        slowest, fastest = min(_windows(case, variant)), max(_windows(case, ceiling))
+        if slowest > fastest * (1 + TOLERANCE):
+            yield _finding(case, lower.throughput.median / upper.throughput.median - 1.0, check)
     rate, link = copy_rate(case, time), link_rate(case)
     if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
         yield _finding(case, rate / link - 1.0, len(_CEILINGS), bytes_per_s=rate, link_bytes_per_s=link)
     if any(summary.throughput.median > SAMPLES_PER_S for summary in case.variants.values()):
         yield _finding(case, 1.0, len(_CEILINGS) + 1)
+
+
+def _windows(case: Case, variant: str) -> list[float]:
+    """Return samples/s of all windows: a single trial has no interval that says how much they differ."""
+    return [speed for measure in case.measures[variant] for speed in measure.window_throughputs]
 
 
 def ceiling_names(check: int) -> tuple[str, str] | None:
@@ -65,6 +67,7 @@ def copy_rate(case: Case, time: StepTime) -> float | None:
     copy = time.parts.get(Part.COPY)
     if HOST_FED not in case.variants or size is None or copy is None or copy.high <= 0:
         return None
+    # A copy that is hardly to be seen says nothing of its rate.
     return size / copy.high if copy.median > TOLERANCE * time.total.median else None
 
 
