@@ -17,7 +17,7 @@ from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, TUNED, WITHOUT_PRE
 
 _LABELS_PX = 150
 _TEXT_PX = 150
-_ROW_PX = 20
+_ROW_PX = 18
 
 
 def gains_figure(analysis: Analysis) -> Figure | None:

@@ -42,11 +42,8 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     devices = list(dict.fromkeys(each.device for each in analysis.step_times))
     panels: dict[str, Bars] = {}
     for time in analysis.step_times:
-        name, label = (
-            titles[time.workload],
-            f"{device_of_row(time.device, devices)} {variant_name(time.variant)}",
-        )
-        panels.setdefault(name, Bars(heading=name, rows={})).rows[label] = time
+        panel = panels.setdefault(time.workload, Bars(heading=titles[time.workload], rows={}))
+        panel.rows[f"{device_of_row(time.device, devices)} {variant_name(time.variant)}"] = time
     return breakdown_figure(
         list(panels.values()),
         "Shares of one step; milliseconds at the end of each bar",

@@ -297,7 +297,7 @@ def _rects(data: str, x: dict[str, Any], fill: dict[str, Any], **mark: Any) -> d
 
 
 def _names(x: dict[str, Any]) -> dict[str, Any]:
-    """Name the variants over their measured stretches."""
+    """Name the variants over their measured stretches, cut off where these are narrow."""
     text = {
         "type": "text",
         "align": "left",
@@ -306,6 +306,8 @@ def _names(x: dict[str, Any]) -> dict[str, Any]:
         "dy": 2,
         "fontSize": 10,
         "clip": True,
+        # The panel under the ribbon is the second of the concatenation.
+        "limit": {"expr": "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"},
     }
     return {
         "data": {"name": "bands"},

@@ -16,7 +16,7 @@ from reports.names import is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 _LABELS_PX = 220
-_ROW_PX = 18
+_ROW_PX = 16
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:

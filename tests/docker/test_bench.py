@@ -51,7 +51,7 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
     assert "Engine: docker" in err
     run = bench.read()
     (trial,) = run.trials
-    assert [variant.variant for variant in trial.variants][: len(VARIANTS)] == list(VARIANTS)
+    assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
     assert {window.variant for window in trial.windows} >= set(VARIANTS)
     assert trial.facts["tensorflow"] == "2.21.0"
     assert run.manifest.engine.isolated

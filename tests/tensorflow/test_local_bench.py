@@ -46,7 +46,7 @@ def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
     assert "NOTHING IS ISOLATED" in err
     assert "none.sock" in err, "and why it was chosen"
     (trial,) = bench.read().trials
-    assert [variant.variant for variant in trial.variants][: len(VARIANTS)] == list(VARIANTS)
+    assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
     manifest = bench.read().manifest
     assert (manifest.engine.name, manifest.engine.isolated) == ("local", False)
     assert "isolated" in (bench.run_path / "report.html").read_text(encoding="utf-8")
