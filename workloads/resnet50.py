@@ -40,12 +40,8 @@ FOLDED = Change(
     after="in the convolutions",
     why="for prediction it is a factor and a bias of each convolution, so that activations are read less",
 )
-CONSTANT_WEIGHTS = Change(
-    what="constant_weights",
-    before="off",
-    after="on",
-    why="weights are constants of the program, in half width: they are not converted for every batch",
-)
+WHY_CONSTANT = "weights are constants of the program, in half width: they are not converted for every batch"
+CONSTANT_WEIGHTS = Change(what="constant_weights", before="off", after="on", why=WHY_CONSTANT)
 
 training = Workload(
     name="resnet50",
@@ -356,7 +352,7 @@ inference = Workload(
             params={**FP16_XLA, "fold_batch_norm": True, "constant_weights": True, "batch_size": 256},
             after="opt:xla-folded",
             device="gpu",
-            why=CONSTANT_WEIGHTS.why,
+            why=WHY_CONSTANT,
         ),
         Optimization(
             name="batch-512",
