@@ -173,5 +173,5 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     assert "training together" in out
     page = (fleet.path / "comparison.html").read_text()
     assert "Training over 1 and 2 workers" in page
-    assert "2 workers ran on 1 machine (b, c)" in page
+    assert "2 workers shared 1 machine" in page
     assert running(fleet.path) == []

@@ -26,7 +26,7 @@ def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(t
     path = sweep.run_path
     assert code == 130
     assert sweep.statuses["greedy.cpu.p01.0"] is Status.OK
-    assert sweep.results()["sweeps"][0]["points"][0]["throughput_samples_per_s"]
+    assert sweep.results()["sweeps"][0]["points"][0]["throughput"]
     kept = (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes()
     with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=("--resume", path)) as again:
         code, out, err = again.finish()
@@ -34,8 +34,8 @@ def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(t
     assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == kept
     assert "greedy.cpu.p02.1" not in again.statuses, "what does not fit is not tried again"
     (result,) = again.results()["sweeps"]
-    assert result["best"] == {"batch_size": 32}
+    assert result["best"]["point"] == [["batch_size", 32]]
     assert [point["status"] for point in result["points"]] == ["ok", "out-of-memory"]
-    assert result["points"][0]["throughput_samples_per_s"]["n"] == 2
+    assert result["points"][0]["throughput"]["n"] == 2
     assert "out-of-memory" in out
     assert 'id="figure-sweep-1"' in (path / "report.html").read_text(encoding="utf-8")
