@@ -186,12 +186,18 @@ def fix(finding: Finding | None) -> str:
 
 
 def gain(finding: Finding) -> str:
-    """Return the predicted gain and the measured one beside it."""
-    parts = [f"predicted {numbers.factor(finding.gain)}"] if finding.gain else []
+    """Return the gain predicted without a cause, beside it the ablation's, and what its remedy gained."""
+    parts = []
     if finding.ablation:
-        with_others = "" if finding.ablation.alone else " with other changes"
-        parts.append(f"measured {numbers.factor(finding.ablation.gain.median)}{with_others}")
-    return ", ".join(parts)
+        predicted = numbers.factor(finding.ablation.predicted)
+        measured = numbers.factor(finding.ablation.gain.median)
+        parts.append(f"{variant_name(finding.ablation.variant)}: predicted {predicted}, measured {measured}")
+    elif finding.gain:
+        parts.append(f"predicted {numbers.factor(finding.gain)}")
+    if finding.remedy and (finding.ablation is None or finding.remedy.variant != finding.ablation.variant):
+        with_others = "" if finding.remedy.alone else " with other changes"
+        parts.append(f"remedy measured {numbers.factor(finding.remedy.gain.median)}{with_others}")
+    return "; ".join(parts)
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:

@@ -101,7 +101,7 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
-        how = "measured" if finding.ablation else "predicted"
+        how = "measured" if finding.remedy else "predicted"
         yield (
             "Fix first",
             f"{row.workload}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",

@@ -228,10 +228,24 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
-    """A variant that removes a cause: what it changes, and its speed over the baseline's.
+    """The baseline without some parts of its step, and its speed over the baseline's.
 
     Attributes:
-        alone: it changes nothing that does not answer the cause, so that the gain is that of the cause.
+        predicted: what the breakdown predicts for it, 1 / (1 - share of these parts).
+    """
+
+    variant: str
+    parts: tuple[Part, ...]
+    predicted: float
+    gain: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A variant that answers a cause as a user can: what it changes, and its speed over the baseline's.
+
+    Attributes:
+        alone: it changes nothing that does not answer the cause.
     """
 
     variant: str
@@ -249,6 +263,7 @@ class Finding:
         share: of the step's time, 0 to 1; None where no time is lost to it.
         gain: predicted speed over the baseline's with the cause removed, 1 / (1 - share).
         ablation: the measured gain beside it.
+        remedy: the measured variant that answers the cause with the fewest other changes.
         stages: of the input pipeline, the slowest; several where their intervals do not tell them apart.
         facts: what was observed, by name, for the sentence about it: numbers in SI units and shares 0 to 1.
     """
@@ -260,6 +275,7 @@ class Finding:
     share: Estimate | None = None
     gain: float | None = None
     ablation: Ablation | None = None
+    remedy: Remedy | None = None
     stages: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
 
