@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 VERSION = 1
 
@@ -179,7 +179,7 @@ class Data:
     train: int
     test: int
     dtype: str = "uint8"
-    kind: str = "arrays"
+    kind: Literal["arrays", "table", "jpeg"] = "arrays"
     class_names: tuple[str, ...] = ()
     vocabulary: int = 0
 
@@ -296,7 +296,7 @@ class Workload:
     batch_size: int
     epochs: int
     model: str = ""
-    task: str = "train"
+    task: Literal["train", "infer"] = "train"
     optimizer: str = ""
     loss: str = ""
     tuned: Mapping[str, Any] = field(default_factory=dict)
@@ -309,7 +309,7 @@ class Workload:
     requests: Requests | None = None
     takes_weights: bool = False
     source: str = ""
-    suite: str = "default"
+    suite: Literal["default", "extra"] = "default"
     min_accuracy: float = 0.0
     samples_per_epoch: int = 0
     image: str = TENSORFLOW
