@@ -37,7 +37,7 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
         machine_name(run.manifest),
         run.system["framework"],
         run.manifest.engine.name,
-        str(run.manifest.parameters.get("profile") or ""),
+        run.manifest.profile.name,
         numbers.duration(took_s) if took_s is not None else "",
     )
     return _plain(" · ".join(word for word in words if word))

@@ -156,8 +156,10 @@ def _problem(workload: Workload) -> str:
         "stages must be different names": all(workload.stages)
         and len(set(workload.stages)) == len(workload.stages),
         "requests must have ascending batch sizes above 0": requests is None
-        or bool(requests.batch_sizes)
-        and all(list(each) == sorted(set(each)) and min(each, default=1) > 0 for each in sizes),
+        or (
+            bool(requests.batch_sizes)
+            and all(list(each) == sorted(set(each)) and min(each, default=1) > 0 for each in sizes)
+        ),
         "data.shape must be above 0": min(data.shape, default=1) > 0,
         "data.classes must be above 0": data.classes > 0,
         "data.train and data.test must not be negative, and test above 0 unless train is 0": data.train >= 0
@@ -171,9 +173,11 @@ def _problem(workload: Workload) -> str:
             else data.kind != "jpeg" or (len(data.shape) == 3 and data.shape[2] == 3)
         ),
         "data.class_names must name a folder for each class, in alphabetical order": not names
-        or all(re.fullmatch(r"[\w-]+", name) for name in names)
-        and len(names) == data.classes
-        and tuple(sorted(set(names))) == names,
+        or (
+            all(re.fullmatch(r"[\w-]+", name) for name in names)
+            and len(names) == data.classes
+            and tuple(sorted(set(names))) == names
+        ),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
 

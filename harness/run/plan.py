@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.defaults import PROFILES, Profile
 from harness.errors import UsageError, did_you_mean
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.run.defaults import PROFILES, Profile
 from harness.run.params import params_for
 from workloads.protocol import (
     BASELINE,
