@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from harness.analysis.limits import ceiling_names
 from harness.model.analysis import (
     Analysis,
+    Capacity,
     Cause,
     Caveat,
     CaveatKind,
     Finding,
+    NoRate,
     Part,
     PublishedComparison,
     Severity,
@@ -290,6 +292,17 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",
     }
     return texts[first.kind]
+
+
+def no_rate(capacity: Capacity) -> str:
+    """Say why no rate counts for a bound; "" where one does."""
+    texts: Mapping[NoRate, str] = {
+        NoRate.FEW_TRIALS: f"kept in {capacity.kept} of {counted(len(capacity.trial_ids), 'trial')}",
+        NoRate.ALONE: f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}",
+        NoRate.FEW_REQUESTS: "too slow for 100 requests in this profile's time",
+        NoRate.NONE_KEPT: "no rate of 100 requests or more kept to it",
+    }
+    return texts[capacity.why] if capacity.why else ""
 
 
 def published_note(each: PublishedComparison) -> str:

@@ -99,6 +99,15 @@ class Latency:
     trial_ids: tuple[str, ...]
 
 
+class NoRate(StrEnum):
+    """Why no rate of requests counts for a bound."""
+
+    FEW_TRIALS = "kept in few trials"
+    ALONE = "a request alone takes longer"
+    FEW_REQUESTS = "too slow for a hundred requests"
+    NONE_KEPT = "no rate kept to it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
@@ -107,7 +116,9 @@ class Capacity:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
         at_least: rates were looked for at a smaller bound, to which one kept: more may keep to this one.
-        why: how it came that there is none; "" where there is one.
+        why: how it came that there is none; None where there is one.
+        kept: trials in which a rate kept to the bound; alone_s: 99th percentile of a request by itself, the
+            least of all trials, None where that was not measured.
         trial_ids: all that were asked.
     """
 
@@ -117,7 +128,9 @@ class Capacity:
     bound_s: float
     rate_per_s: Estimate | None
     at_least: bool
-    why: str
+    why: NoRate | None
+    kept: int
+    alone_s: float | None
     trial_ids: tuple[str, ...]
 
 
