@@ -130,9 +130,11 @@ def _capacity(
     elif not known:
         told = any(_tells(one) for _, each in of_variant.values() for one in each)
         why = NoRate.NONE_KEPT if told else NoRate.FEW_REQUESTS
-    # The search ends with the least bound to which a rate keeps.
+    # The search ends with the least bound to which a useful rate keeps: for those beyond it the rate is the same.
     smaller = [each for each in bounds if each < bound_s]
-    at_least = any(_best(each, less) for _, each in of_variant.values() for less in smaller)
+    at_least = any(
+        0 < _best(each, bound_s) <= _best(each, less) for _, each in of_variant.values() for less in smaller
+    )
     return Capacity(
         workload=workload,
         device=device,
