@@ -50,8 +50,9 @@ def dataset(params: dict, data_dir: str) -> tuple:
         if params["prefetch"]:
             return data.prefetch(params["prefetch"])
         options = tf.data.Options()
-        # Else tf.data would quietly put in the prefetch that a case leaves out.
+        # Else tf.data would quietly put in what a case leaves out.
         options.experimental_optimization.inject_prefetch = False
+        options.experimental_optimization.map_parallelization = False
         return data.with_options(options)
 
     return (("read", read),)
