@@ -206,12 +206,6 @@ def test_a_page_gets_nothing_that_nobody_allowed(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("settings", [{"windows": "x"}, {"limit_s": None}, 7])
-def test_settings_that_are_damaged_are_refused(tmp_path: Path, settings: object) -> None:
-    with pytest.raises(StoreError, match="settings"):
-        again(recorded(settings=settings), out=tmp_path)
-
-
 def test_check_says_what_differs_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

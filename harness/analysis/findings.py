@@ -306,7 +306,12 @@ def _with_gains(case: Case, times: Mapping[tuple[str, str], StepTime], finding: 
 
 
 def _ablation(case: Case, finding: Finding, time: StepTime) -> Ablation | None:
-    """Return the variant that takes a finding's parts away, and the fewest others; None where none was measured."""
+    """Return the variant that takes a finding's parts away, and the fewest others; None where none was measured.
+
+    None of them takes Python out of a step, or its changing shapes.
+    """
+    if finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
+        return None
     for variant, parts in ABLATIONS.items():
         gain = case.ratio(OPTIMIZATION_OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
