@@ -63,11 +63,18 @@ RULES: Mapping[str, Rule] = {
         others=("msgspec", "numpy", "scipy"),
     ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.untrusted", "harness.model", "harness.telemetry"),
+        ours=(
+            "harness.cgroups",
+            "harness.errors",
+            "harness.untrusted",
+            "harness.model",
+            "harness.telemetry",
+        ),
         others=("numpy", "psutil", "pynvml"),
     ),
     "harness.engines": Rule(
         ours=(
+            "harness.cgroups",
             "harness.cpuset",
             "harness.engines",
             "harness.errors",
@@ -80,6 +87,7 @@ RULES: Mapping[str, Rule] = {
     "harness.data": Rule(
         ours=(
             "harness.data",
+            "harness.digests",
             "harness.errors",
             "harness.model",
             "harness.progress",
@@ -91,6 +99,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.images": Rule(
         ours=(
+            "harness.digests",
             "harness.engines",
             "harness.errors",
             "harness.images",
@@ -103,6 +112,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.system": Rule(
         ours=(
+            "harness.cgroups",
             "harness.engines",
             "harness.errors",
             "harness.images",
@@ -135,7 +145,6 @@ RULES: Mapping[str, Rule] = {
             "harness.analysis.results",
             "harness.model",
             "harness.rounding",
-            "harness.telemetry.metrics",
             "harness.run.thinning",
             "workloads.protocol",
         ),

@@ -8,7 +8,6 @@ import pytest
 from harness.telemetry import Target
 from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.host import HostSource
-from harness.telemetry.metrics import METRICS
 from harness.telemetry.rapl import RaplSource
 
 NOBODY = Target(pid=None, gpus={})
@@ -210,5 +209,4 @@ def test_this_machines_processors_are_seen_to_work():
     assert 0 < host.values["cpu_util_pct"] <= 100
     assert max(cores.values.values()) > 10
     assert set(host.values) <= set(columns["host"])
-    assert all(metric in METRICS for metrics in columns.values() for metric in metrics)
     source.stop()

@@ -22,19 +22,14 @@ _UNREADABLE = (OSError, ValueError, LookupError)
 
 
 class KernelFile:
-    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew."""
+    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew.
+
+    Raises:
+        OSError: it does not exist or may not be read.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def open(self) -> None:
-        """Open it.
-
-        Raises:
-            OSError: it does not exist or may not be read.
-        """
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
         """Return the whole content.
@@ -42,8 +37,6 @@ class KernelFile:
         Raises:
             OSError: the kernel object is gone.
         """
-        if self._descriptor is None:
-            raise FileNotFoundError(self._path)
         # The kernel hands some of these files out a page at a time, however large the buffer.
         content = chunk = os.pread(self._descriptor, _CHUNK, 0)
         while chunk:
@@ -52,10 +45,8 @@ class KernelFile:
         return content
 
     def close(self) -> None:
-        """Close it; no error if it is not open."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Close it."""
+        os.close(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +83,13 @@ class FileReader:
         """Open what exists, read it once, and return the metrics that `read` can give."""
         metrics: list[str] = []
         for each in readings:
-            file = KernelFile(each.path)
+            file = None
             try:
-                file.open()
+                file = KernelFile(each.path)
                 values = each.parse(file.read(), now_ns)
             except _UNREADABLE as error:
-                file.close()
+                if file is not None:
+                    file.close()
                 missing = isinstance(error, FileNotFoundError) and each.missing
                 self._note(each.metrics, missing or f"{each.path} cannot be read: {error}.")
                 continue

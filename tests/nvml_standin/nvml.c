@@ -264,10 +264,8 @@ int nvmlDeviceGetFieldValues(struct device *device, int count, struct field *fie
         fields[i].result = device->instance >= 0 ? NOT_SUPPORTED : script_field(fields[i].id);
         snprintf(key, sizeof key, "field%u", fields[i].id);
         double number = script_value(key, 1000.0 * fields[i].id);
-        /* NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, or UNSIGNED_INT where "narrow" lists the field */
-        fields[i].type = script_value("narrow", -1) == fields[i].id ? 1 : 3;
-        if (fields[i].type == 1) fields[i].value.u = (unsigned)number;
-        else fields[i].value.ull = (unsigned long long)number;
+        fields[i].type = 3; /* NVML_VALUE_TYPE_UNSIGNED_LONG_LONG */
+        fields[i].value.ull = (unsigned long long)number;
     }
     return OK;
 }

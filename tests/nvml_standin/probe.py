@@ -15,9 +15,8 @@ from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource
-from harness.telemetry.nvml import NvmlSource
+from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
-from harness.telemetry.nvml_slow import NvmlSlowSource
 from harness.telemetry.sampler import sample
 from harness.telemetry.sources import default_sources
 
