@@ -95,16 +95,15 @@ def limits(cgroup: Cgroup) -> Limits:
 def own_limits(root: Path) -> tuple[int | None, Limits]:
     """Return the version of control groups, None without any, and the tightest limits that hold for this process."""
     try:
-        own = find(root, "self")
+        own, mounts = find(root, "self"), _mounts(root)
     except NoCgroupError:
         return None, Limits()
-    mounts = _mounts(root)
-    levels = [
-        limits(Cgroup(version=own.version, folders={controller: level}))
-        for controller, folder in own.folders.items()
-        for level in (folder, *folder.parents)
-        if level.is_relative_to(mounts[controller][0])
-    ]
+    levels = []
+    for controller, (mount, _) in mounts.items():
+        # Inside a container the group's own folder may not be there, but the mount is.
+        folder = own.folders.get(controller, mount)
+        groups = (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
+        levels += [limits(Cgroup(version=own.version, folders={controller: level})) for level in groups]
     return own.version, Limits(
         cpus=min((level.cpus for level in levels if level.cpus), default=None),
         memory_bytes=min((level.memory_bytes for level in levels if level.memory_bytes), default=None),

@@ -34,6 +34,9 @@ class DockerContainer:
         identity: the container's id.
         lease: the attached standard input; the container ends when it closes, so it is held until removal.
         ownership: folders to take back at the end.
+
+    Raises:
+        EngineError: the engine is gone.
     """
 
     def __init__(
@@ -43,14 +46,16 @@ class DockerContainer:
         self._identity = identity
         self._lease = lease
         self._ownership = ownership
-        self._pid: int | None = None
-        self._started: int | None = None
-        self._oom_file: Path | None = None
         self._oom_kills = 0
         self._exit: Exit | None = None
         self._status: int | None = None
         self._lost: BaseException | None = None
         self._ended = threading.Event()
+        with engine_call("get the container's process"):
+            self._pid: int | None = self._state()["Pid"] or None
+        self._started = start_ticks(self._pid) if self._pid else None
+        self._oom_file = _oom_file(self._pid) if self._pid else None
+        threading.Thread(target=self._wait, name=f"wait-{identity[:12]}", daemon=True).start()
 
     @property
     def id(self) -> str:
@@ -61,19 +66,6 @@ class DockerContainer:
     def pid(self) -> int | None:
         """Process id on this host of the container's first process; None once it has ended."""
         return self._pid
-
-    def watch(self) -> None:
-        """Begin to wait for the end; to be called once, after the start.
-
-        Raises:
-            EngineError: the engine is gone.
-        """
-        with engine_call("get the container's process"):
-            self._pid = self._state()["Pid"] or None
-        if self._pid is not None:
-            self._started = start_ticks(self._pid)
-            self._oom_file = _oom_file(self._pid)
-        threading.Thread(target=self._wait, name=f"wait-{self._identity[:12]}", daemon=True).start()
 
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs.

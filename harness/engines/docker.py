@@ -93,13 +93,11 @@ class DockerEngine:
                 made = api.create_container(host_config=host, **options)["Id"]
                 lease = api.attach_socket(made, params={"stdin": 1, "stream": 1})
                 api.start(made)
-            container = DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
-            container.watch()
+            return DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
         except BaseException:
             # Ctrl-C in the middle of a start included: nobody else knows of the container yet.
             self._give_up(made, lease, ownership)
             raise
-        return container
 
     def remove_stale(self) -> int:
         """Remove containers whose harness is gone; return how many.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import queue
-import subprocess
 import tempfile
 import threading
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.errors import ImageError
+from harness.images.build import run_shown
 from harness.images.build_context import Base
 from harness.progress import Progress
 
@@ -63,19 +63,10 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
     repository, _, tag = reference.rpartition(":")
     with tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder:
         tar = Path(folder) / "base.tar"
-        last: deque[str] = deque(maxlen=8)
+        log = io.StringIO()
         with progress.task("base image from distribution packages", None) as spinner:
-            with subprocess.Popen(
-                [str(script), str(tar)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, errors="replace",
-            ) as process:  # fmt: skip
-                assert process.stdout is not None
-                for line in process.stdout:
-                    if line.strip():
-                        last.append(line.strip())
-                        spinner.note(line.strip()[:60], minor=True)
-            if process.returncode != 0:
+            if run_shown([str(script), str(tar)], log, spinner) != 0:
+                last = [line.strip() for line in log.getvalue().splitlines() if line.strip()][-8:]
                 raise ImageError(
                     f"No image registry answers, and no base image could be made here: {' / '.join(last)[-600:]}",
                     hint="Pull or load a Python 3.13 image yourself and name it with --base.",

@@ -53,7 +53,7 @@ class CgroupSource:
             gap(self.name, CONTAINER, "*", str(error))
             return {}
         self._reader = FileReader(self.name, CONTAINER, unless_ended)
-        metrics = self._reader.open(_readings(cgroup, _layered(self._root)), self._now_ns())
+        metrics = self._reader.open(_readings(cgroup, _layered(self._root)))
         confined = limits(cgroup)
         named = {
             "cpu_limit_cpus": confined.cpus,
@@ -67,7 +67,7 @@ class CgroupSource:
         """Read every file once."""
         if self._reader is not None:
             now_ns = self._now_ns()
-            values = self._reader.read(now_ns)
+            values = self._reader.read()
             if values:
                 yield Sample(t_ns=now_ns, source=self.name, device=CONTAINER, values=values | self._limits)
 
@@ -102,13 +102,13 @@ def _reading(path: Path, metrics: tuple[str, ...], parse: Parse, missing: str = 
 
 
 def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> Reading:
-    return _reading(path, (metric,), lambda content, _: {metric: int(content) * scale}, missing)
+    return _reading(path, (metric,), lambda content: {metric: int(content) * scale}, missing)
 
 
 def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
     """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
 
-    def parse(content: bytes, now_ns: int) -> Values:
+    def parse(content: bytes) -> Values:
         result = table(content)
         return {metric: result[key] * by for metric, (key, by) in columns.items() if key in result}
 
@@ -116,7 +116,7 @@ def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
 
 
 def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
-    def io(content: bytes, now_ns: int) -> Values:
+    def io(content: bytes) -> Values:
         totals = dict.fromkeys((b"rbytes", b"wbytes", b"rios", b"wios"), 0)
         for line in content.splitlines():
             device, *pairs = line.split()
@@ -147,7 +147,7 @@ def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]
 
 def _version_1(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
     def requests(metrics: tuple[str, ...]) -> Parse:
-        def parse(content: bytes, now_ns: int) -> Values:
+        def parse(content: bytes) -> Values:
             totals: Values = dict.fromkeys(metrics, 0)
             names = dict(zip((b"Read", b"Write"), metrics, strict=True))
             for row in (line.split() for line in content.splitlines()):

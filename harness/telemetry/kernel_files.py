@@ -14,8 +14,8 @@ from pathlib import Path
 from harness.telemetry import GapSink
 
 Values = dict[str, float]
-# Content and the time of reading, nanoseconds -> metrics.
-Parse = Callable[[bytes, int], Mapping[str, float]]
+# Content -> metrics.
+Parse = Callable[[bytes], Mapping[str, float]]
 # Larger ones cost more: Python allocates the whole buffer on every read (1 MiB: 14 us, 64 KiB: 3 us).
 _CHUNK = 1 << 16
 _UNREADABLE = (OSError, ValueError, LookupError)
@@ -79,14 +79,14 @@ class FileReader:
         self._gap = gap
         self._open: list[tuple[Reading, KernelFile]] = []
 
-    def open(self, readings: Sequence[Reading], now_ns: int) -> tuple[str, ...]:
+    def open(self, readings: Sequence[Reading]) -> tuple[str, ...]:
         """Open what exists, read it once, and return the metrics that `read` can give."""
         metrics: list[str] = []
         for each in readings:
             file = None
             try:
                 file = KernelFile(each.path)
-                values = each.parse(file.read(), now_ns)
+                values = each.parse(file.read())
             except _UNREADABLE as error:
                 if file is not None:
                     file.close()
@@ -99,12 +99,12 @@ class FileReader:
             self._note(absent, f"{each.path.name} does not have it: the controller is not enabled.")
         return tuple(metrics)
 
-    def read(self, now_ns: int) -> Values:
+    def read(self) -> Values:
         """Read every file once."""
         values: Values = {}
         for each, file in self._open:
             try:
-                values |= each.parse(file.read(), now_ns)
+                values |= each.parse(file.read())
             except _UNREADABLE as error:
                 self._note(each.metrics, f"{each.path} cannot be read: {error}.")
         return values
@@ -118,26 +118,6 @@ class FileReader:
     def _note(self, metrics: Sequence[str], reason: str) -> None:
         for metric in metrics:
             self._gap(self._source, self._device, metric, reason)
-
-
-class Rates:
-    """Cumulative counters as rates; none at the first reading, nor when a counter has fallen."""
-
-    def __init__(self) -> None:
-        self._last: tuple[float, ...] = ()
-        self._at_ns = 0
-
-    def of(self, totals: Mapping[str, float], now_ns: int) -> Values:
-        """Return each counter's rate since the last call, a second."""
-        before, self._last = self._last, tuple(totals.values())
-        since_ns, self._at_ns = self._at_ns, now_ns
-        if not before or now_ns <= since_ns or any(a < b for a, b in zip(self._last, before, strict=True)):
-            return {}
-        per_s = 1e9 / (now_ns - since_ns)
-        return {
-            metric: round((total - old) * per_s, 1)
-            for (metric, total), old in zip(totals.items(), before, strict=True)
-        }
 
 
 def table(content: bytes) -> dict[bytes, int]:
@@ -154,7 +134,7 @@ def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> 
         shares: of "some" and "full".
     """
 
-    def parse(content: bytes, now_ns: int) -> Values:
+    def parse(content: bytes) -> Values:
         rows = {row[0].decode(): row[-1] for line in content.splitlines() if (row := line.split())}
         return {
             f"{resource}_pressure_{share}_s": int(rows[share].removeprefix(b"total=")) / 1e6

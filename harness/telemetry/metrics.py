@@ -9,6 +9,9 @@ from __future__ import annotations
 
 COUNTERS = frozenset(
     (
+        "context_switches",
+        "disk_read_bytes",
+        "disk_write_bytes",
         "net_recv_bytes",
         "net_sent_bytes",
         "cpu_throttle_events",
