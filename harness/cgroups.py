@@ -98,7 +98,7 @@ def own_limits(root: Path) -> tuple[int | None, Limits]:
         own, mounts = find(root, "self"), _mounts(root)
     except NoCgroupError:
         return None, Limits()
-    levels = []
+    levels: list[Limits] = []
     for controller, (mount, _) in mounts.items():
         # Inside a container the group's own folder may not be there, but the mount is.
         folder = own.folders.get(controller, mount)
