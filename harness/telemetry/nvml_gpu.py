@@ -123,7 +123,8 @@ class WatchedGpu:
     ) -> None:
         self.device, self.uuid = device, uuid
         self.readings = list(readings)
-        self._note = lambda metric, error: gap(source, device, metric, explain(error, uuid))
+        self._source = source
+        self._gap = gap
         self._handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
@@ -145,6 +146,9 @@ class WatchedGpu:
         if not all(reading.metrics for reading in self.readings):
             self.readings = [reading for reading in self.readings if reading.metrics]
         return values
+
+    def _note(self, metric: str, error: Exception) -> None:
+        self._gap(self._source, self.device, metric, explain(error, self.uuid))
 
     def _add(self, reading: Reading, values: dict[str, float]) -> None:
         """Take a reading; errors that concern the GPU as a whole are raised."""
