@@ -210,15 +210,3 @@ def test_image_s_own_entry_point_has_no_say(engine, run_it, make_spec, base_imag
         assert (exit_.code, log) == (0, "hello\n")
     finally:
         engine.client.api.remove_image(image)
-
-
-def test_closing_the_engine_removes_what_it_started(make_spec):
-    engine = DockerEngine()
-    engine.connect()
-    container = engine.start(make_spec("sleep", "1000"))
-    engine.close()
-    other = DockerEngine()
-    other.connect()
-    with pytest.raises(NotFound):
-        other.client.api.inspect_container(container.id)
-    other.close()
