@@ -11,7 +11,6 @@ import pytest
 from docker.errors import NotFound
 
 from harness.engines import Mount
-from harness.engines.docker import DockerEngine
 from harness.errors import EngineError
 from tests.docker.conftest import wait_for
 
