@@ -11,22 +11,16 @@ import pynvml
 import pytest
 
 from harness.telemetry.csvfile import read_series
-from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build, probing
+from tests.nvml_standin import ONE_CARD, UUID, Standin
 
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_power", "nvml_util")
 
 
-@pytest.fixture(scope="module")
-def probes(tmp_path_factory):
-    with probing(build(tmp_path_factory.mktemp("nvml"))) as result:
-        yield result
-
-
 @pytest.fixture
-def standin(probes, tmp_path):
-    return Standin(probes=probes, script=tmp_path / "script")
+def standin(monkeypatch):
+    return Standin(monkeypatch)
 
 
 def test_every_metric_read_is_declared(standin):
