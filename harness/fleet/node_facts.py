@@ -66,7 +66,7 @@ def _with_packages(targets: Sequence[str], asked: str, cloud: bool) -> Facts:
         kind=kind(
             str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
             [gpu.name for gpu in gpus],
-            system.get("host_processor_model_name", ""),
+            system["host_processor_model_name"],
             int(host.get("cpus", 0)),
             int(host.get("memory_bytes", 0)),
         ),

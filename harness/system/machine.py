@@ -29,7 +29,7 @@ from harness.system.hardware import (
 def system_description(
     gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
 ) -> dict[str, str]:
-    """Return the fields of MLPerf's system description that can be found out from here.
+    """Return those fields of MLPerf's system description that a machine may tell; "" where this one does not.
 
     Args:
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
@@ -42,7 +42,7 @@ def system_description(
     if gpus:
         stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
     stack |= {name: value for name, value in software.items() if name != "framework"}
-    available = {
+    return {
         "system_name": system_name(root),
         "number_of_nodes": "1",
         "host_processors_per_node": _count(cpu.sockets),
@@ -61,7 +61,6 @@ def system_description(
         "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
         "operating_system": " ".join(filter(None, (os_release(root), _kernel(root)))),
     }
-    return {field: value for field, value in available.items() if value}
 
 
 def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
