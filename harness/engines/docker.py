@@ -130,9 +130,11 @@ class DockerEngine:
         return dict(line.split("=", 1) for line in config.get("Env") or () if "=" in line)
 
     def _give_up(self, made: str, lease: object, ownership: TemporaryOwnership) -> None:
-        with suppress(EngineError):
+        try:
             if made:
-                remove_container(self.client, made)
-        if lease is not None:
-            hang_up(lease)
-        ownership.take_back()
+                with suppress(EngineError):
+                    remove_container(self.client, made)
+        finally:
+            if lease is not None:
+                hang_up(lease)
+            ownership.take_back()

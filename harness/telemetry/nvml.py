@@ -203,7 +203,7 @@ class OtherProcesses(Reading):
 
     def read(self, handle: Handle) -> Answers:
         """Count them; a driver that does not say how much memory each holds is asked for the number only."""
-        if str(Path("/proc/self/ns/pid").readlink()) != _HOST_NAMESPACE:
+        if not _in_host_namespace():
             raise UnreadableError("NVML reports the host's process IDs, but the harness runs in a container.")
         result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         foreign = [each for each in result if not self._ours(each.pid)]
@@ -220,6 +220,13 @@ class OtherProcesses(Reading):
             return True  # ended since NVML listed it
         except psutil.Error:
             return False
+
+
+def _in_host_namespace() -> bool:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _HOST_NAMESPACE
+    except OSError:
+        return False
 
 
 def _utilisation(gpu: Handle) -> tuple[float, ...]:
