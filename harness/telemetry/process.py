@@ -18,15 +18,6 @@ _USE = ("cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids")
 _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 # A child that is found late has lost nothing: its times are cumulative, and its parent's when it has ended.
 _FIRST_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 5_000_000_000
-_ONLY_CGROUP = (
-    "cpu_throttled_s",
-    "mem_peak_bytes",
-    "mem_anon_bytes",
-    "mem_file_bytes",
-    "cpu_pressure_some_s",
-    "mem_pressure_some_s",
-    "io_pressure_some_s",
-)
 
 
 class ProcessSource:
@@ -64,9 +55,6 @@ class ProcessSource:
         except psutil.Error:
             gap(self.name, CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
-        for metric in _ONLY_CGROUP:
-            reason = "This needs a cgroup for the trial, which this engine does not create."
-            gap(self.name, CONTAINER, metric, reason)
         self._metrics = (*_USE, *_IO)
         try:
             first.io_counters()
