@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Gpu, PlannedTrial, Run, Series, Status, StepTimes, Trial, Window
-from harness.telemetry.metrics import METRICS, Kind
+from harness.telemetry.metrics import COUNTERS
 
 SECONDS = 3600
 CARDS = 8
@@ -133,10 +133,9 @@ def _column(
     after: NDArray[np.bool_],
     copies: int,
 ) -> NDArray[np.float64]:
-    metric = METRICS.get(name)
     middle = values[inside]
     known = middle[np.isfinite(middle)]
-    grows = metric is not None and metric.kind is Kind.COUNTER and len(known) > 1
+    grows = name in COUNTERS and len(known) > 1
     growth = float(known[-1] - known[0]) * len(known) / (len(known) - 1) if grows else 0.0
     added = np.repeat(np.arange(copies) * growth, len(middle))
     return np.concatenate(

@@ -26,12 +26,10 @@ import pynvml
 from harness.system.gpus import discover
 from harness.telemetry import Source, Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
-from harness.telemetry.nvml import fast_readings
+from harness.telemetry.nvml import FAST, NVLINK, SLOW, NvmlSlowSource, fast_readings, slow_readings
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
 from harness.telemetry.nvml_errors import UnreadableError
-from harness.telemetry.nvml_fields import FAST, SLOW, TRAFFIC, Fields
-from harness.telemetry.nvml_gpu import Handle, Reading
-from harness.telemetry.nvml_slow import NvmlSlowSource, Xid, slow_readings
+from harness.telemetry.nvml_gpu import Fields, Handle, Reading
 from harness.telemetry.sources import default_sources
 
 INTERVAL_S = 0.1
@@ -118,11 +116,11 @@ def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
     """Yield each NVML call of the sources by itself: its name, and how many seconds apart it is made."""
     fast, slow = fast_readings(), slow_readings(pid)
     slow_s = NvmlSlowSource.interval_s or INTERVAL_S
-    for period_s, readings in ((INTERVAL_S, fast), (slow_s, (*slow, Xid()))):
+    for period_s, readings in ((INTERVAL_S, fast), (slow_s, slow)):
         for each in readings:
             name = " ".join((type(each).__name__, *each.metrics[:1]))
             yield (f"{name} (all {len(each.metrics)})" if isinstance(each, Fields) else name), period_s, each
-    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, (*SLOW, *TRAFFIC))):
+    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, (*SLOW, *NVLINK))):
         for field_ in fields:
             yield f"one field: {field_.metric}", period_s, Fields([field_])
     now_us = time.time_ns() // 1000
@@ -136,7 +134,7 @@ def time_calls(uuid: str, pid: int) -> Iterator[Timing]:
     """Make each call by itself, with a pause between two."""
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     for name, period_s, reading in calls(uuid, pid):
-        yield _timed(name, period_s, lambda reading=reading: reading.read(handle, _ignore))  # type: ignore[misc]
+        yield _timed(name, period_s, lambda reading=reading: reading.read(handle))  # type: ignore[misc]
     yield from time_gpm(uuid, handle)
 
 
@@ -160,15 +158,11 @@ def time_gpm(uuid: str, handle: Handle) -> Iterator[Timing]:
         yield _timed(
             f"GpmMetricsGet: {name}",
             period_s,
-            lambda one=one: one.compare(before, now, _ignore),  # type: ignore[misc]
+            lambda one=one: one.compare(before, now),  # type: ignore[misc]
         )
     for sample in (before, now):
         with suppress(pynvml.NVMLError):
             pynvml.nvmlGpmSampleFree(sample)
-
-
-def _ignore(metric: str, code: int) -> None:
-    pass
 
 
 def _timed(name: str, period_s: float, action: Callable[[], object]) -> Timing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.model.analysis import Analysis, Part
-from harness.telemetry.metrics import METRICS
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
@@ -101,14 +100,6 @@ def variant_name(variant: str) -> str:
 def phase_name(phase: str) -> str:
     """Return a phase's name in words."""
     return PHASE_NAMES.get(phase, phase)
-
-
-def metric_label(key: str) -> str:
-    """Return the label of "source.device.metric", with the device where it says something."""
-    _, device, metric = key.split(".", 2)
-    known = METRICS.get(metric.removesuffix("_per_s"))
-    label = known.label if known else metric
-    return f"{label} ({device_name(device)})" if is_gpu(device) else label
 
 
 def throttle_names(reasons: int) -> tuple[str, ...]:

@@ -75,8 +75,8 @@ def _host(random: np.random.Generator, t_ns: NDArray[np.int64], busy: NDArray[np
         "cpu_iowait_pct": _noisy(random, np.full(n, 0.2), 0.1, 0, 100),
         "load1": _noisy(random, np.full(n, 9.0), 0.2, 0, 100),
         "mem_used_bytes": _noisy(random, np.where(busy, 9.1e9, 7.5e9), 2e7, 0, 1.3e11),
-        "disk_read_bytes_per_s": _noisy(random, np.full(n, 2e4), 1e4, 0, 1e10),
-        "net_recv_bytes_per_s": _noisy(random, np.full(n, 900.0), 300.0, 0, 1e10),
+        "disk_read_bytes": np.cumsum(_noisy(random, np.full(n, 2e3), 1e3, 0, 1e10)),
+        "net_recv_bytes": np.cumsum(_noisy(random, np.full(n, 90.0), 30.0, 0, 1e10)),
     }
     return Series(source="host", device="host", t_ns=t_ns, columns=columns)
 

@@ -7,7 +7,6 @@ declare -A package=(
     [chromium]=chromium            # the report in a real browser
     [pdftotext]=poppler-utils      # the report on paper
     [docker-compose]=docker-compose # the images as compose builds them
-    [gcc]=gcc                      # a stand-in for NVML
 )
 missing=()
 for program in "${!package[@]}"; do

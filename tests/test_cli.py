@@ -166,7 +166,7 @@ class TestMistakes:
         assert not (tmp_path / "runs").exists(), "nothing was run, so there is no run"
 
     def test_no_podman(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/none.sock")
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
         done = tfbench("bench", "-d", "cpu", "-e", "podman", "-o", tmp_path / "runs")
         assert done.code == 3
         assert "none.sock" in done.err

@@ -6,58 +6,56 @@ import os
 
 from harness.paths import Paths
 from harness.progress import Silent
+from harness.system.disk_space import Disk
 from harness.system.doctor_checks import Check, State, disk_checks, examine
 from tests.conftest import ROOT
-from tests.fleets import disk
 
 
-def checks_of(
-    cache: float, images: float | None, *, built: tuple[str, ...] = (), **changes: bool
-) -> list[Check]:
+def disk(folder: str, *, free_gib: float, device: int = 1) -> Disk:
+    """Describe a disk."""
+    return Disk(folder=folder, device=device, free_bytes=int(free_gib * 2**30))
+
+
+def checks_of(cache: float, images: float | None, *to_build: str, engine: bool = True) -> list[Check]:
     """Ask about a cache with so many GiB free, and another disk for images."""
     place = None if images is None else disk("/images", device=2, free_gib=images)
-    return list(disk_checks(disk("/cache", free_gib=cache), place, built, engine=changes.get("engine", True)))
+    return list(disk_checks(disk("/cache", free_gib=cache), place, to_build, engine=engine))
 
 
 def test_each_disk_is_asked_for_what_comes_there() -> None:
-    first, second = checks_of(6, 26)
+    first, second = checks_of(6, 26, "cpu", "cuda")
     assert (first.state, first.fact, first.remedy) == (State.OK, "6.0 GiB free under /cache", "")
     assert (second.state, second.fact, second.remedy) == (State.OK, "26.0 GiB free under /images", "")
 
 
-def test_no_room_for_the_processors_image_fails_and_none_for_the_cards_is_a_note() -> None:
-    cache, images = checks_of(100, 4)
-    assert cache.state is State.OK
-    assert images.state is State.FAIL
-    assert images.remedy.startswith("5.0 GiB are needed for building the images cpu. Free some")
+def test_a_full_disk_fails_with_what_is_needed_for_what() -> None:
+    cache, images = checks_of(4, 20, "cpu", "cuda")
+    assert (cache.state, images.state) == (State.FAIL, State.FAIL)
+    assert images.remedy.startswith("25.0 GiB are needed for building the images cpu, cuda. Free some")
     assert "data-root" in images.remedy
-    cache, images = checks_of(4, 20)
-    assert (cache.state, images.state) == (State.NOTE, State.NOTE)
-    assert "25.0 GiB are needed for building the images cpu, cuda." in images.remedy
     assert "TFBENCH_CACHE" in cache.remedy
 
 
 def test_what_is_built_needs_no_room() -> None:
-    assert [item.state for item in checks_of(1, 1, built=("cpu", "cuda"))] == [State.OK]
-    assert [item.state for item in checks_of(5, 1, built=("cpu",))] == [State.OK, State.NOTE]
-    (full,) = checks_of(0.1, 1, built=("cpu", "cuda"))
+    assert [item.state for item in checks_of(1, 1)] == [State.OK]
+    (full,) = checks_of(0.1, 1)
     assert full.state is State.FAIL
     assert full.remedy.startswith("0.2 GiB are needed for a run.")
 
 
 def test_one_disk_for_both_is_named_once_and_has_room_for_both() -> None:
     shared = disk("/cache", free_gib=6), disk("/images", free_gib=6)
-    (one,) = disk_checks(*shared, (), engine=True)
+    (one,) = disk_checks(*shared, ("cpu",), engine=True)
     assert one.state is State.FAIL
     assert one.fact == "6.0 GiB free under /cache and /images"
     assert "6.2 GiB are needed for a run and the wheels of cpu and building the images cpu." in one.remedy
 
 
 def test_without_an_engine_the_cache_takes_all_and_one_elsewhere_is_not_asked() -> None:
-    (local,) = checks_of(3, None, engine=False)
+    (local,) = checks_of(3, None, "cpu", engine=False)
     assert local.state is State.FAIL
     assert "3.2 GiB are needed for a run and the local engine's environments for cpu." in local.remedy
-    (remote,) = checks_of(6, None)
+    (remote,) = checks_of(6, None, "cpu")
     assert (remote.state, remote.fact) == (State.OK, "6.0 GiB free under /cache")
 
 

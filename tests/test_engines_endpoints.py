@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Iterator
@@ -20,26 +19,14 @@ from harness.engines import ContainerSpec, GpuAccess
 from harness.engines.connect import settled
 from harness.engines.daemon import Daemon, image_folder
 from harness.engines.docker import DockerEngine
-from harness.engines.endpoints import Endpoint, connect_first, endpoints, podman_endpoints
+from harness.engines.endpoints import Endpoint, connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
 from harness.engines.recipe import environment, host_options, identity_for
 from harness.errors import EngineError
 from harness.model.run import EngineInfo, ImageInfo
 
-DAEMON = Daemon(
-    name="docker",
-    version="28.0.0",
-    rootless=False,
-    user_namespaces=False,
-    selinux=False,
-    memory=True,
-    pids=True,
-    cpu_quota=True,
-    cpuset=True,
-    cgroup_version=2,
-    runtimes=("runc",),
-    cdi_folders=(),
-)
+INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
+DAEMON = Daemon(info=INFO)
 SPEC = ContainerSpec(
     image=ImageInfo(target="cpu", reference="x", digest="", base="", lock_sha256=""),
     command=("true",),
@@ -54,43 +41,30 @@ SPEC = ContainerSpec(
 )
 
 
-@pytest.fixture
-def docker_settings(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
-    return tmp_path
-
-
-def write_context(folder: Path, name: str, url: str) -> None:
-
-    meta = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
-    meta.mkdir(parents=True)
-    endpoint = {"docker": {"Host": url, "SkipTLSVerify": False}}
-    (meta / "meta.json").write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": endpoint}))
-
-
-def test_without_settings_docker_comes_before_podman(docker_settings):
-    urls = [endpoint.url for endpoint in endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})]
-    assert urls == [
+def test_without_settings_docker_comes_before_podman_which_may_be_asked_for_alone():
+    urls = [
         "unix:///var/run/docker.sock",
         "unix:///run/user/7/docker.sock",
         "unix:///run/user/7/podman/podman.sock",
         "unix:///run/podman/podman.sock",
     ]
+    runtime = {"XDG_RUNTIME_DIR": "/run/user/7"}
+    assert [endpoint.url for endpoint in endpoints(runtime)] == urls
+    assert [endpoint.url for endpoint in endpoints(runtime, podman=True)] == urls[2:]
 
 
-def test_podman_by_name_is_looked_for_at_its_own_sockets_alone(docker_settings):
-    write_context(docker_settings, "desk", "unix:///desk.sock")
-    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [endpoint.url for endpoint in podman_endpoints({"XDG_RUNTIME_DIR": "/run/user/7"})] == [
-        "unix:///run/user/7/podman/podman.sock",
-        "unix:///run/podman/podman.sock",
-    ]
-    hosts = {"DOCKER_HOST": "unix:///d.sock", "CONTAINER_HOST": "unix:///c.sock"}
-    assert [endpoint.url for endpoint in podman_endpoints(hosts)] == ["unix:///c.sock"]
-    assert [endpoint.url for endpoint in podman_endpoints({"DOCKER_HOST": "unix:///d.sock"})] == [
-        "unix:///d.sock"
-    ]
+@pytest.mark.parametrize("podman", [False, True])
+def test_docker_host_stands_alone(podman):
+    (chosen,) = endpoints({"DOCKER_HOST": "unix:///d.sock"}, podman=podman)
+    assert (chosen.url, chosen.why) == ("unix:///d.sock", "DOCKER_HOST")
+
+
+@pytest.mark.parametrize("podman", [False, True])
+@pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
+def test_engines_on_other_machines_are_refused_with_what_to_do(url, podman):
+    with pytest.raises(EngineError, match="another machine") as caught:
+        endpoints({"DOCKER_HOST": url}, podman=podman)
+    assert "tfbench fleet" in caught.value.hint
 
 
 @contextmanager
@@ -127,7 +101,7 @@ def answering(socket: Path, component: str, **changes: object) -> Iterator[dict[
 def test_podman_by_name(tmp_path):
     with answering(tmp_path / "podman/podman.sock", "Podman Engine") as environment:
         engine = DockerEngine(environment, podman=True)
-        assert (engine.connect().name, engine.daemon.version) == ("podman", "4.9")
+        assert (engine.connect().name, engine.daemon.info.version) == ("podman", "4.9")
         engine.close()
 
 
@@ -144,14 +118,14 @@ def test_another_engine_is_not_taken_for_podman(tmp_path):
 
 def test_where_no_podman_answers_its_sockets_and_the_setting_are_told(tmp_path):
     with pytest.raises(EngineError, match="No container engine answers") as caught:
-        DockerEngine({"CONTAINER_HOST": f"unix://{tmp_path}/none.sock"}, podman=True).connect()
-    assert f"CONTAINER_HOST at unix://{tmp_path}/none.sock: no such socket" in caught.value.message
+        DockerEngine({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, podman=True).connect()
+    assert f"DOCKER_HOST at unix://{tmp_path}/none.sock: no such socket" in caught.value.message
     for remedy in ("systemctl --user start podman.socket", "DOCKER_HOST=unix://"):
         assert remedy in caught.value.hint
 
 
 def test_a_run_that_asked_for_podman_asks_for_it_again():
-    podman = replace(DAEMON, name="podman").info()
+    podman = replace(INFO, name="podman")
     local = EngineInfo(name="local", version="", isolated=False)
     assert settled("podman", podman) == "podman"
     assert settled("auto", podman) == "docker", "whichever speaks its interface there"
@@ -165,51 +139,6 @@ def test_where_images_lie(tmp_path):
     assert image_folder(snapshots, containerd=tmp_path) == str(tmp_path)
     assert image_folder(snapshots, containerd=tmp_path / "none") == "/data/docker"
     assert image_folder({}) == ""
-
-
-def test_docker_host_stands_alone_even_beside_a_context(docker_settings):
-    write_context(docker_settings, "lab", "unix:///lab.sock")
-    result = endpoints({"DOCKER_HOST": "unix:///d.sock", "DOCKER_CONTEXT": "lab"})
-    assert [(item.url, item.why) for item in result] == [("unix:///d.sock", "DOCKER_HOST")]
-
-
-def test_context_of_the_environment_and_of_the_settings(docker_settings):
-    write_context(docker_settings, "lab", "unix:///lab.sock")
-    write_context(docker_settings, "desk", "unix:///desk.sock")
-    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "desk"}))
-    assert [endpoint.url for endpoint in endpoints({})] == ["unix:///desk.sock"]
-    assert [endpoint.url for endpoint in endpoints({"DOCKER_CONTEXT": "lab"})] == ["unix:///lab.sock"]
-    assert len(endpoints({"DOCKER_CONTEXT": "default"})) == 4
-
-
-def test_unknown_context_is_an_error_not_another_engine(docker_settings):
-    with pytest.raises(EngineError, match="no Docker context nowhere"):
-        endpoints({"DOCKER_CONTEXT": "nowhere"})
-    (docker_settings / "config.json").write_text(json.dumps({"currentContext": "gone"}))
-    with pytest.raises(EngineError, match="no Docker context"):
-        endpoints({})
-
-
-def test_broken_context_is_an_error(docker_settings):
-    write_context(docker_settings, "lab", "unix:///lab.sock")
-    next(docker_settings.glob("contexts/meta/*/meta.json")).write_text("{")
-    with pytest.raises(EngineError, match="Docker"):
-        endpoints({"DOCKER_CONTEXT": "lab"})
-
-
-@pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
-def test_engines_on_other_machines_are_refused_with_what_to_do(docker_settings, url):
-    write_context(docker_settings, "lab", url)
-    (docker_settings / "config.json").write_text("{}")
-    for find, setting in (
-        (endpoints, {"DOCKER_HOST": url}),
-        (endpoints, {"DOCKER_CONTEXT": "lab"}),
-        (podman_endpoints, {"CONTAINER_HOST": url}),
-        (podman_endpoints, {"DOCKER_HOST": url}),
-    ):
-        with pytest.raises(EngineError, match="another machine") as caught:
-            find(setting)
-        assert "tfbench fleet" in caught.value.hint
 
 
 def test_an_engine_of_another_kernel_is_refused(tmp_path):
@@ -247,8 +176,8 @@ def test_engine_that_was_not_reached_says_so():
     [
         ({}, 1000, "1000:100", None, ""),
         ({}, 0, "10001:10001", (10001, 10001), ""),
-        ({"rootless": True}, 1000, "0:0", None, ""),
-        ({"rootless": True, "name": "podman"}, 1000, "1000:100", None, "keep-id"),
+        ({"info": replace(INFO, rootless=True)}, 1000, "0:0", None, ""),
+        ({"info": replace(INFO, rootless=True, name="podman")}, 1000, "1000:100", None, "keep-id"),
         ({"user_namespaces": True}, 1000, "1000:100", None, "host"),
     ],
 )
@@ -266,7 +195,7 @@ def test_limits_that_the_engine_cannot_set_are_not_asked_for():
         "0-1",
         1_500_000_000,
     )
-    poor = replace(DAEMON, memory=False, pids=False, cpu_quota=False, cpuset=False)
+    poor = replace(DAEMON, limits=frozenset())
     options = host_options(SPEC, poor, who, ())
     for name in ("mem_limit", "memswap_limit", "pids_limit", "cpuset_cpus", "nano_cpus"):
         assert options[name] is None

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
-from harness.engines.owner import current_owner, start_ticks
-from harness.engines.run_once import run_to_end
 from harness.errors import EngineError
 from harness.model.run import ImageInfo
+from harness.system.gpu_proof import run_to_end
 from tests.test_engines_init import ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
@@ -28,8 +26,17 @@ IMAGE = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lo
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> LocalEngine:
-    engine = LocalEngine(tmp_path / "state")
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which trials' private folders are made."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def engine(temporary: Path) -> LocalEngine:
+    engine = LocalEngine()
     assert not engine.connect().isolated
     return engine
 
@@ -50,7 +57,7 @@ def wait_for(container: Container) -> Exit:
     return exit_
 
 
-def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path):
+def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path, temporary):
     data = tmp_path / "data"
     data.mkdir()
     (data / "x").write_text("payload")
@@ -79,7 +86,7 @@ def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path)
     assert (spec.out / "events.jsonl").read_text() == "payload/tfbenchmark:/x/tfbench"
     assert "'steps': 3" in log
     assert log.endswith("True\n")
-    assert list((tmp_path / "state/running").iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_environment_of_the_harness_stays_outside(engine, make_spec, monkeypatch):
@@ -104,7 +111,7 @@ def test_processors_are_pinned(engine, make_spec):
     assert run_to_end(engine, make_spec(*show, cpus=f"{cpu}-{cpu}"), 60)[1] == f"{{{cpu}}}\n"
 
 
-def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, tmp_path):
+def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, temporary):
     script = "yes xxxxxxxxxxxxxxxxxxx | head -c 1000000; setsid sleep 1000 & echo $!; wait"
     container = engine.start(make_spec("sh", "-c", script))
     while not (text := container.log()).endswith("\n") or not text.splitlines()[-1].isdigit():
@@ -117,23 +124,14 @@ def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, tmp_path):
     assert ended(int(text.splitlines()[-1]))
     container.remove()
     container.remove()
-    assert list((tmp_path / "state/running").iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
-def test_python_that_is_not_there_is_refused(engine, make_spec):
+def test_python_that_is_not_there_is_refused_and_nothing_is_left(engine, make_spec, temporary):
     missing = replace(IMAGE, reference="/nowhere/python")
     with pytest.raises(EngineError, match="a-trial could not be started"):
         engine.start(make_spec("true", image=missing))
-
-
-def test_a_trial_that_cannot_be_recorded_is_ended_and_cleared_away(engine, make_spec, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "state/running").rmdir()
-    before = set(psutil.Process().children())
-    with pytest.raises(EngineError, match=r"cannot write to .*running"):
-        engine.start(make_spec("sleep", "1000"))
-    assert set(psutil.Process().children()) <= before
-    assert list(tmp_path.glob("tfbench-*")) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_copy_in_memory_goes_with_its_trial(engine, make_spec, tmp_path):
@@ -163,56 +161,42 @@ from pathlib import Path
 from harness.engines import ContainerSpec
 from harness.engines.local import LocalEngine
 from harness.model.run import ImageInfo
+from harness.system.gpu_proof import run_to_end
 image = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
-engine = LocalEngine(Path(sys.argv[1]))
-engine.connect()
+engine = LocalEngine()
 container = engine.start(ContainerSpec(
     image=image, command=("sh", "-c", "trap '' HUP TERM; setsid sleep 1000 & echo $!; wait"), environment={},
-    out=Path(sys.argv[2]), mounts=(), trial_id="t", run_id="r"))
+    out=Path(sys.argv[1]), mounts=(), trial_id="t", run_id="r"))
 while not container.log(): time.sleep(0.01)
 print(container.id, container.log(), flush=True)
 time.sleep(1000)
 """
 
 
-def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine, make_spec, tmp_path):
+def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine, make_spec, temporary):
     harness = subprocess.Popen(
-        [sys.executable, "-c", HARNESS, tmp_path / "state", make_spec().out],
+        [sys.executable, "-c", HARNESS, make_spec().out],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
     assert harness.stdout
     pids = [int(word) for word in harness.stdout.readline().split()]
-    record = json.loads((tmp_path / f"state/running/{pids[0]}.json").read_text())
-    assert Path(record["root"]).is_dir()
+    (root,) = temporary.iterdir()
     assert engine.remove_stale() == 0
     harness.kill()
     harness.wait()
     wait_until_ended(*pids)
-    memory = Path(f"/dev/shm/{Path(record['root']).name}-x")
+    memory = Path(f"/dev/shm/{root.name}-x")
     memory.mkdir()
+    unfinished = temporary / "tfbench-x/owner.json"
+    unfinished.parent.mkdir()
+    unfinished.write_text("{half a reco")
     assert engine.remove_stale() == 1
-    assert not Path(record["root"]).exists()
+    assert list(temporary.iterdir()) == [unfinished.parent]
     assert not memory.exists()
     assert engine.remove_stale() == 0
-
-
-def test_process_that_took_over_an_id_is_spared(engine, tmp_path):
-    innocent = subprocess.Popen(["sleep", "1000"])
-    dead = subprocess.Popen(["true"])
-    gone = replace(current_owner(), pid=dead.pid, started=1)
-    dead.wait()
-    running = tmp_path / "state/running"
-    facts = {"process": innocent.pid, "process_started": 1, "root": str(tmp_path / "nothing")}
-    (running / "1.json").write_text(json.dumps({**gone.labels(), **facts}))
-    (running / "2.json").write_text("{half a reco")
-    assert engine.remove_stale() == 1
-    assert innocent.poll() is None
-    started = start_ticks(innocent.pid)
-    (running / "1.json").write_text(json.dumps({**gone.labels(), **facts, "process_started": started}))
-    assert engine.remove_stale() == 1
-    assert ended(innocent.pid)
 
 
 def test_trial_that_does_not_end_is_ended_and_told(engine, make_spec):

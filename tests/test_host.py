@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.system.cgroup_limits import own_limits
-from harness.system.hardware import cpus, disks, memory_modules, networks, virtualisation
-from harness.system.machine import FIELDS, disk_of, host_facts, system_description
+from harness.system.hardware import cpus, disks, networks, virtualisation
+from harness.system.machine import disk_of, host_facts, system_description
 from tests.builders import gpu, manifest
 
 CPUINFO = """CPU\t: {n}
@@ -70,9 +68,8 @@ def server(tmp_path: Path) -> Path:
     return write(tmp_path, files)
 
 
-def test_description_has_every_field_of_mlperf_in_order(server: Path) -> None:
+def test_description_has_the_fields_of_mlperf(server: Path) -> None:
     about = system_description((gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server)
-    assert tuple(about) == FIELDS
     assert about["system_name"] == "Amazon EC2 p5en.48xlarge"
     assert about["host_processors_per_node"] == "2"
     assert about["host_processor_core_count"] == "4"
@@ -91,7 +88,7 @@ def test_description_has_every_field_of_mlperf_in_order(server: Path) -> None:
     assert about["operating_system"] == "Debian GNU/Linux 13 (trixie) 6.12.0-amd64"
     assert "NVIDIA driver 580.95.05" in about["other_software_stack"]
     assert "tfbench:cpu-1" in about["other_software_stack"]
-    assert about["cooling"] == ""
+    assert "cooling" not in about
 
 
 def test_what_a_card_does_not_say_stays_empty(server: Path) -> None:
@@ -104,8 +101,11 @@ def test_what_a_card_does_not_say_stays_empty(server: Path) -> None:
 
 def test_an_empty_tree_gives_empty_fields_and_absent_facts(tmp_path: Path) -> None:
     about = system_description((), manifest().engine, {}, tmp_path)
-    assert tuple(about) == FIELDS
-    assert about["host_processor_model_name"] == about["host_memory_capacity"] == about["hw_notes"] == ""
+    assert {field for field, value in about.items() if value} == {
+        "number_of_nodes",
+        "accelerators_per_node",
+        "other_software_stack",
+    }
     assert about["accelerators_per_node"] == "0"
     facts = host_facts(tmp_path, tmp_path)
     assert not facts.keys() & {
@@ -157,66 +157,12 @@ def test_bare_metal_has_no_hypervisor(server: Path) -> None:
 
 
 def test_mappings_and_memory_disks_are_no_disks(server: Path) -> None:
-    assert [disk.name for disk in disks(server)] == ["nvme0n1", "sda"]
+    assert [name for name, _, _ in disks(server)] == ["nvme0n1", "sda"]
 
 
 def test_interfaces_without_a_link_speed_are_counted_apart(server: Path) -> None:
     write(server, {"sys/class/net/eth1/speed": "-1\n"})
     assert networks(server) == "1x 25 Gb/s, 1x of unknown speed"
-
-
-def test_memory_modules_from_dmi(tmp_path: Path) -> None:
-    raw = bytearray(0x20)
-    struct.pack_into("<H", raw, 0x0C, 0x7FFF)
-    raw[0x12] = 0x22
-    struct.pack_into("<H", raw, 0x15, 4800)
-    struct.pack_into("<I", raw, 0x1C, 64 * 1024)
-    for n in range(2):
-        folder = tmp_path / f"sys/firmware/dmi/entries/17-{n}"
-        folder.mkdir(parents=True)
-        (folder / "raw").write_bytes(bytes(raw))
-    empty = tmp_path / "sys/firmware/dmi/entries/17-2"
-    empty.mkdir()
-    (empty / "raw").write_bytes(bytes(0x20))
-    assert memory_modules(tmp_path) == "2x 64 GiB DDR5 4800 MT/s"
-
-
-def test_limits_of_version_2_are_the_tightest_of_all_ancestors(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "proc/self/cgroup": "0::/user.slice/job\n",
-            "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
-            "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
-            "sys/fs/cgroup/user.slice/memory.max": "max\n",
-            "sys/fs/cgroup/user.slice/job/cpu.max": "max 100000\n",
-            "sys/fs/cgroup/user.slice/job/memory.max": "1073741824\n",
-        },
-    )
-    limits = own_limits(tmp_path)
-    assert (limits.version, limits.cpus, limits.memory_bytes) == (2, 2.0, 1 << 30)
-
-
-def test_limits_of_version_1_inside_a_container_whose_path_is_not_mounted(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
-            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000\n",
-            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        },
-    )
-    limits = own_limits(tmp_path)
-    assert (limits.version, limits.cpus, limits.memory_bytes) == (1, 1.5, None)
-
-
-def test_no_quota_is_no_limit(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
-    )
-    assert own_limits(tmp_path).cpus is None
 
 
 def test_this_machine() -> None:

@@ -65,11 +65,18 @@ RULES: Mapping[str, Rule] = {
         others=("msgspec", "numpy", "scipy"),
     ),
     "harness.telemetry": Rule(
-        ours=("harness.errors", "harness.untrusted", "harness.model", "harness.telemetry"),
+        ours=(
+            "harness.cgroups",
+            "harness.errors",
+            "harness.untrusted",
+            "harness.model",
+            "harness.telemetry",
+        ),
         others=("numpy", "psutil", "pynvml"),
     ),
     "harness.engines": Rule(
         ours=(
+            "harness.cgroups",
             "harness.cpuset",
             "harness.engines",
             "harness.errors",
@@ -82,6 +89,7 @@ RULES: Mapping[str, Rule] = {
     "harness.data": Rule(
         ours=(
             "harness.data",
+            "harness.digests",
             "harness.errors",
             "harness.model",
             "harness.progress",
@@ -93,6 +101,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.images": Rule(
         ours=(
+            "harness.digests",
             "harness.engines",
             "harness.errors",
             "harness.images",
@@ -105,6 +114,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "harness.system": Rule(
         ours=(
+            "harness.cgroups",
             "harness.engines",
             "harness.errors",
             "harness.images",
@@ -137,7 +147,6 @@ RULES: Mapping[str, Rule] = {
             "harness.analysis.results",
             "harness.model",
             "harness.rounding",
-            "harness.telemetry.metrics",
             "harness.run.thinning",
             "workloads.protocol",
         ),

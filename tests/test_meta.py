@@ -18,7 +18,6 @@ from harness import errors
 from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
 from harness.telemetry import Source
-from harness.telemetry.metrics import METRICS
 from harness.telemetry.sources import default_sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -132,14 +131,6 @@ class TestEverythingIsTestedAndDocumented:
     def test_telemetry_sources(self, source: Source) -> None:
         assert named(source.name, documentation())
         assert named(type(source).__name__, all_tests())
-
-    @pytest.mark.parametrize("metric", METRICS)
-    def test_telemetry_metrics(self, metric: str) -> None:
-        one = METRICS[metric]
-        unit = ", ".join(filter(None, (one.unit, one.kind)))
-        row = f" | {unit} | {', '.join(one.sources)} | {one.description} |"
-        lines = read(ROOT / "docs/telemetry.md").splitlines()
-        assert any(f"`{metric}`" in line and line.endswith(row) for line in lines)
 
     @pytest.mark.parametrize(
         "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]

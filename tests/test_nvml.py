@@ -11,32 +11,24 @@ import pynvml
 import pytest
 
 from harness.telemetry.csvfile import read_series
-from harness.telemetry.metrics import METRICS
-from tests.nvml_standin.standin import ONE_CARD, UUID, Standin, build, probing
+from tests.nvml_standin import ONE_CARD, UUID, Standin
 
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_power", "nvml_util")
 
 
-@pytest.fixture(scope="module")
-def probes(tmp_path_factory):
-    with probing(build(tmp_path_factory.mktemp("nvml"))) as result:
-        yield result
-
-
 @pytest.fixture
-def standin(probes, tmp_path):
-    return Standin(probes=probes, script=tmp_path / "script")
+def standin(monkeypatch):
+    return Standin(monkeypatch)
 
 
-def test_every_metric_read_is_registered_and_declared(standin):
+def test_every_metric_read_is_declared(standin):
     reading = standin.read(
         ONE_CARD + "value xid 31 0\nvalue tenant 1\n", *ALL_SOURCES, step_s=1, pause_s=0.03
     )
     for sample in reading.samples:
         for metric in sample["values"]:
-            assert sample["source"] in METRICS[metric].sources, metric
             assert metric in reading.columns[sample["source"]][sample["device"]]
     for source in ALL_SOURCES:
         assert any(sample["source"] == source for sample in reading.samples), source
@@ -89,13 +81,6 @@ def test_older_drivers_functions_are_fallen_back_on(standin):
     assert reading.values("temperature_c") == [41, 41]
     assert reading.values("mem_used_bytes") == [3e9, 3e9]
     assert ("gpu0", "temperature_c") not in reading.reasons()
-
-
-def test_thirty_two_bit_traffic_counters_are_refused(standin):
-    reading = standin.read(ONE_CARD + "value gpm 0\nvalue narrow 197\n", "nvml_slow")
-    assert reading.values("pcie_send_bytes") == [None] * 3
-    assert reading.values("nvlink_send_bytes") != [None] * 3
-    assert ("gpu0", "pcie_send_bytes") in reading.reasons()
 
 
 def test_a_lost_card_is_a_gap_and_the_others_go_on(standin):
@@ -197,12 +182,13 @@ def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):
 
 def test_traffic_is_not_measured_where_gpm_has_it(standin):
     with_gpm = standin.read(ONE_CARD, "nvml_slow", reads=1)
-    for metric in ("pcie_send_bytes_per_s", "pcie_send_bytes", "nvlink_send_bytes", "nvlink_receive_bytes"):
+    for metric in ("pcie_send_bytes_per_s", "nvlink_send_bytes", "nvlink_receive_bytes"):
         assert with_gpm.values(metric) == [None]
         assert metric not in with_gpm.columns["nvml_slow"]["gpu0"]
     assert not with_gpm.reasons()
     without = standin.read(ONE_CARD + "value gpm 0\nvalue pcie0 2048\n", "nvml_slow", reads=1)
     assert without.values("pcie_send_bytes_per_s") == [2048 * 1024]
+    assert without.values("nvlink_send_bytes") != [None]
 
 
 def test_xid_errors_are_counted(standin):

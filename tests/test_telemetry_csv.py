@@ -73,29 +73,6 @@ def test_late_samples_are_put_in_order(tmp_path):
     np.testing.assert_array_equal(series.columns["power_usage_w"], [30, 40, 50])
 
 
-def test_a_file_of_many_blocks_keeps_its_gaps_where_they_are(tmp_path):
-    """Arrow reads a megabyte at a time, so that a column of a long run comes in parts."""
-    rows = [(number, "" if number % 7 == 3 else repr(number / 8)) for number in range(200_000)]
-    (tmp_path / "host-host.csv").write_text("t_ns,load1\n" + "".join(f"{t},{value}\n" for t, value in rows))
-    (series,) = read_series(tmp_path)
-    np.testing.assert_array_equal(series.t_ns, np.arange(200_000))
-    values = np.arange(200_000) / 8
-    values[3::7] = np.nan
-    np.testing.assert_array_equal(series.columns["load1"], values)
-
-
-def test_telemetry_is_read_without_pandas(tmp_path):
-    """It takes half a second to import, which every report would have to wait for."""
-    (tmp_path / "host-host.csv").write_text("t_ns,load1\n1,0.5\n2,\n")
-    code = "import sys; from pathlib import Path; from harness.telemetry.csvfile import read_series\n"
-    code += "read_series(Path(sys.argv[1])); print('pandas' in sys.modules)"
-    root = Path(__file__).parent.parent
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
-
-
 @pytest.mark.parametrize(
     "text",
     ["t_ns,load1\n,0.5\n", "t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n", "\0\0\n"],

@@ -8,7 +8,6 @@ import pytest
 from harness.telemetry import Target
 from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.host import HostSource
-from harness.telemetry.metrics import METRICS
 from harness.telemetry.rapl import RaplSource
 
 NOBODY = Target(pid=None, gpus={})
@@ -81,7 +80,7 @@ def gaps_of(source, target=NOBODY):
     return columns, gaps
 
 
-def test_shares_and_rates_are_over_the_time_between_two_reads(tree):
+def test_shares_are_over_the_time_between_two_reads_and_counters_as_they_stand(tree):
     source = HostSource(tree.root, tree.clock)
     columns, gaps = gaps_of(source)
     assert gaps == []
@@ -97,10 +96,10 @@ def test_shares_and_rates_are_over_the_time_between_two_reads(tree):
     assert (values["cpu_user_pct"], values["cpu_system_pct"]) == (20.0, 10.0)
     assert (values["cpu_iowait_pct"], values["cpu_steal_pct"]) == (5.0, 5.0)
     assert cores.values == {"core0_util_pct": 70.0, "core1_util_pct": 0.0}
-    assert values["context_switches_per_s"] == 2000
+    assert values["context_switches"] == 1000
     assert values["procs_running"] == 3
-    assert (values["disk_read_bytes_per_s"], values["disk_write_bytes_per_s"]) == (2048 * 1024, 4096 * 1024)
-    assert (values["net_recv_bytes_per_s"], values["net_sent_bytes_per_s"]) == (6000, 12000)
+    assert (values["disk_read_bytes"], values["disk_write_bytes"]) == (2048 * 512, 4096 * 512)
+    assert (values["net_recv_bytes"], values["net_sent_bytes"]) == (3000, 6000)
     assert values["mem_used_bytes"] == 400 * 1024
     assert values["mem_cached_bytes"] == 300 * 1024
     assert values["swap_used_bytes"] == 100 * 1024
@@ -126,27 +125,23 @@ def test_a_machine_without_disks_has_a_gap_and_no_zero(tree):
     (tree.root / "sys/block/nvme0n1").rmdir()
     source = HostSource(tree.root, tree.clock)
     columns, gaps = gaps_of(source)
-    assert {gap[2] for gap in gaps} == {"disk_read_bytes_per_s", "disk_write_bytes_per_s"}
-    assert "disk_read_bytes_per_s" not in columns["host"]
+    assert {gap[2] for gap in gaps} == {"disk_read_bytes", "disk_write_bytes"}
+    assert "disk_read_bytes" not in columns["host"]
 
 
-def test_a_counter_that_falls_gives_no_rate(tree):
+def test_no_time_between_two_reads_gives_no_shares(tree):
     tree.counters(cpu=((9,) * 8,), switches=5, read=500, written=500, received=500, sent=500)
     source = HostSource(tree.root, tree.clock)
     gaps_of(source)
-    tree.now_ns += SECOND
-    tree.counters(cpu=((9,) * 8,), switches=5, read=100, written=600, received=600, sent=600)
     host, *_ = source.read()
-    assert "disk_read_bytes_per_s" not in host.values
-    assert host.values["net_recv_bytes_per_s"] == 100
-    assert "cpu_util_pct" not in host.values, "no time has passed for the CPUs"
+    assert "cpu_util_pct" not in host.values
 
 
 def test_no_proc_at_all_is_gaps_only(tmp_path):
     source = HostSource(tmp_path)
     columns, gaps = gaps_of(source)
     assert columns["host"] == ()
-    assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes_per_s"} <= {gap[2] for gap in gaps}
+    assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes"} <= {gap[2] for gap in gaps}
     source.stop()
 
 
@@ -210,5 +205,4 @@ def test_this_machines_processors_are_seen_to_work():
     assert 0 < host.values["cpu_util_pct"] <= 100
     assert max(cores.values.values()) > 10
     assert set(host.values) <= set(columns["host"])
-    assert all(metric in METRICS for metrics in columns.values() for metric in metrics)
     source.stop()

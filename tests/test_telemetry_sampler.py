@@ -10,8 +10,7 @@ from harness.model.run import Sample
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gaps import GapBook
-from harness.telemetry.sampler import Sampler, sample
-from harness.telemetry.ticks import TickLoop
+from harness.telemetry.sampler import Sampler, TickLoop, sample
 
 TARGET = Target(pid=None, gpus={})
 MS = 1_000_000
@@ -128,9 +127,8 @@ def test_a_last_reading_is_taken_when_told_to_stop():
 def test_cost_is_counted_for_each_source():
     clock = FakeClock(end_ms=950)
     loop, _ = run(clock, FakeSource(clock, takes={4: 20}))
-    cost = loop.costs["fake"]
-    assert (cost.reads, cost.longest_s) == (11, pytest.approx(0.02))
-    assert cost.cpu_s == pytest.approx(0.011)
+    assert (loop.ticks, loop.longest_s) == (11, pytest.approx(0.02))
+    assert loop.source_cpu_s == {"fake": pytest.approx(0.011)}
     assert loop.cpu_s == pytest.approx(0.011)
 
 

@@ -1,25 +1,46 @@
-"""Every source there is, held against the registry of metrics."""
+"""Every source there is, held against the table of metrics in docs/telemetry.md."""
 
 import importlib
 import os
 import pkgutil
+import re
 import threading
+from pathlib import Path
 
 import harness.telemetry
 from harness.telemetry import Target
-from harness.telemetry.metrics import METRICS, Kind
+from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 from harness.telemetry.network import NetworkSource
+from harness.telemetry.nvml import fast_readings, slow_readings
+from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
-from harness.telemetry.ticks import MonotonicClock, TickLoop
 
 NO_CARD = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 UNITS = {
     "_pct": "%", "_w": "W", "_j": "J", "_mhz": "MHz", "_c": "degC", "_bytes": "B", "_s": "s", "_per_s": "/s",
 }  # fmt: skip
-
-
 # Only trials over several machines have one more.
 SOURCES = (*default_sources(), NetworkSource())
+
+
+def documented() -> dict[str, tuple[str, str, set[str]]]:
+    """Return each metric's unit, kind and sources."""
+    table = (Path(__file__).parent.parent / "docs/telemetry.md").read_text().partition("## Metrics")[2]
+    rows = {}
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            names, unit, sources, _ = line.strip("| ").split(" | ")
+            *units, kind = unit.split(", ")
+            for name in re.findall("`(.+?)`", names):
+                rows[name] = ("".join(units), kind, set(sources.split(", ")))
+    return rows
+
+
+METRICS = documented()
+
+
+def family(metric: str) -> str:
+    return re.sub(r"^core\d+_", "core{n}_", metric)
 
 
 class Kept:
@@ -48,12 +69,12 @@ def test_names_are_unique_and_fit_into_file_names():
     assert not [name for name in names if "-" in name or "." in name]
 
 
-def test_all_that_sources_declare_and_yield_here_is_registered():
+def test_all_that_sources_declare_and_yield_here_is_documented():
     sources, sink = (*default_sources(), NetworkSource()), Kept()
     for source in sources:
         stop = threading.Event()
         stop.set()
-        loop = TickLoop([source], 0.1, sink, MonotonicClock())
+        loop = TickLoop([source], 0.1, sink, Clock())
         loop.run(Target(pid=os.getpid(), gpus=NO_CARD), stop)
         for gap in loop.gaps.close(0):
             assert gap.metric == "*" or gap.metric in METRICS
@@ -61,33 +82,31 @@ def test_all_that_sources_declare_and_yield_here_is_registered():
     for source, columns in sink.columns.items():
         for metrics in columns.values():
             for metric in metrics:
-                assert source in METRICS[metric].sources, (source, metric)
+                assert source in METRICS[family(metric)][2], (source, metric)
     for sample in sink.samples:
         assert sample.values.keys() <= set(sink.columns[sample.source][sample.device])
     assert {"host", "process"} <= {sample.source for sample in sink.samples}
 
 
-def test_every_registered_source_exists():
+def test_what_nvml_is_asked_for_is_documented():
+    for source, readings in (("nvml", fast_readings()), ("nvml_slow", slow_readings(None))):
+        for metric in (name for reading in readings for name in reading.metrics):
+            assert source in METRICS[metric][2], metric
+
+
+def test_documented_sources_exist_and_kinds_are_those_that_analysis_uses():
     names = {source.name for source in SOURCES}
-    for metric, entry in ((name, METRICS[name]) for name in METRICS):
-        assert entry.sources, metric
-        assert set(entry.sources) <= names, metric
+    for metric, (unit, kind, sources) in METRICS.items():
+        assert sources <= names, metric
+        assert (kind == "counter") == (metric in COUNTERS), metric
+        assert (unit == "bits") == (metric in BIT_MASKS), metric
+    assert METRICS.keys() >= COUNTERS | BIT_MASKS
 
 
 def test_names_carry_their_units():
-    for name in METRICS:
-        metric = METRICS[name]
+    for name, (unit, kind, _) in METRICS.items():
         suffix = max((end for end in UNITS if name.endswith(end)), key=len, default="")
-        if suffix and suffix != "_per_s":
-            assert metric.unit == UNITS[suffix], name
         if suffix == "_per_s":
-            assert metric.kind is Kind.RATE, name
-        assert metric.label[0].isupper(), name
-        assert metric.description, name
-
-
-def test_a_numbered_metric_is_found_by_its_family():
-    assert METRICS["core17_util_pct"].label == "Core 17 busy"
-    assert "core17_util_pct" in METRICS
-    assert "core_util_pct" not in METRICS
-    assert "gpu17_util_pct" not in METRICS
+            assert kind == "rate", name
+        elif suffix:
+            assert unit == UNITS[suffix], name

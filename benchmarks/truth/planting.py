@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.truth.case import Surroundings
+from harness.cgroups import UNIFIED, NoCgroupError, locate
 from harness.engines import DATA_DIR, Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
-from harness.telemetry.cgroup_location import UNIFIED, NoCgroupError, locate
 
 BUSY = "import os\nfor _ in range({others}): os.fork() or exec('while True: pass')\nwhile True: pass"
 

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Series, Trial, Window
-from harness.telemetry.metrics import METRICS, Kind
+from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
 # One column for each CPU: hundreds on a large host, and a container's threads wander between them.
 PER_CORE = "cores"
-# A mask of conditions has no mean; each condition is a metric of its own.
-BITS = "bits"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,10 +78,9 @@ def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
     tick_codes = _tick_codes(series.t_ns, steady)
     inside = tick_codes >= 0
     for name, values in series.columns.items():
-        metric = METRICS.get(name)
-        if metric is not None and metric.unit == BITS:
+        if name in BIT_MASKS:
             continue
-        if metric is not None and metric.kind is Kind.COUNTER:
+        if name in COUNTERS:
             yield f"{name}_per_s", _rates(series, name, steady)
             continue
         good = inside & np.isfinite(values)

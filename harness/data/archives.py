@@ -8,11 +8,9 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
 import requests
 
 from harness.errors import DataError
@@ -32,30 +30,24 @@ class Archive:
     checksum: str
 
 
-def fetch(
-    archive: Archive,
-    folder: Path,
-    progress: Progress,
-    *,
-    retry: bool,
-    now: Callable[[], float] = time.time,
-) -> Path:
+def fetch(archive: Archive, folder: Path, progress: Progress, *, retry: bool) -> Path:
     """Return the verified file, fetched if it is not in the folder.
 
     Args:
         folder: need not exist.
         retry: fetch even if it failed a short while ago.
-        now: wall clock in seconds.
 
     Raises:
         DataError: it cannot be fetched, or is not what its authors published.
         OSError: the folder cannot be written.
     """
+    import pooch  # noqa: PLC0415 - takes long to import, and most runs have their data
+
     path = folder / archive.file
     if path.exists() and pooch.hashes.hash_matches(path, archive.checksum):
         return path
     failed = folder / f"{archive.file}.failed"
-    if not retry and failed.exists() and now() - failed.stat().st_mtime < _REMEMBER_S:
+    if not retry and failed.exists() and time.time() - failed.stat().st_mtime < _REMEMBER_S:
         raise _unreachable(archive, path, failed.read_text(encoding="utf-8").strip())
     pooch.get_logger().setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,11 +94,6 @@ def _unreachable(archive: Archive, path: Path, reason: str) -> DataError:
         hint="Check the network and proxy and use --data real to try at once, "
         f"or put {archive.url} at {path}.",
     )
-
-
-def broken_archive(path: Path, error: Exception) -> DataError:
-    """Return what to tell the user about an archive that is not in the format that it should have."""
-    return DataError(f"{path} cannot be read: {error}.", hint="Delete it; the next run fetches it again.")
 
 
 def disk_error(folder: Path, error: OSError) -> DataError:

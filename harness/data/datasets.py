@@ -10,17 +10,19 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pooch
-
-from harness.data import jpegs, procedural, tables, tokens
 from harness.data.archives import disk_error, fetch
-from harness.data.forms import FORMS, Form, class_names
+from harness.data.forms import FORMS, Form
+from harness.data.jpegs import JpegRecipe
+from harness.data.procedural import ArrayRecipe, PictureRecipe
 from harness.data.published_data import Published
 from harness.data.real_datasets import REAL_DATASETS
+from harness.data.tables import TableRecipe
+from harness.data.tokens import TokenRecipe
+from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.progress import Progress
@@ -105,8 +107,7 @@ class _Datasets:
     def _fetched(
         self, data: Data, workload: str, published: Published, *, retry: bool
     ) -> tuple[Path, DataInfo]:
-        checksums = [archive.checksum for archive in published.archives]
-        key = _key({"real": checksums, "train": data.train, "test": data.test})
+        key = _key([*(archive.checksum for archive in published.archives), data.train, data.test])
 
         def make(folder: Path) -> str:
             archives = self._folder / "archives"
@@ -119,27 +120,12 @@ class _Datasets:
         return path, DataInfo(workload=workload, name=data.name, kind="real", sha256=sha256, why=why)
 
     def _procedural(self, data: Data, workload: str, why: str) -> tuple[Path, DataInfo]:
-        declared = [list(data.shape), data.classes, data.train, data.test, data.dtype]
-        recipe = {"procedural": procedural.RECIPE, "name": data.name}
-        if data.kind == "jpeg":
-            recipe = {"jpeg": jpegs.RECIPE, "classes": class_names(data)}
-        if data.kind == "table":
-            recipe = {"table": tables.RECIPE, "name": data.name}
-        if data.vocabulary:
-            recipe = {"tokens": tokens.RECIPE, "vocabulary": data.vocabulary}
-        key = _key({**recipe, "declared": declared, "seed": self._seed})
+        recipe = _recipe(data)
+        key = _key([recipe.__name__, recipe.version, repr(data), self._seed])
 
         def make(folder: Path) -> str:
-            label = f"making {data.name} data"
-            with self._progress.task(label, data.train + data.test, "samples") as bar:
-                if data.kind == "jpeg":
-                    jpegs.JpegRecipe(data, self._seed).write(folder, bar)
-                elif data.kind == "table":
-                    tables.TableRecipe(data, self._seed).write(folder, bar)
-                elif data.vocabulary:
-                    tokens.TokenRecipe(data, self._seed).write(folder, bar)
-                else:
-                    procedural.Recipe(data, self._seed).write(folder, bar)
+            with self._progress.task(f"making {data.name} data", data.train + data.test, "samples") as bar:
+                recipe(data, self._seed).write(folder, bar)
             return ""
 
         path, sha256, _ = self._content(key, data, make)
@@ -187,12 +173,20 @@ def _check_declaration(data: Data, published: Published) -> None:
         )
 
 
-def _key(recipe: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:32]
+def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
+    if data.kind == "jpeg":
+        return JpegRecipe
+    if data.kind == "table":
+        return TableRecipe
+    return TokenRecipe if data.vocabulary else PictureRecipe
+
+
+def _key(identity: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 
 def _content_sha256(form: Form, folder: Path) -> str:
     digest = hashlib.sha256()
     for name in form.files(folder):
-        digest.update(f"{name.removesuffix('.npy')} {pooch.file_hash(folder / name)}\n".encode())
+        digest.update(f"{name.removesuffix('.npy')} {file_sha256(folder / name)}\n".encode())
     return digest.hexdigest()

@@ -21,9 +21,6 @@ from harness.data.forms import PARTS, class_names
 from harness.progress import Task
 from workloads.protocol import Data
 
-# Part of a dataset's identity in the cache: raise it when what is made changes.
-RECIPE = 1
-
 # Of cats-and-dogs (Asirra): mean picture 404 x 360 pixels, half of them with a longer side of 499 or 500,
 # hardly any longer, and 31 KB a file. Longer sides in units of 500, with their weights:
 SIDES = ((1.0, 0.55), (0.92, 0.1), (0.75, 0.15), (0.55, 0.14), (0.3, 0.06))
@@ -60,6 +57,8 @@ class JpegRecipe:
         seed: the same seed makes the same bytes, on any number of cores.
     """
 
+    version = 1  # part of a dataset's identity in the cache: raise it when what is made changes
+
     def __init__(self, data: Data, seed: int) -> None:
         self._data = data
         self._seed = seed
@@ -73,10 +72,10 @@ class JpegRecipe:
         coats, grain = self._coats(), self._grain()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # Pillow lets go of Python's lock while it scales and encodes, so that threads are enough.
-            for done in pool.map(
+            for _ in pool.map(
                 lambda picture: self._make(folder, picture, coats, grain), self._pictures(names)
             ):
-                bar.advance(done)
+                bar.advance(1)
 
     def _pictures(self, names: tuple[str, ...]) -> Iterator[Picture]:
         for part, (name, count) in enumerate(zip(PARTS, (self._data.train, self._data.test), strict=True)):
@@ -103,7 +102,7 @@ class JpegRecipe:
         pixels = np.clip(128.0 + _GRAIN * coarse, 0, 255).astype(np.uint8)
         return Image.fromarray(pixels).convert("RGB")
 
-    def _make(self, folder: Path, picture: Picture, coats: NDArray[np.float32], grain: Image.Image) -> int:
+    def _make(self, folder: Path, picture: Picture, coats: NDArray[np.float32], grain: Image.Image) -> None:
         random = self._random(3, *picture.stream)
         width, height = self._size(random)
         rows, columns, other_rows, other_columns = random.integers(_CELLS - _SEEN + 1, size=4)
@@ -126,7 +125,6 @@ class JpegRecipe:
         noise = grain.crop((left, top, left + width, top + height))
         image = ImageChops.add(image, noise, scale=1.0, offset=-128)
         image.save(folder / picture.path, "JPEG", quality=_QUALITY)
-        return 1
 
     @property
     def _longest(self) -> float:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from harness.data.archives import broken_archive
 from harness.data.forms import PARTS, of_class
 from harness.errors import DataError
 from workloads.protocol import Data
@@ -39,32 +38,29 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
         folder: where to.
 
     Raises:
-        DataError: the archive is not in this format, or has too few whole pictures.
+        DataError: the archive has too few whole pictures.
     """
     (path,) = files
     observed = skipped = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for label, name in enumerate(CLASSES):
-                wanted = [of_class(count, data.classes, label) for count in (data.train, data.test)]
-                targets = _targets(folder, name, wanted)
-                for content, whole in _checked(archive, name):
-                    observed += 1
-                    if not whole:
-                        skipped += 1
-                        continue
-                    target = next(targets, None)
-                    if target is None:
-                        observed -= 1
-                        break
-                    target.write_bytes(content)
-                if next(targets, None) is not None:
-                    raise DataError(
-                        f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
-                        hint="Declare fewer in the workload's Data(...), or use --data procedural.",
-                    )
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise broken_archive(path, error) from error
+    with zipfile.ZipFile(path) as archive:
+        for label, name in enumerate(CLASSES):
+            wanted = [of_class(count, data.classes, label) for count in (data.train, data.test)]
+            targets = _targets(folder, name, wanted)
+            for content, whole in _checked(archive, name):
+                observed += 1
+                if not whole:
+                    skipped += 1
+                    continue
+                target = next(targets, None)
+                if target is None:
+                    observed -= 1
+                    break
+                target.write_bytes(content)
+            if next(targets, None) is not None:
+                raise DataError(
+                    f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
+                    hint="Declare fewer in the workload's Data(...), or use --data procedural.",
+                )
     return f"{skipped:,} broken files of {observed:,} skipped"
 
 

@@ -6,18 +6,17 @@ its own brightness, contrast and pixel noise: harder than telling the pictures a
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.progress import Task
 from workloads.protocol import Data
-
-# Part of a dataset's identity in the cache: raise it when what is made changes.
-RECIPE = 1
 
 _CHUNK_BYTES = 32 << 20
 _CELLS = 4  # a prototype's grid of random values, before it is made smooth
@@ -32,54 +31,85 @@ _BRIGHTNESS = 0.5
 _MEAN, _SPREAD = 0.5, 0.14  # of the whole range of values
 
 
-class Recipe:
-    """What one seed makes of one declaration.
+class ArrayRecipe:
+    """What one seed makes of one declaration of arrays; subclasses fill in chunks of samples.
 
     Args:
-        data: shape, classes and dtype. Floating types lie between 0 and 1, integers between 0 and 255
-            (127 for int8).
+        data: shape, classes, dtype and numbers of samples.
         seed: the same seed makes the same bytes, on any number of cores.
     """
 
+    version: int  # part of a dataset's identity in the cache: raise it when what is made changes
+    chunk: int  # samples
+
     def __init__(self, data: Data, seed: int) -> None:
-        self._data = data
+        self.data = data
+        self.dtype = np.dtype(data.dtype)
         self._seed = seed
-        self._shape = data.shape if len(data.shape) == 3 else (*_picture(data.shape), 1)
 
     def write(self, folder: Path, bar: Task) -> None:
         """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar moves on by their samples."""
-        prototypes = self._prototypes()
-        for part, (name, count) in enumerate((("train", self._data.train), ("test", self._data.test))):
-            labels = balanced_labels(self._random(0, part), count, self._data.classes)
-            np.save(folder / f"y_{name}.npy", labels)
+        for part, (name, count) in enumerate((("train", self.data.train), ("test", self.data.test))):
             x = np.lib.format.open_memmap(
-                folder / f"x_{name}.npy",
-                mode="w+",
-                dtype=np.dtype(self._data.dtype),
-                shape=(count, *self._data.shape),
+                folder / f"x_{name}.npy", mode="w+", dtype=self.dtype, shape=(count, *self.data.shape)
             )
-            step = max(1, _CHUNK_BYTES // (4 * int(np.prod(self._data.shape))))
-            starts = range(0, count, step)
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                chunks = pool.map(
-                    lambda start, part=part, labels=labels, x=x, step=step: self._fill(
-                        x[start : start + step], labels[start : start + step], prototypes, part, start
-                    ),
-                    starts,
-                )
-                for done in chunks:
-                    bar.advance(done)
+            y = self.labels(part, count)
+            self._fill_all(x, y, part, bar)
             x.flush()
+            np.save(folder / f"y_{name}.npy", y)
 
-    def _random(self, *stream: int) -> np.random.Generator:
+    def labels(self, part: int, count: int) -> NDArray[np.integer]:
+        """Return labels, as many of each class as of any other, in random order; uint8 up to 256 classes."""
+        return self.random(0, part).permutation(
+            (np.arange(count) % self.data.classes).astype(self.label_type)
+        )
+
+    def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
+        """Write the samples of labels `y` to `x`, with random numbers of `stream`."""
+        raise NotImplementedError
+
+    @property
+    def label_type(self) -> type[np.integer]:
+        """The type of labels."""
+        return np.uint8 if self.data.classes <= 256 else np.int32
+
+    def random(self, *stream: int) -> np.random.Generator:
+        """Return the random numbers of one of the seed's streams."""
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, *stream))))
+
+    def _fill_all(self, x: NDArray[Any], y: NDArray[np.integer], part: int, bar: Task) -> None:
+        def fill(start: int) -> int:
+            end = min(start + self.chunk, len(y))
+            self.fill(x[start:end], y[start:end], part, start)
+            return end - start
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done in pool.map(fill, range(0, len(y), self.chunk)):
+                bar.advance(done)
+
+
+class PictureRecipe(ArrayRecipe):
+    """Pictures and anything else that has a shape.
+
+    Floating types lie between 0 and 1, integers between 0 and 255 (127 for int8).
+    """
+
+    version = 1
+
+    def __init__(self, data: Data, seed: int) -> None:
+        super().__init__(data, seed)
+        self._shape = data.shape if len(data.shape) == 3 else (*_picture(data.shape), 1)
+        self.chunk = max(1, _CHUNK_BYTES // (4 * math.prod(data.shape)))
+        self._windows = np.lib.stride_tricks.sliding_window_view(
+            self._prototypes(), self._shape[:2], axis=(2, 3)
+        )
 
     def _prototypes(self) -> NDArray[np.float32]:
         """Return float32[classes * variants, channels, height + margin, width + margin] of spread 1."""
         height, width, channels = self._shape
-        count = self._data.classes * _VARIANTS
+        count = self.data.classes * _VARIANTS
         margin_y, margin_x = _margins(self._shape)
-        grid = self._random(1).standard_normal((count, channels, _CELLS, _CELLS), dtype=np.float32)
+        grid = self.random(1).standard_normal((count, channels, _CELLS, _CELLS), dtype=np.float32)
         rows = _interpolation(height + 2 * margin_y, _CELLS)
         columns = _interpolation(width + 2 * margin_x, _CELLS)
         smooth = (rows @ grid @ columns.T).astype(np.float32)
@@ -87,43 +117,31 @@ class Recipe:
         smooth /= smooth.std(axis=(1, 2, 3), keepdims=True) + np.float32(1e-6)
         return smooth
 
-    def _fill(
-        self,
-        out: NDArray[np.generic],
-        labels: NDArray[np.integer],
-        prototypes: NDArray[np.float32],
-        part: int,
-        start: int,
-    ) -> int:
+    def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
+        """Mix each sample of a picture of its class, a fainter one of any class, and noise."""
         height, width, channels = self._shape
-        count = len(labels)
-        random = self._random(2, part, start)
+        count = len(y)
+        random = self.random(2, *stream)
         margin_y, margin_x = _margins(self._shape)
-        variant = labels.astype(np.int64) * _VARIANTS + random.integers(_VARIANTS, size=count)
+        variant = y.astype(np.int64) * _VARIANTS + random.integers(_VARIANTS, size=count)
         dy = random.integers(2 * margin_y + 1, size=count)
         dx = random.integers(2 * margin_x + 1, size=count)
-        windows = np.lib.stride_tricks.sliding_window_view(prototypes, (height, width), axis=(2, 3))
-        x = windows[variant, :, dy, dx]
-        other = random.integers(len(prototypes), size=count)
-        x += np.float32(_DISTRACTION) * windows[other, :, dy, dx]
+        values = self._windows[variant, :, dy, dx]
+        other = random.integers(len(self._windows), size=count)
+        values += np.float32(_DISTRACTION) * self._windows[other, :, dy, dx]
         each = (count, 1, 1, 1)
-        x *= random.uniform(*_CONTRAST, size=each).astype(np.float32)
-        x += _BRIGHTNESS * random.standard_normal(each, dtype=np.float32)
-        x += np.float32(_NOISE) * random.standard_normal((count, channels, height, width), dtype=np.float32)
-        x *= np.float32(_SPREAD)
-        x += np.float32(_MEAN)
-        np.clip(x, 0.0, 1.0, out=x)
-        if out.dtype.kind in "iu":
-            x *= np.float32(127 if out.dtype == np.int8 else 255)
-            np.rint(x, out=x)
-        out[...] = x.transpose(0, 2, 3, 1).reshape(out.shape).astype(out.dtype)
-        return count
-
-
-def balanced_labels(random: np.random.Generator, count: int, classes: int) -> NDArray[np.integer]:
-    """Return labels, as many of each class as of any other, in random order; uint8 up to 256 classes."""
-    kind = np.uint8 if classes <= 256 else np.int32
-    return random.permutation((np.arange(count) % classes).astype(kind))
+        values *= random.uniform(*_CONTRAST, size=each).astype(np.float32)
+        values += _BRIGHTNESS * random.standard_normal(each, dtype=np.float32)
+        values += np.float32(_NOISE) * random.standard_normal(
+            (count, channels, height, width), dtype=np.float32
+        )
+        values *= np.float32(_SPREAD)
+        values += np.float32(_MEAN)
+        np.clip(values, 0.0, 1.0, out=values)
+        if x.dtype.kind in "iu":
+            values *= np.float32(127 if x.dtype == np.int8 else 255)
+            np.rint(values, out=values)
+        x[...] = values.transpose(0, 2, 3, 1).reshape(x.shape).astype(x.dtype)
 
 
 def _picture(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from harness.data import pets
 from harness.data.archives import Archive
-from harness.data.published_data import Arrays, Published, arrays, read_cifar, read_idx_files
-from harness.data.reviews import read_reviews
+from harness.data.published_data import (
+    Arrays,
+    Published,
+    arrays,
+    read_cifar,
+    read_idx_files,
+    read_reviews,
+)
 
 
 def _cifar10(files: Sequence[Path]) -> Arrays:

@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import pooch
-
+from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import WeightsInfo
 from workloads.protocol import Workload
@@ -45,7 +44,7 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
         DataError: the file cannot be read, or the cache cannot be written.
     """
     try:
-        sha256 = pooch.file_hash(path)
+        sha256 = file_sha256(path)
         folder = cache / "weights" / f"sha256-{sha256}"
         if not (folder / path.name).is_file():
             folder.parent.mkdir(parents=True, exist_ok=True)

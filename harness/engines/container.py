@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import docker
 from docker.errors import APIError, NotFound
 from requests.exceptions import ReadTimeout
 
+from harness.cgroups import NoCgroupError, find
 from harness.engines import Exit
 from harness.engines.calls import LOST, engine_call, hang_up, remove_container
-from harness.engines.memory_events import oom_file, oom_kills
 from harness.engines.owner import start_ticks
 from harness.engines.ownership import TemporaryOwnership
 from harness.errors import EngineError
@@ -35,31 +34,28 @@ class DockerContainer:
         identity: the container's id.
         lease: the attached standard input; the container ends when it closes, so it is held until removal.
         ownership: folders to take back at the end.
-        removed: called once the container is gone.
+
+    Raises:
+        EngineError: the engine is gone.
     """
 
     def __init__(
-        self,
-        *,
-        client: docker.DockerClient,
-        identity: str,
-        lease: Any,
-        ownership: TemporaryOwnership,
-        removed: Callable[[str], None],
+        self, *, client: docker.DockerClient, identity: str, lease: Any, ownership: TemporaryOwnership
     ) -> None:
         self._client = client
         self._identity = identity
         self._lease = lease
         self._ownership = ownership
-        self._removed = removed
-        self._pid: int | None = None
-        self._started: int | None = None
-        self._oom_file: Path | None = None
         self._oom_kills = 0
         self._exit: Exit | None = None
         self._status: int | None = None
         self._lost: BaseException | None = None
         self._ended = threading.Event()
+        with engine_call("get the container's process"):
+            self._pid: int | None = self._state()["Pid"] or None
+        self._started = start_ticks(self._pid) if self._pid else None
+        self._oom_file = _oom_file(self._pid) if self._pid else None
+        threading.Thread(target=self._wait, name=f"wait-{identity[:12]}", daemon=True).start()
 
     @property
     def id(self) -> str:
@@ -70,19 +66,6 @@ class DockerContainer:
     def pid(self) -> int | None:
         """Process id on this host of the container's first process; None once it has ended."""
         return self._pid
-
-    def watch(self) -> None:
-        """Begin to wait for the end; to be called once, after the start.
-
-        Raises:
-            EngineError: the engine is gone.
-        """
-        with engine_call("get the container's process"):
-            self._pid = self._state()["Pid"] or None
-        if self._pid is not None:
-            self._started = start_ticks(self._pid)
-            self._oom_file = oom_file(self._pid)
-        threading.Thread(target=self._wait, name=f"wait-{self._identity[:12]}", daemon=True).start()
 
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs.
@@ -144,7 +127,6 @@ class DockerContainer:
         """
         try:
             remove_container(self._client, self._identity)
-            self._removed(self._identity)
         except EngineError:
             self._kill_process()
             raise
@@ -179,3 +161,20 @@ class DockerContainer:
     def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = self._client.api.inspect_container(self._identity)["State"]
         return state
+
+
+def oom_kills(file: Path) -> int:
+    """Return how many processes the kernel has killed for memory, as a file's line "oom_kill N" says; else 0."""
+    try:
+        rows = (line.split() for line in file.read_text(encoding="ascii").splitlines())
+    except OSError:
+        return 0
+    return next((int(row[1]) for row in rows if row[0] == "oom_kill"), 0)
+
+
+def _oom_file(pid: int) -> Path | None:
+    try:
+        cgroup = find(Path("/"), pid)
+    except NoCgroupError:
+        return None
+    return cgroup.file("memory", "memory.oom_control" if cgroup.version == 1 else "memory.events")

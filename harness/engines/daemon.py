@@ -19,6 +19,8 @@ from harness.model.run import EngineInfo
 DOCKER, PODMAN = "docker", "podman"
 _CONTAINERD = Path("/var/lib/containerd")
 _SNAPSHOTTER = "io.containerd.snapshotter.v1"
+# What an engine says of the limits that it can set: rootless ones often cannot.
+_LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,43 +28,18 @@ class Daemon:
     """Facts that decide how containers are made.
 
     Attributes:
-        name: DOCKER or PODMAN.
-        version: the engine's, e.g. "20.10.24".
-        rootless: it runs as an ordinary user.
+        info: what goes into the manifest; it is isolated.
         user_namespaces: it maps container users to others by default (userns-remap).
         selinux: it labels containers.
-        memory, pids, cpu_quota, cpuset: which limits it can set.
-        cgroup_version: 1 or 2, None when it does not say.
-        runtimes: names of the OCI runtimes it knows.
-        cdi_folders: where it reads CDI specifications; empty when it has CDI switched off or unknown.
+        limits: which limits it can set, of "memory", "pids", "cpu_quota" and "cpuset".
         image_folder: where it keeps images; "" when it does not say.
     """
 
-    name: str
-    version: str
-    rootless: bool
-    user_namespaces: bool
-    selinux: bool
-    memory: bool
-    pids: bool
-    cpu_quota: bool
-    cpuset: bool
-    cgroup_version: int | None
-    runtimes: tuple[str, ...]
-    cdi_folders: tuple[str, ...]
+    info: EngineInfo
+    user_namespaces: bool = False
+    selinux: bool = False
+    limits: frozenset[str] = frozenset(_LIMITS)
     image_folder: str = ""
-
-    def info(self) -> EngineInfo:
-        """Return what goes into the manifest."""
-        return EngineInfo(
-            name=self.name,
-            version=self.version,
-            isolated=True,
-            rootless=self.rootless,
-            cgroup_version=self.cgroup_version,
-            runtimes=self.runtimes,
-            cdi_folders=self.cdi_folders,
-        )
 
 
 def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
@@ -80,19 +57,19 @@ def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
     cgroup = str(info.get("CgroupVersion") or "")
     folders = tuple(info.get("CDISpecDirs") or ())
     return Daemon(
-        name=PODMAN if podman else DOCKER,
-        version=str(version.get("Version", "")),
-        rootless="rootless" in security,
+        info=EngineInfo(
+            name=PODMAN if podman else DOCKER,
+            version=str(version.get("Version", "")),
+            isolated=True,
+            rootless="rootless" in security,
+            cgroup_version=int(cgroup) if cgroup.isdigit() else None,
+            runtimes=tuple(sorted(info.get("Runtimes") or {})),
+            # Podman always reads CDI, and does not list the folders.
+            cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
+        ),
         user_namespaces="userns" in security,
         selinux="selinux" in security,
-        memory=bool(info.get("MemoryLimit", True)),
-        pids=bool(info.get("PidsLimit", True)),
-        cpu_quota=bool(info.get("CpuCfsQuota", True)),
-        cpuset=bool(info.get("CPUSet", True)),
-        cgroup_version=int(cgroup) if cgroup.isdigit() else None,
-        runtimes=tuple(sorted(info.get("Runtimes") or {})),
-        # Podman always reads CDI, and does not list the folders.
-        cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
+        limits=frozenset(name for name, key in _LIMITS.items() if info.get(key, True)),
         image_folder=image_folder(info),
     )
 

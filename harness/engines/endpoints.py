@@ -1,4 +1,4 @@
-"""Where a container engine may be listening on this machine, in the order in which Docker's command line looks."""
+"""Where a container engine may be listening on this machine, and the first that answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import docker
-from docker.context import ContextAPI
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
@@ -28,7 +27,7 @@ PODMAN_HINT = (
 )
 ELSEWHERE_HINT = (
     "Run tfbench on that machine, or use `tfbench fleet` for several; telemetry covers only the machine that "
-    "tfbench runs on. For this machine's own engine unset DOCKER_HOST or choose `docker context use default`."
+    "tfbench runs on. For this machine's own engine unset DOCKER_HOST."
 )
 
 
@@ -40,37 +39,29 @@ class Endpoint:
     why: str
 
 
-def endpoints(environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """Return the endpoints to try in order.
+def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> tuple[Endpoint, ...]:
+    """Return the endpoints to try in order; DOCKER_HOST stands alone, since nothing else was asked for.
 
-    DOCKER_HOST, and a context that was chosen, stand alone: another engine is not what the user asked for.
-
-    Raises:
-        EngineError: the settings name a context that does not exist, or another machine.
-    """
-    chosen = _from_host(environment) or _from_context(environment)
-    if chosen is not None:
-        return (_checked(chosen),)
-    return (
-        Endpoint(url="unix:///var/run/docker.sock", why="Docker"),
-        Endpoint(url=f"unix://{_runtime(environment)}/docker.sock", why="rootless Docker"),
-        *_podman_sockets(environment),
-    )
-
-
-def podman_endpoints(environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """Return the endpoints to try in order where Podman was asked for by name.
-
-    CONTAINER_HOST, which Podman's own command line reads, and DOCKER_HOST stand alone. Docker contexts do not
-    count.
+    Args:
+        environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
+        podman: leave Docker's own sockets out.
 
     Raises:
-        EngineError: the settings name another machine.
+        EngineError: DOCKER_HOST names another machine.
     """
-    if environment.get("CONTAINER_HOST"):
-        return (_checked(Endpoint(url=environment["CONTAINER_HOST"], why="CONTAINER_HOST")),)
-    chosen = _from_host(environment)
-    return (_checked(chosen),) if chosen else _podman_sockets(environment)
+    if url := environment.get("DOCKER_HOST"):
+        if not url.startswith(_UNIX):
+            raise EngineError(f"DOCKER_HOST names an engine on another machine, {url}.", hint=ELSEWHERE_HINT)
+        return (Endpoint(url=url, why="DOCKER_HOST"),)
+    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    sockets = {
+        "/var/run/docker.sock": "Docker",
+        f"{runtime}/docker.sock": "rootless Docker",
+        f"{runtime}/podman/podman.sock": "Podman",
+        "/run/podman/podman.sock": "Podman of the system",
+    }
+    found = tuple(Endpoint(url=_UNIX + path, why=why) for path, why in sockets.items())
+    return found[2:] if podman else found
 
 
 def connect_first(tried: tuple[Endpoint, ...], hint: str = HINT) -> tuple[docker.DockerClient, Endpoint]:
@@ -86,50 +77,6 @@ def connect_first(tried: tuple[Endpoint, ...], hint: str = HINT) -> tuple[docker
         except (DockerException, RequestException, OSError) as error:
             failures.append(f"{endpoint.why} at {endpoint.url}: {_reason(error)}")
     raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=hint)
-
-
-def _podman_sockets(environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    return (
-        Endpoint(url=f"unix://{_runtime(environment)}/podman/podman.sock", why="Podman"),
-        Endpoint(url="unix:///run/podman/podman.sock", why="Podman of the system"),
-    )
-
-
-def _runtime(environment: Mapping[str, str]) -> str:
-    return environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-
-
-def _from_host(environment: Mapping[str, str]) -> Endpoint | None:
-    url = environment.get("DOCKER_HOST")
-    return Endpoint(url=url, why="DOCKER_HOST") if url else None
-
-
-def _from_context(environment: Mapping[str, str]) -> Endpoint | None:
-    name = environment.get("DOCKER_CONTEXT") or None
-    try:
-        context = ContextAPI.get_context(name)
-    # A context's files are read without much care: a broken one raises a plain Exception.
-    except Exception as error:
-        raise EngineError(
-            f"The Docker settings of this account cannot be used: {error}",
-            hint="Check DOCKER_CONTEXT and `docker context ls`.",
-        ) from error
-    if context is None:
-        raise EngineError(
-            f"There is no Docker context {name or 'of the name in config.json'}.",
-            hint="Choose one with `docker context use`, or unset DOCKER_CONTEXT.",
-        )
-    if context.Name == "default" or not context.Host:
-        return None
-    return Endpoint(url=context.Host, why=f"Docker context {context.Name}")
-
-
-def _checked(endpoint: Endpoint) -> Endpoint:
-    if not endpoint.url.startswith(_UNIX):
-        raise EngineError(
-            f"{endpoint.why} names an engine on another machine, {endpoint.url}.", hint=ELSEWHERE_HINT
-        )
-    return endpoint
 
 
 def _client(endpoint: Endpoint) -> docker.DockerClient:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.engines import GpuAccess
 from harness.engines.cdi import cdi_names
-from harness.engines.gpu_files import device_nodes, driver_mounts
+from harness.engines.gpu_files import device_nodes, driver_folder, driver_mounts
 from harness.errors import GpuError, UsageError
 from harness.model.run import EngineInfo, Gpu
 
 # CUDA 12's minor-version compatibility: CUDA Compatibility guide, table 2 (Linux).
-LEAST_DRIVER = (525, 60, 13)
+LEAST_DRIVER = "525.60.13"
 # TensorFlow 2.21's wheels hold machine code for 6.0 to 9.0, and PTX of 9.0 for what is newer.
-LEAST_CAPABILITY = (6, 0)
-LAST_COMPILED_CAPABILITY = (9, 0)
+LEAST_CAPABILITY = "6.0"
+LAST_COMPILED_CAPABILITY = "9.0"
 # PTX goes through a driver of its own CUDA release or newer, and the image's libraries are of 12.9.
-PTX_DRIVER = (575, 51, 3)
+PTX_DRIVER = "575.51.03"
 _HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-container-runtime-hook")
 
 
@@ -56,25 +55,25 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     remarks = []
     for gpu in gpus:
         driver = _numbers(gpu.driver_version)
-        if driver and driver < LEAST_DRIVER:
+        if driver and driver < _numbers(LEAST_DRIVER):
             raise GpuError(
-                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {_dotted(LEAST_DRIVER)} "
+                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {LEAST_DRIVER} "
                 "or newer.",
                 hint="Update the driver, use an image that supports it with --image cuda=REF, or use "
                 "--device cpu.",
             )
         capability = _numbers(gpu.compute_capability or "")
-        if capability and capability < LEAST_CAPABILITY:
+        if capability and capability < _numbers(LEAST_CAPABILITY):
             raise GpuError(
                 f"{gpu.name} has compute capability {gpu.compute_capability}; TensorFlow's wheels need "
-                f"{_dotted(LEAST_CAPABILITY)} or newer.",
+                f"{LEAST_CAPABILITY} or newer.",
                 hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
             )
-        if capability[:1] > LAST_COMPILED_CAPABILITY[:1]:
-            if driver and driver < PTX_DRIVER:
+        if capability[:1] > _numbers(LAST_COMPILED_CAPABILITY)[:1]:
+            if driver and driver < _numbers(PTX_DRIVER):
                 remarks.append(
                     f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (capability "
-                    f"{gpu.compute_capability}) needs. Use {_dotted(PTX_DRIVER)} or newer."
+                    f"{gpu.compute_capability}) needs. Use {PTX_DRIVER} or newer."
                 )
             remarks.append(
                 f"TensorFlow has no machine code for {gpu.name} (compute capability "
@@ -84,7 +83,7 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
 
 
 def choose_access(
-    info: EngineInfo, gpus: Sequence[Gpu], root: Path = Path("/"), library_path: str | None = None
+    info: EngineInfo, gpus: Sequence[Gpu], root: Path = Path("/"), libraries: Path | None = None
 ) -> GpuAccess:
     """Decide how containers of this engine get these GPUs and no others.
 
@@ -92,7 +91,7 @@ def choose_access(
         info: the engine.
         gpus: the GPUs or MIG instances, in the order in which the workload shall see them.
         root: the host's file system.
-        library_path: folders to look for the driver's libraries in first; None for LD_LIBRARY_PATH's.
+        libraries: the folder of the driver's libraries; None for the one that this process has NVML from.
 
     Raises:
         GpuError: none of the ways is open; the message names the missing piece.
@@ -115,8 +114,7 @@ def choose_access(
         return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=quiet)
     try:
         nodes = device_nodes(gpus, root)
-        folders = os.environ.get("LD_LIBRARY_PATH", "") if library_path is None else library_path
-        mounts, container_path = driver_mounts(gpus[0].driver_version, root, folders)
+        mounts, container_path = driver_mounts(libraries or driver_folder())
     except GpuError as error:
         message = (
             f"GPUs cannot be passed to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}"
@@ -161,9 +159,3 @@ def _listed(gpus: Sequence[Gpu]) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    # NVIDIA writes 575.51.03 and compute capability 6.0.
-    head, *tail = version
-    return ".".join([str(head), *(str(part) if len(version) == 2 else f"{part:02d}" for part in tail)])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import platform
+import ctypes
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.engines import Mount
@@ -13,17 +13,6 @@ from harness.model.run import Gpu
 
 # Where single libraries are put in a container; NVIDIA's own images search it too.
 CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"
-_WELL_KNOWN = (
-    "usr/local/nvidia/lib64",
-    "usr/lib/{machine}-linux-gnu/nvidia/current",
-    "usr/lib/{machine}-linux-gnu",
-    "usr/lib64/nvidia",
-    "usr/lib64",
-    "usr/lib/nvidia",
-    "usr/lib",
-    "run/nvidia/driver/usr/lib/{machine}-linux-gnu",
-    "run/opengl-driver/lib",
-)
 # What libnvidia-container mounts for "compute" and "utility"; graphics and video stay out.
 _LIBRARIES = (
     "libcuda.so*",
@@ -38,6 +27,10 @@ _LIBRARIES = (
     "libnvidia-nvvm70.so*",
     "libnvidia-pkcs11*.so*",
     "libnvidia-ptxjitcompiler.so*",
+)
+_LIBRARIES_HINT = (
+    "Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or name the folder that "
+    "has them in LD_LIBRARY_PATH."
 )
 
 
@@ -62,73 +55,45 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(nodes))
 
 
-def driver_mounts(version: str, root: Path, library_path: str) -> tuple[tuple[Mount, ...], str]:
+def driver_folder() -> Path:
+    """Return the folder of the driver's libraries: where the dynamic linker finds NVML, its CUDA library is too.
+
+    Raises:
+        GpuError: the dynamic linker finds no NVML.
+    """
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        raise GpuError(f"the driver's library cannot be loaded: {error}", hint=_LIBRARIES_HINT) from error
+    # proc(5): the path is a line's sixth field.
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return next(Path(line.split(None, 5)[5]).parent for line in lines if "/libnvidia-ml.so" in line)
+
+
+def driver_mounts(folder: Path) -> tuple[tuple[Mount, ...], str]:
     """Return the mounts that bring the driver's libraries into a container, and their folder there.
 
     A folder of the driver's own is mounted whole. From a system folder only the driver's files are, one
     by one: the host's C library in front of the image's would break it.
 
     Args:
-        version: the loaded kernel module's, which the libraries must equal; "" when unknown.
-        library_path: folders to look in first, separated by colons.
+        folder: the host's.
 
     Raises:
-        GpuError: there is no libcuda.so.1, or only of another version.
+        GpuError: there is no libcuda.so.1.
     """
-    folder = _driver_folder(version, root, library_path)
+    if not (folder / "libcuda.so.1").exists():
+        raise GpuError(f"{folder} has the driver's NVML and no libcuda.so.1", hint=_LIBRARIES_HINT)
     files = sorted({file for pattern in _LIBRARIES for file in folder.glob(pattern)})
-    inside = folder.relative_to(root)
-    own = any("nvidia" in part for part in inside.parts)
+    own = any("nvidia" in part for part in folder.parts)
     if own and all(file.resolve().parent == folder.resolve() for file in files):
-        path = f"/{inside}"
-        return (Mount(container=path, host=folder),), path
+        return (Mount(container=str(folder), host=folder),), str(folder)
     mounts = tuple(
         Mount(container=f"{CONTAINER_LIBRARIES}/{file.name}", host=file.resolve())
         for file in files
         if file.resolve().is_file()
     )
     return mounts, CONTAINER_LIBRARIES
-
-
-def _driver_folder(version: str, root: Path, library_path: str) -> Path:
-    others: list[str] = []
-    unnamed: list[Path] = []
-    for folder in _folders(root, library_path):
-        library = folder / "libcuda.so.1"
-        if not library.exists():
-            continue
-        result = re.search(r"\.so\.(\d+\.[\d.]+)$", library.resolve().name)
-        if result is None:
-            unnamed.append(folder)
-        elif not version or result[1] == version:
-            return folder
-        else:
-            others.append(f"{result[1]} in /{folder.relative_to(root)}")
-    if unnamed:
-        return unnamed[0]
-    if others:
-        raise GpuError(
-            f"the kernel runs driver {version}, but libcuda.so.1 belongs to {', '.join(others)}",
-            hint="Reboot, or reload the kernel module, so that driver and library match.",
-        )
-    raise GpuError(
-        "the driver's library libcuda.so.1 is in none of the library folders",
-        hint="Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or name the "
-        "folder that has them in LD_LIBRARY_PATH.",
-    )
-
-
-def _folders(root: Path, library_path: str) -> Iterable[Path]:
-    """Yield every folder that a dynamic linker of the host would search, each once."""
-    named = [part for part in library_path.split(":") if part.startswith("/")]
-    configured: list[str] = []
-    for file in (root / "etc/ld.so.conf", *sorted((root / "etc/ld.so.conf.d").glob("*.conf"))):
-        if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-            configured += [line.strip() for line in lines if line.strip().startswith("/")]
-    machine = platform.machine()
-    available = [folder.format(machine=machine) for folder in _WELL_KNOWN]
-    return dict.fromkeys(root / folder.lstrip("/") for folder in (*named, *configured, *available))
 
 
 def _minor(gpu: Gpu, root: Path) -> int:

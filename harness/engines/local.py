@@ -12,13 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-import psutil
-
 from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.local_process import LocalProcess, clear_away
-from harness.engines.owner import current_owner, owner_from, start_ticks
+from harness.engines.owner import current_owner, owner_from
 from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
@@ -30,6 +27,8 @@ ROOT = "/tfbench"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
 _PYTHONS = ("python", "python3")
+# A trial's private folder below the folder for temporary files, and who made it.
+_PREFIX, _OWNER = "tfbench-", "owner.json"
 
 
 class LocalEngine:
@@ -37,37 +36,21 @@ class LocalEngine:
 
     A trial's CPU numbers are kept to. Memory, process and time limits are not: nothing short of a
     container can set them without breaking CUDA's address space or other programs of this user.
-
-    Args:
-        state: folder for what has to outlive the harness; None for the user's own state folder.
     """
 
-    def __init__(self, state: Path | None = None) -> None:
-        self._state = state
-
     def connect(self) -> EngineInfo:
-        """Make sure of the state folder.
-
-        Raises:
-            EngineError: it cannot be written.
-        """
-        try:
-            self._running.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise EngineError(
-                f"The local engine cannot write to {self._running}: {error.strerror}.",
-                hint="Set XDG_STATE_HOME to a writable folder.",
-            ) from error
+        """Return what there is to say of it."""
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
         """Start a trial.
 
         Raises:
-            EngineError: the process cannot be started, or not be recorded; nothing is left of it.
+            EngineError: the process cannot be started; nothing is left of it.
         """
-        root = Path(tempfile.mkdtemp(prefix="tfbench-"))
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
+            (root / _OWNER).write_text(json.dumps(current_owner().labels()), encoding="utf-8")
             (root / "home").mkdir()
             self._link(spec, root)
             _translate_spec(spec.out / "spec.json", root)
@@ -90,48 +73,26 @@ class LocalEngine:
                 f"Trial {spec.trial_id} could not be started: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        record = self._running / f"{process.pid}.json"
-        started = start_ticks(process.pid) or 0
-        facts = {"process": process.pid, "process_started": started, "root": str(root)}
-        local = LocalProcess(process=process, record=record, root=root)
-        local.watch()
-        try:
-            record.write_text(json.dumps({**current_owner().labels(), **facts}), encoding="utf-8")
-        except OSError as error:
-            local.remove()
-            raise EngineError(
-                f"The local engine cannot write to {record}: {error.strerror}.",
-                hint="Free some space, or set XDG_STATE_HOME to a writable folder.",
-            ) from error
-        return local
+        return LocalProcess(process, root)
 
     def remove_stale(self) -> int:
-        """End processes whose harness is gone and remove what they left; return how many were found."""
+        """Remove what trials left whose harness was killed, which ended their processes; return how many."""
         here = current_owner()
         removed = 0
-        for record in sorted(self._running.glob("*.json")):
+        for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
             try:
-                facts: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+                ours = record.stat().st_uid == os.getuid()
+                owner = owner_from(json.loads(record.read_text(encoding="utf-8"))) if ours else None
             except (OSError, ValueError):
-                # Another harness is writing or removing it at this moment.
+                # One that is being written or removed at this moment.
                 continue
-            owner = owner_from(facts)
-            if owner is None or not owner.gone_for(here):
-                continue
-            if owner.boot == here.boot:
-                _end(int(facts["process"]), int(facts["process_started"]))
-            clear_away(Path(facts["root"]))
-            record.unlink(missing_ok=True)
-            removed += 1
+            if owner is not None and owner.gone_for(here):
+                clear_away(record.parent)
+                removed += 1
         return removed
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
-
-    @property
-    def _running(self) -> Path:
-        state = self._state or platformdirs.user_state_path("tfbench")
-        return state / "running"
 
     def _link(self, spec: ContainerSpec, root: Path) -> None:
         """Lay out the container's folders as links under the private root."""
@@ -167,19 +128,3 @@ def _translate_spec(path: Path, root: Path) -> None:
         name: _translated(value, root) if isinstance(value, str) else value for name, value in spec.items()
     }
     path.write_text(json.dumps(ours), encoding="utf-8")
-
-
-def _end(pid: int, started: int) -> None:
-    """Kill a process and its descendants, unless the id has gone to another process."""
-    if start_ticks(pid) != started:
-        return
-    try:
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:
-        return
-    for process in family:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(family, timeout=10)

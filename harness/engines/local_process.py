@@ -11,11 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.engines import Exit
-from harness.engines.container import LOG_BYTES
+from harness.engines.container import LOG_BYTES, oom_kills
 from workloads.protocol import SHARED_MEMORY
 
 # How long the first process may take to end all others before its whole group is killed.
 _GRACE_S = 10.0
+# Counts since boot, in any control group.
+_VMSTAT = Path("/proc/vmstat")
 
 
 class LocalProcess:
@@ -23,18 +25,17 @@ class LocalProcess:
 
     Args:
         process: its first process (init.py), whose standard input is the lease and whose output is the log.
-        record: what the next harness would find it by.
         root: its private folder.
     """
 
-    def __init__(self, *, process: subprocess.Popen[bytes], record: Path, root: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process
-        self._record = record
         self._root = root
         self._log = bytearray()
         self._reader = threading.Thread(target=self._read, name=f"log-{process.pid}", daemon=True)
+        self._reader.start()
         self._killed = False
-        self._kills_before = _oom_kills()
+        self._kills_before = oom_kills(_VMSTAT)
         self._exit: Exit | None = None
 
     @property
@@ -47,16 +48,12 @@ class LocalProcess:
         """The first process' id."""
         return self._process.pid
 
-    def watch(self) -> None:
-        """Begin to read the log; to be called once."""
-        self._reader.start()
-
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs."""
         if self._exit is None and (code := self._process.poll()) is not None:
             # The kernel counts for the whole host, so that only a death by SIGKILL that was not ours counts.
             murdered = code == -signal.SIGKILL and not self._killed
-            self._exit = Exit(code=code, out_of_memory=murdered and _oom_kills() > self._kills_before)
+            self._exit = Exit(code=code, out_of_memory=murdered and oom_kills(_VMSTAT) > self._kills_before)
         return self._exit
 
     def log(self) -> str:
@@ -85,7 +82,6 @@ class LocalProcess:
         self._let_go()
         self._reader.join(_GRACE_S)
         clear_away(self._root)
-        self._record.unlink(missing_ok=True)
 
     def _let_go(self) -> None:
         if self._process.stdin is not None:
@@ -106,12 +102,3 @@ def clear_away(root: Path) -> None:
     """Remove a trial's private folder and what it left in memory (workloads/storage.py names it)."""
     for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _oom_kills() -> int:
-    """Return how many processes the kernel has killed for memory since boot, in any control group."""
-    try:
-        text = Path("/proc/vmstat").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), 0)

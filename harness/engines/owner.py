@@ -19,7 +19,7 @@ class Owner:
     """One process of one boot of one machine.
 
     Attributes:
-        host: node name and machine id.
+        host: node name.
         boot: the kernel's boot id.
         pid_namespace: process ids of two namespaces say nothing of each other.
         pid, started: process id and its start, in clock ticks since boot: an id alone is reused.
@@ -47,7 +47,7 @@ class Owner:
 def current_owner() -> Owner:
     """Describe this process."""
     return Owner(
-        host=f"{platform.node()}/{_machine_id()}",
+        host=platform.node(),
         boot=boot_id(),
         pid_namespace=str(Path("/proc/self/ns/pid").readlink()),
         pid=os.getpid(),
@@ -78,10 +78,3 @@ def start_ticks(pid: int) -> int | None:
     # proc(5): the name, in parentheses, may hold anything; the state is field 3, the start field 22.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
-
-
-def _machine_id() -> str:
-    try:
-        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

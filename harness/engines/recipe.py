@@ -41,9 +41,9 @@ class Identity:
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
     """Return who the containers of a harness run by `uid`:`gid` are: never root on the host."""
     other = f"{UNPRIVILEGED}:{UNPRIVILEGED}"
-    if daemon.rootless and daemon.name == PODMAN:
+    if daemon.info.rootless and daemon.info.name == PODMAN:
         return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace="keep-id")
-    if daemon.rootless:
+    if daemon.info.rootless:
         # Rootless Docker maps 0 to the user who runs it, and every other id to one that cannot write here.
         return Identity(user="0:0", host_ids=None)
     namespace = "host" if daemon.user_namespaces else ""
@@ -60,7 +60,8 @@ def host_options(
     if daemon.selinux:
         # Else no bind mount can be read; relabelling the user's folders would outlast the run.
         security.append("label=disable")
-    nodes = _device_nodes(spec.gpu)
+    nodes = spec.gpu.device_nodes if spec.gpu and spec.gpu.kind == "devices" else ()
+    limits = daemon.limits
     return {
         "network_mode": spec.network,
         "read_only": True,
@@ -71,12 +72,12 @@ def host_options(
         "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={spec.tmp_bytes}"},  # noqa: S108
         "shm_size": SHARED_MEMORY_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        "mem_limit": spec.memory_bytes if daemon.memory else None,
+        "mem_limit": spec.memory_bytes if "memory" in limits else None,
         # Equal to the memory limit means no swap: a workload that swaps measures the disk.
-        "memswap_limit": spec.memory_bytes if daemon.memory else None,
-        "pids_limit": spec.pids if daemon.pids else None,
-        "cpuset_cpus": spec.cpus if spec.cpus and daemon.cpuset else None,
-        "nano_cpus": int(spec.cpu_quota * 1e9) if spec.cpu_quota and daemon.cpu_quota else None,
+        "memswap_limit": spec.memory_bytes if "memory" in limits else None,
+        "pids_limit": spec.pids if "pids" in limits else None,
+        "cpuset_cpus": spec.cpus if spec.cpus and "cpuset" in limits else None,
+        "nano_cpus": int(spec.cpu_quota * 1e9) if spec.cpu_quota and "cpu_quota" in limits else None,
         "devices": [f"{node}:{node}:rw" for node in nodes],
         "group_add": _groups(nodes) or None,
         "device_requests": _device_requests(spec.gpu),
@@ -118,10 +119,6 @@ def _api_mount(mount: Mount) -> ApiMount:
     return ApiMount(
         target=mount.container, source=str(mount.host.absolute()), type="bind", read_only=mount.read_only
     )
-
-
-def _device_nodes(gpu: GpuAccess | None) -> tuple[str, ...]:
-    return gpu.device_nodes if gpu and gpu.kind == "devices" else ()
 
 
 def _groups(nodes: tuple[str, ...]) -> list[int]:

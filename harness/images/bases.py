@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import queue
-import subprocess
 import tempfile
 import threading
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.errors import ImageError
+from harness.images.build import run_shown
 from harness.images.build_context import Base
 from harness.progress import Progress
 
@@ -24,90 +24,57 @@ ANSWER_S = 10.0
 _STALL_S = 120.0
 
 
-class BaseImages:
-    """Where bases come from.
+def exists(client: docker.DockerClient, reference: str) -> bool:
+    """Tell whether the engine holds an image of this name."""
+    try:
+        client.images.get(reference)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def obtain(
+    client: docker.DockerClient, pinned: Base, bootstrapped: Base, script: Path, progress: Progress
+) -> Base:
+    """Return the first of the two bases that is here or can be had, in this order.
 
     Args:
-        client: the engine.
-        script: images/base.sh.
-        progress: where bars and remarks go.
-        answer_s: how long a registry may take to say its first word, seconds.
+        script: images/base.sh, which makes the second.
+
+    Raises:
+        ImageError: neither can.
     """
-
-    def __init__(
-        self, client: docker.DockerClient, script: Path, progress: Progress, answer_s: float = ANSWER_S
-    ) -> None:
-        self._client = client
-        self._script = script
-        self._progress = progress
-        self._answer_s = answer_s
-
-    def exists(self, reference: str) -> bool:
-        """Tell whether the engine holds an image of this name."""
-        try:
-            self._client.images.get(reference)
-        except ImageNotFound:
-            return False
-        return True
-
-    def named(self, reference: str) -> Base:
-        """Return the user's own base, pulled if it is not here; its content id is part of its identity.
-
-        Raises:
-            ImageError: it is neither here nor can it be pulled.
-        """
-        image_id = pull_missing(self._client, reference, self._progress, self._answer_s)
-        return Base(
-            reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"
+    for base in (pinned, bootstrapped):
+        if exists(client, base.reference):
+            return base
+    try:
+        pull_missing(client, pinned.reference, progress)
+    except ImageError as error:
+        progress.line(
+            f"{error.message} A base image is made of this host's distribution packages instead, by "
+            "mmdebstrap, which apt installs if it is missing."
         )
+        _bootstrap(client, bootstrapped.reference, script, progress)
+        return bootstrapped
+    return pinned
 
-    def obtain(self, pinned: Base, bootstrapped: Base) -> Base:
-        """Return the first of the two that is here or can be had, in this order.
 
-        Raises:
-            ImageError: neither can.
-        """
-        if self.exists(pinned.reference):
-            return pinned
-        if self.exists(bootstrapped.reference):
-            return bootstrapped
-        try:
-            pull_missing(self._client, pinned.reference, self._progress, self._answer_s)
-        except ImageError as error:
-            self._progress.line(
-                f"{error.message} A base image is made of this host's distribution packages instead, by "
-                "mmdebstrap, which apt installs if it is missing."
-            )
-            self._bootstrap(bootstrapped.reference)
-            return bootstrapped
-        return pinned
-
-    def _bootstrap(self, reference: str) -> None:
-        repository, _, tag = reference.rpartition(":")
-        with tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder:
-            tar = Path(folder) / "base.tar"
-            last: deque[str] = deque(maxlen=8)
-            with self._progress.task("base image from distribution packages", None) as spinner:
-                with subprocess.Popen(
-                    [str(self._script), str(tar)],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                    text=True, errors="replace",
-                ) as process:  # fmt: skip
-                    assert process.stdout is not None
-                    for line in process.stdout:
-                        if line.strip():
-                            last.append(line.strip())
-                            spinner.note(line.strip()[:60], minor=True)
-                if process.returncode != 0:
-                    raise ImageError(
-                        "No image registry answers, and no base image could be made here: "
-                        + " / ".join(last)[-600:],
-                        hint="Pull or load a Python 3.13 image yourself and name it with --base.",
-                    )
-                spinner.note("importing")
-                self._client.api.import_image_from_file(
-                    str(tar), repository=repository, tag=tag, changes=['CMD ["python3"]']
+def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progress: Progress) -> None:
+    repository, _, tag = reference.rpartition(":")
+    with tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder:
+        tar = Path(folder) / "base.tar"
+        log = io.StringIO()
+        with progress.task("base image from distribution packages", None) as spinner:
+            if run_shown([str(script), str(tar)], log, spinner) != 0:
+                last = [line.strip() for line in log.getvalue().splitlines() if line.strip()][-8:]
+                raise ImageError(
+                    f"No image registry answers, and no base image could be made here: {' / '.join(last)[-600:]}",
+                    hint="Pull or load a Python 3.13 image yourself and name it with --base.",
                 )
+            spinner.note("importing")
+            client.api.import_image_from_file(
+                str(tar), repository=repository, tag=tag, changes=['CMD ["python3"]']
+            )
 
 
 def pull_missing(

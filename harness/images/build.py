@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import docker
 import requests
 from docker.errors import DockerException
 
 from harness.errors import ImageError
-from harness.progress import Progress
+from harness.progress import Progress, Task
 
 # The network would make a build depend on more than its context.
 _NETWORK = "none"
@@ -121,11 +121,24 @@ def _build_by_client(
     with (
         order.log.open("w", encoding="utf-8") as log,
         progress.task(f"{order.target} image", None) as spinner,
-        subprocess.Popen(
-            [command, *_arguments(order)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace",
-        ) as process,
-    ):  # fmt: skip
+    ):
+        status = run_shown([command, *_arguments(order)], log, spinner, environment)
+    # The engine would keep a copy of the wheels, and the image's files after the image is removed.
+    for identity, _ in _cache_records(client) - before:
+        with suppress(DockerException):
+            client.api.prune_builds(filters=cast(Any, {"id": identity}), all=True)
+    if status != 0:
+        raise _error(order, "its builder failed.")
+
+
+def run_shown(
+    command: Sequence[str], log: TextIO, spinner: Task, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run a command, with all that it prints in `log` and its last line beside the spinner; return its status."""
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace",
+    ) as process:  # fmt: skip
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -135,12 +148,7 @@ def _build_by_client(
         except BaseException:
             process.terminate()
             raise
-    # The engine would keep a copy of the wheels, and the image's files after the image is removed.
-    for identity, _ in _cache_records(client) - before:
-        with suppress(DockerException):
-            client.api.prune_builds(filters=cast(Any, {"id": identity}), all=True)
-    if process.returncode != 0:
-        raise _error(order, "its builder failed.")
+    return process.returncode
 
 
 def _cache_records(client: docker.DockerClient) -> set[tuple[str, int]]:

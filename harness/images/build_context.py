@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.digests import file_sha256
 from harness.errors import ImageError
-from harness.images.locks import Pin, file_sha256, read_lock
+from harness.images.locks import Pin, read_lock
 from harness.model.run import target_for
 from workloads.protocol import IMAGES
 

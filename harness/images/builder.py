@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.errors import EngineError, ImageError
-from harness.images.bases import BaseImages, pull_missing
+from harness.images.bases import obtain, pull_missing
 from harness.images.build import BuildOrder, build
 from harness.images.build_context import PYTHON_VERSION, TARGETS, Base, Recipes, compose_variables, update_env
 from harness.images.wheels import fetch_wheels
@@ -57,7 +56,12 @@ class ImageBuilder:
         """
         client = self._engine()
         with _engine_errors():
-            for candidate in self._candidates(client, base):
+            bases = (
+                (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
+                if base is None
+                else (self._own_base(client, base),)
+            )
+            for candidate in bases:
                 try:
                     return self._info(client, target, candidate)
                 except ImageNotFound:
@@ -132,18 +136,17 @@ class ImageBuilder:
         pinned = self._recipes.pinned_base()
         if self._client is None:
             return pinned if base is None else Base(reference=base, identity=base)
-        bases = self._bases(self._client)
         if base is not None:
-            return bases.named(base)
-        return bases.obtain(pinned, self._recipes.bootstrapped_base())
+            return self._own_base(self._client, base)
+        script = self._checkout / "images" / "base.sh"
+        return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
-    def _candidates(self, client: docker.DockerClient, base: str | None) -> tuple[Base, ...]:
-        if base is not None:
-            return (self._bases(client).named(base),)
-        return (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
-
-    def _bases(self, client: docker.DockerClient) -> BaseImages:
-        return BaseImages(client, self._checkout / "images" / "base.sh", self._progress)
+    def _own_base(self, client: docker.DockerClient, reference: str) -> Base:
+        """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
+        image_id = pull_missing(client, reference, self._progress)
+        return Base(
+            reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"
+        )
 
     def _engine(self) -> docker.DockerClient:
         if self._client is None:
@@ -229,16 +232,11 @@ def _check_architecture(client: docker.DockerClient) -> None:
 @contextmanager
 def _engine_errors() -> Iterator[None]:
     """Turn what the docker package raises into errors of ours."""
-    began = time.monotonic()
     try:
         yield
-    except APIError as error:
-        raise ImageError(
-            f"The engine refused: {error.explanation or error}.",
-            hint="See `docker info` and the engine's own log.",
-        ) from error
     except (DockerException, requests.RequestException) as error:
+        reason = (error.explanation if isinstance(error, APIError) else None) or error
         raise EngineError(
-            f"The engine stopped answering after {time.monotonic() - began:.0f} s: {error}.",
-            hint="Check it with `docker info`; `make engine` starts one.",
+            f"The container engine could not do its part: {reason}.",
+            hint="Check it with `docker info` and its log; `make engine` starts one.",
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,9 +100,3 @@ def fits(filename: str, pin: Pin, python_version: str) -> bool:
         return False
     same = name == pin.name and version == Version(pin.version)
     return same and not tags.isdisjoint(wheel_tags(python_version))
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hex sha256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

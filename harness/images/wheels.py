@@ -13,19 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
+from harness.digests import file_sha256
 from harness.errors import ImageError
-from harness.images.locks import PLATFORMS, Pin, file_sha256, fits
+from harness.images.locks import PLATFORMS, Pin, fits
 from harness.progress import Progress, Task
 
 DISK_HINT = "Free some space (the CUDA wheels take 3.3 GB) or set TFBENCH_CACHE to a roomier folder."
 _PARALLEL = 4
 _POLL_S = 0.1
-_DAY_S = 86400
 
 
 def fetch_wheels(
@@ -45,13 +45,18 @@ def fetch_wheels(
     folder = cache / "wheels"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Those who fetch take turns: what lies there is of a process that was killed.
+        for old in folder.glob(".partial-*"):
+            shutil.rmtree(old, ignore_errors=True)
         wheels = _checked(pins, folder, python_version, progress)
         if missing := [pin for pin in pins if pin not in wheels]:
-            with _scratch(folder) as scratch:
-                sizes = [pin.size for pin in missing]
-                total = sum(sizes) if all(sizes) else None
-                with progress.task(f"wheels for Python {python_version}", total, "B") as bar:
-                    _download(missing, scratch, folder, python_version, bar)
+            sizes = [pin.size for pin in missing]
+            total = sum(sizes) if all(sizes) else None
+            with (
+                tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
+                progress.task(f"wheels for Python {python_version}", total, "B") as bar,
+            ):
+                _download(missing, Path(scratch), folder, python_version, bar)
             wheels |= _checked(missing, folder, python_version, progress)
     except OSError as error:
         raise ImageError(
@@ -65,7 +70,6 @@ def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: P
     candidates = [
         (pin, path)
         for path in sorted(folder.rglob("*.whl"))
-        if not any(part.startswith(".partial-") for part in path.parts)
         for pin in pins
         if fits(path.name, pin, python_version)
     ]
@@ -144,17 +148,6 @@ def _bytes(folder: Path) -> int:
                 with suppress(OSError):
                     sizes[name] = max(sizes.get(name, 0), (Path(root) / name).stat().st_size)
     return sum(sizes.values())
-
-
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    """Give a folder on the cache's file system, and sweep up those that killed processes left."""
-    for old in folder.glob(".partial-*"):
-        with suppress(OSError):
-            if time.time() - old.stat().st_mtime > _DAY_S:
-                shutil.rmtree(old, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as scratch:
-        yield Path(scratch)
 
 
 def _error(log: str) -> ImageError:

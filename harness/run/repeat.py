@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
+from harness.digests import file_sha256
 from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
-from harness.images.locks import file_sha256
 from harness.model.options import Options
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths

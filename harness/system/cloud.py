@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import requests
 
@@ -23,7 +22,7 @@ PATIENCE_S = 1.0
 # What Azure's virtual machines bear as chassis asset tag; other Hyper-V machines do not.
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
 
-_Fetch = Callable[..., requests.Response]
+_Ask = Callable[..., requests.Response]
 
 
 def cloud_facts(
@@ -41,13 +40,26 @@ def cloud_facts(
     provider = provider_of(root)
     if not provider:
         return {}
+    until_s = time.monotonic() + patience_s
+    session = requests.Session()
+    # A proxy would hand the request to another machine.
+    session.trust_env = False
+
+    def ask(path: str, headers: Mapping[str, str], method: str = "GET") -> requests.Response:
+        left_s = max(0.001, until_s - time.monotonic())
+        answer = session.request(
+            method, address + path, headers=headers, timeout=left_s, allow_redirects=False
+        )
+        answer.raise_for_status()
+        return answer
+
     try:
-        result = _ASK[provider](_Service(address, patience_s).fetch)
+        kind, region, spot = _SERVICES[provider](ask)
     except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError):
         # No answer, a proxy's page, or fields of another age: the facts are extras.
-        result = {}
-    available = {name: value for name, value in result.items() if value not in ("", None)}
-    return {"cloud_provider": provider, **available}
+        return {"cloud_provider": provider}
+    named = {"cloud_provider": provider, "cloud_instance_type": kind, "cloud_region": region}
+    return {name: value for name, value in named.items() if value} | {"cloud_spot": spot}
 
 
 def provider_of(root: Path = Path("/")) -> str:
@@ -61,62 +73,25 @@ def provider_of(root: Path = Path("/")) -> str:
     return "azure" if text(dmi / "chassis_asset_tag") == _AZURE_TAG else ""
 
 
-class _Service:
-    """The metadata service, with one budget of time for everything that is asked of it."""
-
-    def __init__(self, address: str, patience_s: float) -> None:
-        self._address = address
-        self._until_s = time.monotonic() + patience_s
-        self._session = requests.Session()
-        # A proxy would hand the request to another machine.
-        self._session.trust_env = False
-
-    def fetch(self, path: str, headers: Mapping[str, str], method: str = "GET") -> requests.Response:
-        """Return the answer.
-
-        Raises:
-            requests.RequestException: none within the time, or it is an error.
-        """
-        left_s = self._until_s - time.monotonic()
-        if left_s <= 0:
-            raise requests.Timeout("the metadata service is slow")
-        answer = self._session.request(
-            method, self._address + path, headers=dict(headers), timeout=left_s, allow_redirects=False
-        )
-        answer.raise_for_status()
-        return answer
-
-
-def _aws(fetch: _Fetch) -> dict[str, Scalar | None]:
+def _aws(ask: _Ask) -> tuple[str, str, bool]:
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    token = {"X-aws-ec2-metadata-token": fetch("/latest/api/token", lifetime, "PUT").text}
-    about = fetch("/latest/dynamic/instance-identity/document", token).json()
-    return {
-        "cloud_instance_type": _word(about["instanceType"]),
-        "cloud_region": _word(about["region"]),
-        "cloud_spot": fetch("/latest/meta-data/instance-life-cycle", token).text.strip() == "spot",
-    }
+    token = {"X-aws-ec2-metadata-token": ask("/latest/api/token", lifetime, "PUT").text}
+    about = ask("/latest/dynamic/instance-identity/document", token).json()
+    spot = ask("/latest/meta-data/instance-life-cycle", token).text.strip() == "spot"
+    return _word(about["instanceType"]), _word(about["region"]), spot
 
 
-def _gcp(fetch: _Fetch) -> dict[str, Scalar | None]:
-    about = fetch("/computeMetadata/v1/instance/?recursive=true", {"Metadata-Flavor": "Google"}).json()
-    zone = _word(about["zone"]).rpartition("/")[2]
-    return {
-        "cloud_instance_type": _word(about["machineType"]).rpartition("/")[2],
-        "cloud_region": zone.rpartition("-")[0],
-        "cloud_spot": str(about.get("scheduling", {}).get("preemptible", "")).upper() == "TRUE",
-    }
+def _gcp(ask: _Ask) -> tuple[str, str, bool]:
+    about = ask("/computeMetadata/v1/instance/?recursive=true", {"Metadata-Flavor": "Google"}).json()
+    kind, zone = (_word(about[name]).rpartition("/")[2] for name in ("machineType", "zone"))
+    spot = str(about.get("scheduling", {}).get("preemptible", "")).upper() == "TRUE"
+    return kind, zone.rpartition("-")[0], spot
 
 
-def _azure(fetch: _Fetch) -> dict[str, Scalar | None]:
-    about: dict[str, Any] = fetch(
-        "/metadata/instance/compute?api-version=2021-02-01", {"Metadata": "true"}
-    ).json()
-    return {
-        "cloud_instance_type": _word(about["vmSize"]),
-        "cloud_region": _word(about["location"]),
-        "cloud_spot": _word(about.get("priority", "")).lower() in ("spot", "low"),
-    }
+def _azure(ask: _Ask) -> tuple[str, str, bool]:
+    about = ask("/metadata/instance/compute?api-version=2021-02-01", {"Metadata": "true"}).json()
+    spot = _word(about.get("priority", "")).lower() in ("spot", "low")
+    return _word(about["vmSize"]), _word(about["location"]), spot
 
 
 def _word(value: object) -> str:
@@ -126,4 +101,4 @@ def _word(value: object) -> str:
     return value
 
 
-_ASK: Mapping[str, Callable[[_Fetch], dict[str, Scalar | None]]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
+_SERVICES: Mapping[str, Callable[[_Ask], tuple[str, str, bool]]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}

@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# A run folder of the quick profile; an image's wheels, in the cache; an image, unpacked, while it is built:
-# its context, the copy of that in a layer, the environment and the copy of that.
-RUN_BYTES = 2**30 // 4
-WHEEL_BYTES: Mapping[str, int] = {
-    "cpu": 2**30,
-    "cuda": 4 * 2**30,
-    "trees-cpu": 2**30 // 4,
-    "trees-cuda": 2**30,
-}
-IMAGE_BYTES: Mapping[str, int] = {
-    "cpu": 5 * 2**30,
-    "cuda": 20 * 2**30,
-    "trees-cpu": 7 * 2**30 // 4,
-    "trees-cuda": 3 * 2**30,
-}
-# The same for the local engine, which installs the wheels once.
-ENVIRONMENT_BYTES: Mapping[str, int] = {
-    "cpu": 2 * 2**30,
-    "cuda": 7 * 2**30,
-    "trees-cpu": 2**30 // 2,
-    "trees-cuda": 2**30,
+_GIB = 2**30
+RUN_BYTES = _GIB // 4  # a run folder of the quick profile
+# Of each target: its wheels, in the cache; the image while it is built (context, its copy in a layer, environment
+# and the copy of that); the local engine's environment, in the cache.
+SIZES: Mapping[str, tuple[int, int, int]] = {
+    "cpu": (_GIB, 5 * _GIB, 2 * _GIB),
+    "cuda": (4 * _GIB, 20 * _GIB, 7 * _GIB),
+    "trees-cpu": (_GIB // 4, 7 * _GIB // 4, _GIB // 2),
+    "trees-cuda": (_GIB, 3 * _GIB, _GIB),
 }
 
 
@@ -65,31 +53,18 @@ def needs(
         engine: whether a container engine answers; the local one makes environments in the cache instead.
     """
     names = ", ".join(to_build)
+    wheels, image, environment = (sum(SIZES[target][part] for target in to_build) for part in range(3))
     result: list[Need] = []
     if cache is not None:
-        made = (
-            WHEEL_BYTES
-            if engine
-            else {target: WHEEL_BYTES[target] + ENVIRONMENT_BYTES[target] for target in WHEEL_BYTES}
-        )
         what = f"the wheels of {names}" if engine else f"the local engine's environments for {names}"
-        result.append(
-            Need(
-                disk=cache,
-                size_bytes=RUN_BYTES + sum(made.get(target, 0) for target in to_build),
-                what=("a run", *([what] if names else [])),
-                remedy="set TFBENCH_CACHE to a folder on another disk",
-            )
-        )
+        size_bytes = RUN_BYTES + wheels + (0 if engine else environment)
+        remedy = "set TFBENCH_CACHE to a folder on another disk"
+        whats = ("a run", what) if names else ("a run",)
+        result.append(Need(disk=cache, size_bytes=size_bytes, what=whats, remedy=remedy))
     if engine and images is not None and to_build:
-        result.append(
-            Need(
-                disk=images,
-                size_bytes=sum(IMAGE_BYTES.get(target, 0) for target in to_build),
-                what=(f"building the images {names}",),
-                remedy="move the engine's images elsewhere (Docker: data-root, Podman: graphroot)",
-            )
-        )
+        remedy = "move the engine's images elsewhere (Docker: data-root, Podman: graphroot)"
+        whats = (f"building the images {names}",)
+        result.append(Need(disk=images, size_bytes=image, what=whats, remedy=remedy))
     if len(result) == 2 and result[0].disk.device == result[1].disk.device:
         first, second = result
         size_bytes = first.size_bytes + second.size_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from harness.system.disk_space import Disk, needs
 from harness.system.file_locks import default_path, measuring
 from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
+from harness.system.hardware import text
 from harness.system.machine import disk_of
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
@@ -62,7 +63,8 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
     folder = engine.daemon.image_folder if info is not None else ""
     images = disk_of(Path(folder)) if folder else None
     checks = [_python(), _cpus(), _memory()]
-    checks += disk_checks(disk_of(paths.cache), images, built, engine=info is not None)
+    to_build = [target for target in ("cpu", "cuda")[: 2 if result else 1] if target not in built]
+    checks += disk_checks(disk_of(paths.cache), images, to_build, engine=info is not None)
     checks += [engine_check, images_check]
     checks += _gpus(result, reason, engine, info, paths, progress)
     checks += _telemetry(result, contained=info is not None)
@@ -83,7 +85,7 @@ def _python() -> Check:
 
 def _cpus() -> Check:
     usable = len(os.sched_getaffinity(0))
-    governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    governor = text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
     slow = governor not in ("", "performance")
     return Check(
         name="CPUs",
@@ -106,39 +108,31 @@ def _memory() -> Check:
 
 
 def disk_checks(
-    cache: Disk, images: Disk | None, built: Collection[str], *, engine: bool
+    cache: Disk, images: Disk | None, to_build: Sequence[str], *, engine: bool
 ) -> tuple[Check, ...]:
-    """Check that each disk has room for what is still to be built; without the CUDA image much works.
+    """Check that each disk has room for what is still to be built.
 
     Args:
         cache: where the cache is.
         images: where the engine keeps images; None without one, and where its disk cannot be asked.
-        built: targets whose image is there.
+        to_build: targets whose image is not there.
         engine: whether a container engine answers.
     """
-    least, most = (
-        {
-            need.disk.device: need
-            for need in needs(
-                cache, images, [target for target in wanted if target not in built], engine=engine
-            )
-        }
-        for wanted in (("cpu",), ("cpu", "cuda"))
-    )
     checks = []
-    for device, whole in most.items():
-        fails = device in least and not least[device].met
-        need = least[device] if fails else whole
-        folders = dict.fromkeys(disk.folder for disk in (cache, images) if disk and disk.device == device)
+    for need in needs(cache, images, to_build, engine=engine):
+        folders = dict.fromkeys(
+            disk.folder for disk in (cache, images) if disk and disk.device == need.disk.device
+        )
+        remedy = (
+            f"{need.size_bytes / GIB:.1f} GiB are needed for {' and '.join(need.what)}. "
+            f"Free some, or {need.remedy}."
+        )
         checks.append(
             Check(
                 name="Disk",
-                state=State.FAIL if fails else State.OK if need.met else State.NOTE,
+                state=State.OK if need.met else State.FAIL,
                 fact=f"{need.disk.free_bytes / GIB:.1f} GiB free under {' and '.join(folders)}",
-                remedy=""
-                if need.met
-                else f"{need.size_bytes / GIB:.1f} GiB are needed for {' and '.join(need.what)}. "
-                f"Free some, or {need.remedy}.",
+                remedy="" if need.met else remedy,
             )
         )
     return tuple(checks)
@@ -250,10 +244,3 @@ def _exclusive() -> Check:
             return Check(name="Other runs", state=State.OK, fact="none on this machine")
     except TfbenchError as error:
         return Check(name="Other runs", state=State.NOTE, fact=error.message, remedy=error.hint)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import workloads
-from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, GpuAccess, Mount
-from harness.engines.run_once import run_to_end
-from harness.errors import GpuError
+from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, Exit, GpuAccess, Mount
+from harness.errors import EngineError, GpuError
 from harness.model.run import ImageInfo
 
-LIMIT_S = 300.0
+LIMIT_S, _LOOK_S = 300.0, 0.05
 
 
 def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
@@ -47,6 +47,27 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
         for device, rates in answer["rates"].items()
     )
     return "; ".join(speeds)
+
+
+def run_to_end(engine: Engine, spec: ContainerSpec, limit_s: float) -> tuple[Exit, str]:
+    """Start `spec`, wait for its end and return it with the log; nothing is left of the container.
+
+    Raises:
+        EngineError: the engine refuses or is gone, or the container has not ended after `limit_s` seconds.
+    """
+    container = engine.start(spec)
+    try:
+        end = time.monotonic() + limit_s
+        while (exit_ := container.poll()) is None:
+            if time.monotonic() > end:
+                raise EngineError(
+                    f"{spec.trial_id} did not end within {limit_s:g} s.",
+                    hint="Check the machine's load and the driver's log (dmesg).",
+                )
+            time.sleep(_LOOK_S)
+        return exit_, container.log()
+    finally:
+        container.remove()
 
 
 def _answer(log: str) -> dict[str, Any]:

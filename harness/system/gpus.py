@@ -25,11 +25,11 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return (), explain(error.value)
+        return (), explain(error)
     try:
         return _gpus()
     except pynvml.NVMLError as error:
-        return (), explain(error.value)
+        return (), explain(error)
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -47,7 +47,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             gpu = _gpu(index, handle, driver, cuda)
         except pynvml.NVMLError as error:
-            wrong.append(f"GPU {index}: {explain(error.value)}")
+            wrong.append(f"GPU {index}: {explain(error)}")
             continue
         instances = tuple(_instances(handle)) if gpu.mig_enabled else ()
         gpus += [_instance(gpu, each) for each in instances] or [gpu]

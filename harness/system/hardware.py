@@ -6,7 +6,6 @@ All take `root`, so that a made-up tree can stand in for /.
 from __future__ import annotations
 
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ _DMI_VIRTUAL = {
     "xen": "Xen",
     "openstack": "KVM (OpenStack)",
 }
-_MEMORY_TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x22: "DDR5", 0x1E: "LPDDR4", 0x23: "LPDDR5", 0x20: "HBM"}
 
 
 def text(path: Path) -> str:
@@ -106,50 +104,18 @@ def memory_bytes(root: Path) -> int | None:
     return int(result[1]) * 1024 if result else None
 
 
-def memory_modules(root: Path) -> str:
-    """Describe the memory modules, e.g. "16x 64 GiB DDR5 4800 MT/s"; "" without the right to read DMI."""
-    modules: Counter[str] = Counter()
-    for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
-        try:
-            raw = path.read_bytes()
-        except OSError:
-            continue
-        if len(raw) < 0x17:
-            continue
-        (size,), kind, (speed,) = (
-            struct.unpack_from("<H", raw, 0x0C),
-            raw[0x12],
-            struct.unpack_from("<H", raw, 0x15),
-        )
-        if size == 0x7FFF and len(raw) >= 0x20:
-            size = struct.unpack_from("<I", raw, 0x1C)[0]
-        if 0 < size != 0xFFFF:
-            modules[f"{size / 1024:g} GiB {_MEMORY_TYPES.get(kind, '')} {speed} MT/s"] += 1
-    return ", ".join(f"{count}x {' '.join(name.split())}" for name, count in sorted(modules.items()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """A whole disk, not a partition or a mapping."""
-
-    name: str
-    kind: str
-    size_bytes: int
-
-
-def disks(root: Path) -> Iterator[Disk]:
-    """Yield the whole disks that the kernel knows, in the order of their names."""
+def disks(root: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield name, kind and size in bytes of the whole disks that the kernel knows, in the order of their names."""
     for folder in sorted(root.glob("sys/block/*")):
         sectors = number(folder / "size")
         if not sectors or folder.name.startswith(("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")):
             continue
-        rotates = text(folder / "queue/rotational") == "1"
-        kind = "hard disk" if rotates else "SSD"
+        kind = "hard disk" if text(folder / "queue/rotational") == "1" else "SSD"
         if folder.name.startswith("nvme"):
             kind = "NVMe SSD"
         elif folder.name.startswith(("vd", "xvd")):
             kind = "virtual disk"
-        yield Disk(name=folder.name, kind=kind, size_bytes=sectors * 512)
+        yield folder.name, kind, sectors * 512
 
 
 def networks(root: Path) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from harness.cgroups import own_limits
 from harness.model.run import EngineInfo, Gpu, Scalar
-from harness.system.cgroup_limits import own_limits
 from harness.system.disk_space import Disk
 from harness.system.hardware import (
     GIB,
@@ -18,7 +18,6 @@ from harness.system.hardware import (
     cpus,
     disks,
     memory_bytes,
-    memory_modules,
     networks,
     number,
     os_release,
@@ -26,24 +25,11 @@ from harness.system.hardware import (
     virtualisation,
 )
 
-# The fields of MLPerf's system description, in its order.
-FIELDS = (
-    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
-    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count",
-    "host_processor_frequency", "host_processor_caches", "host_processor_interconnect",
-    "host_memory_capacity", "host_memory_configuration", "host_storage_type", "host_storage_capacity",
-    "host_networking", "host_networking_topology", "accelerators_per_node", "accelerator_model_name",
-    "accelerator_host_interconnect", "accelerator_frequency", "accelerator_on-chip_memories",
-    "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect",
-    "accelerator_interconnect_topology", "cooling", "hw_notes", "framework", "other_software_stack",
-    "operating_system", "sw_notes",
-)  # fmt: skip
-
 
 def system_description(
     gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
 ) -> dict[str, str]:
-    """Return MLPerf's fields; "" where a field cannot be found out from here.
+    """Return those fields of MLPerf's system description that a machine may tell; "" where this one does not.
 
     Args:
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
@@ -56,7 +42,7 @@ def system_description(
     if gpus:
         stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
     stack |= {name: value for name, value in software.items() if name != "framework"}
-    available = {
+    return {
         "system_name": system_name(root),
         "number_of_nodes": "1",
         "host_processors_per_node": _count(cpu.sockets),
@@ -66,16 +52,15 @@ def system_description(
         "host_processor_frequency": f"{cpu.mhz} MHz" if cpu.mhz else "",
         "host_processor_caches": caches(root),
         "host_memory_capacity": _gib(memory),
-        "host_memory_configuration": memory_modules(root),
-        "host_storage_type": ", ".join(sorted({disk.kind for disk in stores})),
-        "host_storage_capacity": ", ".join(f"{disk.name} {_gib(disk.size_bytes)}" for disk in stores),
+        "host_storage_type": ", ".join(sorted({kind for _, kind, _ in stores})),
+        "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in stores),
         "host_networking": networks(root),
         "hw_notes": f"virtual machine, {hypervisor}" if hypervisor else "",
+        **_accelerators(gpus),
         "framework": software.get("framework", ""),
         "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
         "operating_system": " ".join(filter(None, (os_release(root), _kernel(root)))),
     }
-    return {field: (available | _accelerators(gpus)).get(field, "") for field in FIELDS}
 
 
 def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -99,7 +84,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         folder: whose disk's free space counts, where runs are written; it need not exist yet.
     """
     cpu = cpus(root)
-    limits = own_limits(root)
+    cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
     load = text(root / "proc/loadavg").split()
     thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
@@ -121,7 +106,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
         or None,
         "memory_bytes": memory_bytes(root),
-        "cgroup_version": limits.version,
+        "cgroup_version": cgroup_version,
         "own_cpu_limit_cpus": limits.cpus,
         "own_memory_limit_bytes": limits.memory_bytes,
         "free_disk_bytes": disk_of(folder).free_bytes,

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cgroups import UNIFIED, Cgroup, NoCgroupError, limits, locate
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.cgroup_location import UNIFIED, Cgroup, NoCgroupError, locate
 from harness.telemetry.kernel_files import FileReader, Parse, Reading, Values, pressure, table
 
 CONTAINER = "container"
-# Version 1 says "no limit" with the largest multiple of the page size.
-_NO_LIMIT = 1 << 62
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _OLD_PEAK = "This kernel keeps no high-water mark of a cgroup (Linux 5.19 does)."
 _NO_PRESSURE = "This kernel does not account for pressure in this cgroup."
@@ -56,15 +53,21 @@ class CgroupSource:
             gap(self.name, CONTAINER, "*", str(error))
             return {}
         self._reader = FileReader(self.name, CONTAINER, unless_ended)
-        metrics = self._reader.open(_readings(cgroup, _layered(self._root)), self._now_ns())
-        self._limits = _limits(cgroup)
+        metrics = self._reader.open(_readings(cgroup, _layered(self._root)))
+        confined = limits(cgroup)
+        named = {
+            "cpu_limit_cpus": confined.cpus,
+            "mem_limit_bytes": confined.memory_bytes,
+            "pids_limit": confined.pids,
+        }
+        self._limits = {metric: value for metric, value in named.items() if value is not None}
         return {CONTAINER: (*metrics, *self._limits)}
 
     def read(self) -> Iterable[Sample]:
         """Read every file once."""
         if self._reader is not None:
             now_ns = self._now_ns()
-            values = self._reader.read(now_ns)
+            values = self._reader.read()
             if values:
                 yield Sample(t_ns=now_ns, source=self.name, device=CONTAINER, values=values | self._limits)
 
@@ -83,43 +86,37 @@ def _layered(root: Path) -> frozenset[bytes]:
 
 
 def _readings(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
-    unified = _Controller(cgroup.folders.get(UNIFIED))
-    own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(unified, layered)
+    own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
+    unified = cgroup.folders.get(UNIFIED, Path("/nonexistent"))
     stalls = (
-        pressure(unified.path(f"{name}.pressure"), short, ("some", "full"), _NO_PRESSURE)
+        pressure(unified / f"{name}.pressure", short, ("some", "full"), _NO_PRESSURE)
         for name, short in (("cpu", "cpu"), ("memory", "mem"), ("io", "io"))
     )
     return (*own, *stalls)
 
 
-@dataclass(frozen=True, slots=True)
-class _Controller:
-    """The folder of a controller; one that is not mounted is a folder that does not exist."""
-
-    folder: Path | None
-
-    def path(self, name: str) -> Path:
-        return (self.folder or Path("/nonexistent")) / name
-
-    def file(self, name: str, metrics: tuple[str, ...], parse: Parse, missing: str = "") -> Reading:
-        missing = missing or f"The cgroup has no {name}."
-        return Reading(path=self.path(name), metrics=metrics, parse=parse, missing=missing)
-
-    def number(self, name: str, metric: str, scale: float = 1, missing: str = "") -> Reading:
-        return self.file(name, (metric,), lambda content, _: {metric: int(content) * scale}, missing)
-
-    def columns(self, name: str, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
-        """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
-
-        def parse(content: bytes, now_ns: int) -> Values:
-            result = table(content)
-            return {metric: result[key] * by for metric, (key, by) in columns.items() if key in result}
-
-        return self.file(name, tuple(columns), parse)
+def _reading(path: Path, metrics: tuple[str, ...], parse: Parse, missing: str = "") -> Reading:
+    return Reading(
+        path=path, metrics=metrics, parse=parse, missing=missing or f"The cgroup has no {path.name}."
+    )
 
 
-def _version_2(folder: _Controller, layered: frozenset[bytes]) -> tuple[Reading, ...]:
-    def io(content: bytes, now_ns: int) -> Values:
+def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> Reading:
+    return _reading(path, (metric,), lambda content: {metric: int(content) * scale}, missing)
+
+
+def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
+    """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
+
+    def parse(content: bytes) -> Values:
+        result = table(content)
+        return {metric: result[key] * by for metric, (key, by) in columns.items() if key in result}
+
+    return _reading(path, tuple(columns), parse)
+
+
+def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
+    def io(content: bytes) -> Values:
         totals = dict.fromkeys((b"rbytes", b"wbytes", b"rios", b"wios"), 0)
         for line in content.splitlines():
             device, *pairs = line.split()
@@ -136,22 +133,21 @@ def _version_2(folder: _Controller, layered: frozenset[bytes]) -> tuple[Reading,
         "cpu_throttled_periods": (b"nr_throttled", 1),
         "cpu_throttled_s": (b"throttled_usec", 1e-6),
     }
+    memory = {"mem_anon_bytes": (b"anon", 1), "mem_file_bytes": (b"file", 1)}
+    folder = cgroup.folders[UNIFIED]
     return (
-        folder.columns("cpu.stat", cpu),
-        folder.number("memory.current", "mem_used_bytes"),
-        folder.number("memory.peak", "mem_peak_bytes", missing=_OLD_PEAK),
-        folder.columns("memory.stat", {"mem_anon_bytes": (b"anon", 1), "mem_file_bytes": (b"file", 1)}),
-        folder.file("io.stat", _IO, io, _NO_IO),
-        folder.number("pids.current", "pids"),
+        _columns(folder / "cpu.stat", cpu),
+        _number(folder / "memory.current", "mem_used_bytes"),
+        _number(folder / "memory.peak", "mem_peak_bytes", missing=_OLD_PEAK),
+        _columns(folder / "memory.stat", memory),
+        _reading(folder / "io.stat", _IO, io, _NO_IO),
+        _number(folder / "pids.current", "pids"),
     )
 
 
 def _version_1(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
-    def folder(controller: str) -> _Controller:
-        return _Controller(cgroup.folders.get(controller))
-
     def requests(metrics: tuple[str, ...]) -> Parse:
-        def parse(content: bytes, now_ns: int) -> Values:
+        def parse(content: bytes) -> Values:
             totals: Values = dict.fromkeys(metrics, 0)
             names = dict(zip((b"Read", b"Write"), metrics, strict=True))
             for row in (line.split() for line in content.splitlines()):
@@ -164,39 +160,15 @@ def _version_1(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]
     shares = {"cpu_user_s": (b"user", 1 / _TICKS_PER_S), "cpu_system_s": (b"system", 1 / _TICKS_PER_S)}
     keys = ((b"nr_periods", 1), (b"nr_throttled", 1), (b"throttled_time", 1e-9))
     memory = {"mem_anon_bytes": (b"total_rss", 1), "mem_file_bytes": (b"total_cache", 1)}
+    file = cgroup.file
     return (
-        folder("cpuacct").number("cpuacct.usage", "cpu_usage_s", 1e-9),
-        folder("cpuacct").columns("cpuacct.stat", shares),
-        folder("cpu").columns("cpu.stat", dict(zip(_THROTTLING, keys, strict=True))),
-        folder("memory").number("memory.usage_in_bytes", "mem_used_bytes"),
-        folder("memory").number("memory.max_usage_in_bytes", "mem_peak_bytes"),
-        folder("memory").columns("memory.stat", memory),
-        folder("blkio").file("blkio.throttle.io_service_bytes_recursive", _IO[:2], requests(_IO[:2])),
-        folder("blkio").file("blkio.throttle.io_serviced_recursive", _IO[2:], requests(_IO[2:])),
-        folder("pids").number("pids.current", "pids"),
+        _number(file("cpuacct", "cpuacct.usage"), "cpu_usage_s", 1e-9),
+        _columns(file("cpuacct", "cpuacct.stat"), shares),
+        _columns(file("cpu", "cpu.stat"), dict(zip(_THROTTLING, keys, strict=True))),
+        _number(file("memory", "memory.usage_in_bytes"), "mem_used_bytes"),
+        _number(file("memory", "memory.max_usage_in_bytes"), "mem_peak_bytes"),
+        _columns(file("memory", "memory.stat"), memory),
+        _reading(file("blkio", "blkio.throttle.io_service_bytes_recursive"), _IO[:2], requests(_IO[:2])),
+        _reading(file("blkio", "blkio.throttle.io_serviced_recursive"), _IO[2:], requests(_IO[2:])),
+        _number(file("pids", "pids.current"), "pids"),
     )
-
-
-def _limits(cgroup: Cgroup) -> dict[str, float]:
-    """Return the limits that are set, as metric -> value; what has none is absent."""
-
-    def text(controller: str, name: str) -> str:
-        path = cgroup.folders.get(UNIFIED if cgroup.version == 2 else controller)
-        try:
-            return (path / name).read_text(encoding="ascii").strip() if path else ""
-        except OSError:
-            return ""
-
-    if cgroup.version == 2:
-        quota, _, period = text("", "cpu.max").partition(" ")
-        memory, pids = text("", "memory.max"), text("", "pids.max")
-    else:
-        quota, period = text("cpu", "cpu.cfs_quota_us"), text("cpu", "cpu.cfs_period_us")
-        memory, pids = text("memory", "memory.limit_in_bytes"), text("pids", "pids.max")
-    result: dict[str, float] = {}
-    if quota.isdigit() and period.isdigit():
-        result["cpu_limit_cpus"] = int(quota) / int(period)
-    for metric, value in (("mem_limit_bytes", memory), ("pids_limit", pids)):
-        if value.isdigit() and int(value) < _NO_LIMIT:
-            result[metric] = int(value)
-    return result

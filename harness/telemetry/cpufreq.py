@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,12 +48,8 @@ class FrequencySource:
             (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         )
         for path in paths:
-            file = KernelFile(path)
-            try:
-                file.open()
-            except OSError:
-                continue
-            self._throttle.append(file)
+            with suppress(OSError):
+                self._throttle.append(KernelFile(path))
         if not self._throttle:
             gap(self.name, "host", _THROTTLE, "This machine does not count thermal throttling of its cores.")
         return {"host": (*_CLOCKS, *((_THROTTLE,) if self._throttle else ()))}

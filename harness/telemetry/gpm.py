@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.nvml_gpu import Failed, GpuSource, Handle, Reading
+from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading
 
 _MIB = 1024 * 1024
 # Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes
@@ -33,6 +33,14 @@ GPM_METRICS: Mapping[str, tuple[int, float]] = {
 }
 
 
+def has_gpm(gpu: Handle) -> bool:
+    """Tell whether a GPU has these counters."""
+    try:
+        return bool(pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
+    except pynvml.NVMLError:
+        return False
+
+
 class Gpm(Reading):
     """The GPM metrics of one GPU or MIG instance, by two sample buffers that take turns.
 
@@ -44,31 +52,28 @@ class Gpm(Reading):
     """
 
     def __init__(self, uuid: str, wanted: Mapping[str, tuple[int, float]] = GPM_METRICS) -> None:
+        super().__init__(wanted)
         self._mig = uuid.startswith("MIG-")
-        self._wanted = dict(wanted)
+        self._wanted = wanted
         self._buffers: list[Any] = []
         self._filled = False
         self._request: Any = None
-        self._answers: Sequence[Any] = ()
+        self._answers: dict[str, Any] = {}
 
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Return what is still asked for."""
-        return tuple(self._wanted)
-
-    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+    def read(self, handle: Handle) -> Answers:
         """Take a sample, and compare it with the one before; the first gives nothing."""
-        if not self._wanted:
-            return {}
         if not self._buffers:
-            self._open(handle)
+            gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
+            if not has_gpm(gpu):
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         before, now = self._buffers
         self.take(handle, now)
         self._buffers = [now, before]
         if not self._filled:
             self._filled = True
             return {}
-        return self.compare(before, now, failed)
+        return self.compare(before, now)
 
     def take(self, handle: Handle, buffer: Any) -> None:
         """Take a sample into `buffer`."""
@@ -78,49 +83,35 @@ class Gpm(Reading):
         else:
             pynvml.nvmlGpmSampleGet(handle, buffer)
 
-    def _open(self, handle: Handle) -> None:
-        gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
-        if not pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
-        self._filled = False
-
-    def compare(self, before: Any, now: Any, failed: Failed) -> Mapping[str, float]:
+    def compare(self, before: Any, now: Any) -> Answers:
         """Return the averages between two samples."""
-        if self._request is None:
+        if len(self._answers) != len(self.metrics):
             self._prepare()
-        request = self._request
-        request.sample1, request.sample2 = before, now
-        pynvml.nvmlGpmMetricsGet(request)
-        values: dict[str, float] = {}
-        for (metric, (_, scale)), answer in zip(tuple(self._wanted.items()), self._answers, strict=True):
+        self._request.sample1, self._request.sample2 = before, now
+        pynvml.nvmlGpmMetricsGet(self._request)
+        values: dict[str, float | Exception] = {}
+        for metric, answer in self._answers.items():
             code, value = answer.nvmlReturn, answer.value
             if code == pynvml.NVML_SUCCESS and math.isfinite(value):
-                values[metric] = round(value * scale, 3)
+                values[metric] = round(value * self._wanted[metric][1], 3)
             else:
-                failed(metric, code or pynvml.NVML_ERROR_NO_DATA)
+                values[metric] = pynvml.NVMLError(code or pynvml.NVML_ERROR_NO_DATA)
         return values
 
     def _prepare(self) -> None:
         """Make the request once: the structure has room for hundreds of metrics."""
         self._request = pynvml.c_nvmlGpmMetricsGet_t()
         self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        self._request.numMetrics = len(self._wanted)
-        self._answers = [self._request.metrics[index] for index in range(len(self._wanted))]
-        for answer, (number, _) in zip(self._answers, self._wanted.values(), strict=True):
-            answer.metricId = number
+        self._request.numMetrics = len(self.metrics)
+        self._answers = {metric: self._request.metrics[index] for index, metric in enumerate(self.metrics)}
+        for metric, answer in self._answers.items():
+            answer.metricId = self._wanted[metric][0]
 
-    def drop(self, metric: str) -> None:
-        """Ask for `metric` no more."""
-        self._wanted.pop(metric, None)
-        self._request = None
-
-    def reset(self) -> None:
-        """Free the buffers; the next reading allocates new ones."""
+    def close(self) -> None:
+        """Free the buffers."""
         for buffer in self._buffers:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlGpmSampleFree(buffer)
-        self._buffers = []
 
 
 class GpmSource(GpuSource):

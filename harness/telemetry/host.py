@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.kernel_files import FileReader, Rates, Reading, Values, pressure
+from harness.telemetry.kernel_files import FileReader, Reading, Values, pressure
 
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
@@ -40,7 +40,7 @@ class HostSource:
         """Open /proc; a file that does not exist is a gap for its metrics."""
         self._cpus = _Cpus()
         self._reader = FileReader(self.name, HOST, gap)
-        metrics = self._reader.open(self._readings(), self._now_ns())
+        metrics = self._reader.open(self._readings())
         return {HOST: metrics, CORES: self._cpus.core_metrics()}
 
     def read(self) -> Iterable[Sample]:
@@ -48,7 +48,7 @@ class HostSource:
         if self._reader is None:
             return
         now_ns = self._now_ns()
-        yield Sample(t_ns=now_ns, source=self.name, device=HOST, values=self._reader.read(now_ns))
+        yield Sample(t_ns=now_ns, source=self.name, device=HOST, values=self._reader.read())
         if self._cpus.cores:
             yield Sample(t_ns=now_ns, source=self.name, device=CORES, values=self._cpus.cores)
 
@@ -71,14 +71,14 @@ class HostSource:
                 proc / "diskstats",
                 _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS)),
                 r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)",
-                ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
+                ("disk_read_bytes", "disk_write_bytes"),
                 _SECTOR_BYTES,
             ),
             _traffic(
                 proc / "self/net/dev",
                 physical(sys),
                 r"^ *(?:NAMES): *(\d+)(?: +\d+){7} +(\d+)",
-                ("net_recv_bytes_per_s", "net_sent_bytes_per_s"),
+                ("net_recv_bytes", "net_sent_bytes"),
             ),
             pressure(proc / "pressure/cpu", "cpu", ("some",), _NO_PRESSURE),
             pressure(proc / "pressure/memory", "mem", ("some", "full"), _NO_PRESSURE),
@@ -93,18 +93,17 @@ class _Cpus:
     """
 
     METRICS = ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct",
-               "context_switches_per_s", "procs_running")  # fmt: skip
+               "context_switches", "procs_running")  # fmt: skip
 
     def __init__(self) -> None:
         self._last: dict[bytes, tuple[int, ...]] = {}
-        self._switches = Rates()
         self.cores: Values = {}
 
     def core_metrics(self) -> tuple[str, ...]:
         """Return the names that `cores` may have: a CPU that is brought online later has no column."""
         return tuple(_core_metric(name) for name in self._last if name != b"cpu")
 
-    def parse(self, content: bytes, now_ns: int) -> Values:
+    def parse(self, content: bytes) -> Values:
         """Parse /proc/stat; `cores` then has the busy share of each CPU."""
         # Between the CPUs and the rest stands one number for every interrupt there is.
         cpus, _, rest = content.partition(b"intr ")
@@ -123,7 +122,7 @@ class _Cpus:
         counts = dict(line.split(None, 2)[:2] for line in rest.splitlines()[1:])
         return {
             **shares[b"cpu"],
-            **self._switches.of({"context_switches_per_s": int(counts[b"ctxt"])}, now_ns),
+            "context_switches": int(counts[b"ctxt"]),
             "procs_running": int(counts[b"procs_running"]),
         }
 
@@ -150,7 +149,7 @@ def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
     }
 
 
-def _memory(content: bytes, now_ns: int) -> Values:
+def _memory(content: bytes) -> Values:
     result = {name: int(kib) * 1024 for name, kib in _MEMORY.findall(content)}
     return {
         "mem_used_bytes": result[b"MemTotal"] - result[b"MemAvailable"],
@@ -160,30 +159,29 @@ def _memory(content: bytes, now_ns: int) -> Values:
     }
 
 
-def _load(content: bytes, now_ns: int) -> Values:
+def _load(content: bytes) -> Values:
     return {"load1": float(content.split(None, 1)[0])}
 
 
 def _traffic(
     path: Path, names: Collection[str], line: str, metrics: tuple[str, str], unit_bytes: int = 1
 ) -> Reading:
-    """Return the reading of two counters, summed over the lines of some disks or interfaces, as rates.
+    """Return the reading of two counters, summed over the lines of some disks or interfaces.
 
     Args:
         line: regular expression with NAMES where the names go, and a group for each counter.
     """
     pattern = re.compile(line.replace("NAMES", "|".join(map(re.escape, names))).encode(), re.MULTILINE)
-    rates = Rates()
 
-    def parse(content: bytes, now_ns: int) -> Values:
+    def parse(content: bytes) -> Values:
         if not names:
             raise FileNotFoundError
         rows = pattern.findall(content)
-        totals = {name: unit_bytes * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
-        return rates.of(totals, now_ns)
+        return {name: unit_bytes * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
 
-    missing = f"The kernel lists no physical device in {path}."
-    return Reading(path=path, metrics=metrics, parse=parse, missing=missing, all_at_once=False)
+    return Reading(
+        path=path, metrics=metrics, parse=parse, missing=f"The kernel lists no physical device in {path}."
+    )
 
 
 def physical(sys: Path) -> Collection[str]:

@@ -14,27 +14,22 @@ from pathlib import Path
 from harness.telemetry import GapSink
 
 Values = dict[str, float]
-# Content and the time of reading, nanoseconds -> metrics.
-Parse = Callable[[bytes, int], Mapping[str, float]]
+# Content -> metrics.
+Parse = Callable[[bytes], Mapping[str, float]]
 # Larger ones cost more: Python allocates the whole buffer on every read (1 MiB: 14 us, 64 KiB: 3 us).
 _CHUNK = 1 << 16
 _UNREADABLE = (OSError, ValueError, LookupError)
 
 
 class KernelFile:
-    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew."""
+    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew.
+
+    Raises:
+        OSError: it does not exist or may not be read.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def open(self) -> None:
-        """Open it.
-
-        Raises:
-            OSError: it does not exist or may not be read.
-        """
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
         """Return the whole content.
@@ -42,8 +37,6 @@ class KernelFile:
         Raises:
             OSError: the kernel object is gone.
         """
-        if self._descriptor is None:
-            raise FileNotFoundError(self._path)
         # The kernel hands some of these files out a page at a time, however large the buffer.
         content = chunk = os.pread(self._descriptor, _CHUNK, 0)
         while chunk:
@@ -52,10 +45,8 @@ class KernelFile:
         return content
 
     def close(self) -> None:
-        """Close it; no error if it is not open."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Close it."""
+        os.close(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +79,17 @@ class FileReader:
         self._gap = gap
         self._open: list[tuple[Reading, KernelFile]] = []
 
-    def open(self, readings: Sequence[Reading], now_ns: int) -> tuple[str, ...]:
+    def open(self, readings: Sequence[Reading]) -> tuple[str, ...]:
         """Open what exists, read it once, and return the metrics that `read` can give."""
         metrics: list[str] = []
         for each in readings:
-            file = KernelFile(each.path)
+            file = None
             try:
-                file.open()
-                values = each.parse(file.read(), now_ns)
+                file = KernelFile(each.path)
+                values = each.parse(file.read())
             except _UNREADABLE as error:
-                file.close()
+                if file is not None:
+                    file.close()
                 missing = isinstance(error, FileNotFoundError) and each.missing
                 self._note(each.metrics, missing or f"{each.path} cannot be read: {error}.")
                 continue
@@ -107,12 +99,12 @@ class FileReader:
             self._note(absent, f"{each.path.name} does not have it: the controller is not enabled.")
         return tuple(metrics)
 
-    def read(self, now_ns: int) -> Values:
+    def read(self) -> Values:
         """Read every file once."""
         values: Values = {}
         for each, file in self._open:
             try:
-                values |= each.parse(file.read(), now_ns)
+                values |= each.parse(file.read())
             except _UNREADABLE as error:
                 self._note(each.metrics, f"{each.path} cannot be read: {error}.")
         return values
@@ -126,26 +118,6 @@ class FileReader:
     def _note(self, metrics: Sequence[str], reason: str) -> None:
         for metric in metrics:
             self._gap(self._source, self._device, metric, reason)
-
-
-class Rates:
-    """Cumulative counters as rates; none at the first reading, nor when a counter has fallen."""
-
-    def __init__(self) -> None:
-        self._last: tuple[float, ...] = ()
-        self._at_ns = 0
-
-    def of(self, totals: Mapping[str, float], now_ns: int) -> Values:
-        """Return each counter's rate since the last call, a second."""
-        before, self._last = self._last, tuple(totals.values())
-        since_ns, self._at_ns = self._at_ns, now_ns
-        if not before or now_ns <= since_ns or any(a < b for a, b in zip(self._last, before, strict=True)):
-            return {}
-        per_s = 1e9 / (now_ns - since_ns)
-        return {
-            metric: round((total - old) * per_s, 1)
-            for (metric, total), old in zip(totals.items(), before, strict=True)
-        }
 
 
 def table(content: bytes) -> dict[bytes, int]:
@@ -162,7 +134,7 @@ def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> 
         shares: of "some" and "full".
     """
 
-    def parse(content: bytes, now_ns: int) -> Values:
+    def parse(content: bytes) -> Values:
         rows = {row[0].decode(): row[-1] for line in content.splitlines() if (row := line.split())}
         return {
             f"{resource}_pressure_{share}_s": int(rows[share].removeprefix(b"total=")) / 1e6

@@ -16,7 +16,7 @@ from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.host import physical
 
-METRICS = ("net_recv_bytes", "net_sent_bytes")
+_METRICS = ("net_recv_bytes", "net_sent_bytes")
 
 
 class NetworkSource:
@@ -46,27 +46,19 @@ class NetworkSource:
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Find the interfaces."""
         self._gap = gap
-        try:
-            counted = {"lo", *physical(self._sys)}
-            self._interfaces = tuple(name for name in self._counters() if name in counted)
-        except OSError as error:
-            gap(self.name, "*", "*", f"Network counters cannot be read: {error}.")
-        return dict.fromkeys(self._interfaces, METRICS)
+        counted = {"lo", *physical(self._sys)}
+        self._interfaces = tuple(name for name in self._counters() if name in counted)
+        return dict.fromkeys(self._interfaces, _METRICS)
 
     def read(self) -> Iterable[Sample]:
         """Read each of their counters once."""
         now_ns = self._now_ns()
-        try:
-            result = self._counters()
-        except OSError as error:
-            if self._gap is not None:
-                self._gap(self.name, "*", "*", f"Network counters cannot be read: {error}.")
-            return
+        result = self._counters()
         for name in self._interfaces:
             if name in result:
                 values = {
-                    "net_recv_bytes": float(result[name].bytes_recv),
-                    "net_sent_bytes": float(result[name].bytes_sent),
+                    "net_recv_bytes": result[name].bytes_recv,
+                    "net_sent_bytes": result[name].bytes_sent,
                 }
                 yield Sample(t_ns=now_ns, source=self.name, device=name, values=values)
             elif self._gap is not None:

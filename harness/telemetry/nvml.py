@@ -1,30 +1,67 @@
-"""The source "nvml": what a GPU says at every tick. What takes longer is in nvml_slow.py.
+"""The sources "nvml", what a GPU says at every tick, and "nvml_slow", what takes longer or seldom changes.
 
 Utilisation and memory utilisation come from the driver's own sampling period (a sixth of a second to a
-second), which smooths short pauses away; gpm.py and nvml_buffers.py resolve them.
+second), which smooths short pauses away; gpm.py and nvml_buffers.py resolve them. The sampler reads a source when
+it starts and once more when it stops, so that the differences of the slow counters cover the whole trial however
+far apart the readings between are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.nvml_fields import FAST, Fields
-from harness.telemetry.nvml_gpu import Call, Failed, GpuSource, Handle, Reading
+from harness.telemetry.gpm import has_gpm
+from harness.telemetry.nvml_errors import UnreadableError
+from harness.telemetry.nvml_gpu import Answers, Call, Field, Fields, GpuSource, Handle, Reading
 
-_REASONS = (
-    (pynvml.nvmlClocksEventReasonGpuIdle, "throttle_idle"),
-    (pynvml.nvmlClocksEventReasonApplicationsClocksSetting, "throttle_app_clocks"),
-    (pynvml.nvmlClocksEventReasonSwPowerCap, "throttle_sw_power_cap"),
-    (pynvml.nvmlClocksEventReasonHwSlowdown, "throttle_hw_slowdown"),
-    (pynvml.nvmlClocksEventReasonSyncBoost, "throttle_sync_boost"),
-    (pynvml.nvmlClocksEventReasonSwThermalSlowdown, "throttle_sw_thermal"),
-    (pynvml.nvmlClocksEventReasonHwThermalSlowdown, "throttle_hw_thermal"),
-    (pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown, "throttle_hw_power_brake"),
-    (pynvml.nvmlClocksEventReasonDisplayClockSetting, "throttle_display_clock"),
+# Identifiers above 250 are not used: NVML 12 and 13 give them different meanings.
+FAST = (
+    Field(id=pynvml.NVML_FI_DEV_POWER_INSTANT, metric="power_instant_w", scale=1e-3),
+    Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_POWER, metric="power_capped_s", scale=1e-9),
 )
+# The energy counter keeps a CPU busy for over 3 ms and thermal capping for 1 ms; the average and the
+# temperature change too slowly to be worth asking for at every tick.
+SLOW = (
+    Field(id=pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, metric="energy_j", scale=1e-3),
+    Field(id=pynvml.NVML_FI_DEV_POWER_AVERAGE, metric="power_average_w", scale=1e-3),
+    Field(id=pynvml.NVML_FI_DEV_MEMORY_TEMP, metric="mem_temperature_c"),
+    Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, metric="thermal_capped_s", scale=1e-9),
+    Field(id=pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, metric="power_limit_w", scale=1e-3),
+    Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
+    Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
+    Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
+)
+_ALL_LINKS = 0xFFFFFFFF
+# Each takes 3 ms: GPM's rates tell the same for a tenth of that.
+NVLINK = (
+    Field(
+        id=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        metric="nvlink_send_bytes",
+        scale=1024,
+        scope=_ALL_LINKS,
+    ),
+    Field(
+        id=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        metric="nvlink_receive_bytes",
+        scale=1024,
+        scope=_ALL_LINKS,
+    ),
+)
+# The bit mask, which has more than these, and the reasons that make a verdict.
+_REASONS = {
+    "throttle_sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
+    "throttle_sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
+    "throttle_hw_thermal": pynvml.nvmlClocksEventReasonHwThermalSlowdown,
+}
+# PROC_PID_INIT_INO: the inode of the process namespace that the kernel starts in.
+_HOST_NAMESPACE = "pid:[4026531836]"
 
 
 class NvmlSource(GpuSource):
@@ -37,25 +74,15 @@ class NvmlSource(GpuSource):
         return fast_readings()
 
 
-class PowerUsage(Reading):
-    """nvmlDeviceGetPowerUsage, for GPUs whose fields do not tell instant and average power apart.
+class NvmlSlowSource(GpuSource):
+    """Energy, heat, traffic, errors, link state, power limit and other users of each GPU."""
 
-    Args:
-        fields: is read before.
-    """
+    name = "nvml_slow"
+    interval_s = 2.0
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Return the metric while it may be needed."""
-        needed = not self._fields.answered or "power_instant_w" not in self._fields.metrics
-        return ("power_usage_w",) if needed else ()
-
-    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
-        """Ask for it where it is needed: it takes as long as all fields together."""
-        return {metric: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000 for metric in self.metrics}
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return the readings."""
+        return slow_readings(target.pid)
 
 
 def fast_readings() -> tuple[Reading, ...]:
@@ -63,7 +90,12 @@ def fast_readings() -> tuple[Reading, ...]:
     fields = Fields(FAST)
     return (
         Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
-        Call(("mem_used_bytes",), _memory_v2, _memory),
+        # The second version leaves out what the driver reserves for itself.
+        Call(
+            ("mem_used_bytes",),
+            lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
+            lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu).used,),
+        ),
         fields,
         PowerUsage(fields),
         Call(
@@ -75,25 +107,131 @@ def fast_readings() -> tuple[Reading, ...]:
         Call(("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)),
         Call(("performance_state",), _performance_state),
         Call(
-            ("throttle_reasons", *(name for _, name in _REASONS)),
+            ("throttle_reasons", *_REASONS),
             lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
             lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
         ),
     )
 
 
+def slow_readings(pid: int | None) -> tuple[Reading, ...]:
+    """Return the slow readings; processes under `pid` are the trial's own."""
+    return (
+        Fields(SLOW),
+        Call(("pcie_link_gen",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)),
+        Call(("pcie_link_width",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),)),
+        UnlessGpm(Fields(NVLINK)),
+        UnlessGpm(Call(("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s"), _pcie_throughput)),
+        OtherProcesses(pid),
+        Xid(),
+    )
+
+
+class PowerUsage(Reading):
+    """nvmlDeviceGetPowerUsage, for GPUs whose fields do not tell instant and average power apart.
+
+    It takes as long as all fields together.
+
+    Args:
+        fields: is read before.
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        super().__init__(("power_usage_w",))
+        self._fields = fields
+
+    def read(self, handle: Handle) -> Answers:
+        """Ask for it where it is needed."""
+        if "power_instant_w" in self._fields.metrics:
+            self.metrics.clear()
+        return {metric: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000 for metric in self.metrics}
+
+
+class UnlessGpm(Reading):
+    """A reading for GPUs without GPM, which tells the same for less, and misses nothing in between."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(())
+        self.metrics = reading.metrics
+        self._reading = reading
+
+    def read(self, handle: Handle) -> Answers:
+        """Read what GPM does not."""
+        if has_gpm(handle):
+            self.metrics.clear()
+            return {}
+        return self._reading.read(handle)
+
+
+class Xid(Reading):
+    """Critical errors of the driver, counted from the start of sampling."""
+
+    def __init__(self) -> None:
+        super().__init__(("xid_errors", "xid_last"))
+        self._events: Any = None
+        self._count = 0
+        self._last: int | None = None
+
+    def read(self, handle: Handle) -> Answers:
+        """Take all events that have come, without waiting for more."""
+        if self._events is None:
+            self._events = pynvml.nvmlEventSetCreate()
+            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
+        with suppress(pynvml.NVMLError_Timeout):
+            while True:
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+                self._count += 1
+                self._last = int(event.eventData)
+        return {"xid_errors": self._count} | ({} if self._last is None else {"xid_last": self._last})
+
+    def close(self) -> None:
+        """Free the event set."""
+        if self._events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(self._events)
+
+
+class OtherProcesses(Reading):
+    """Processes with a context on the GPU that do not descend from the trial's first process, `pid`.
+
+    A benchmark beside another job measures both.
+    """
+
+    def __init__(self, pid: int | None) -> None:
+        super().__init__(("foreign_processes", "foreign_mem_bytes"))
+        self._pid = pid
+
+    def read(self, handle: Handle) -> Answers:
+        """Count them; a driver that does not say how much memory each holds is asked for the number only."""
+        if not _in_host_namespace():
+            raise UnreadableError("NVML reports the host's process IDs, but the harness runs in a container.")
+        result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        foreign = [each for each in result if not self._ours(each.pid)]
+        values: dict[str, float | Exception] = {"foreign_processes": len(foreign)}
+        if all(each.usedGpuMemory is not None for each in foreign):
+            values["foreign_mem_bytes"] = sum(each.usedGpuMemory for each in foreign)
+        return values
+
+    def _ours(self, pid: int) -> bool:
+        try:
+            process = psutil.Process(pid)
+            return pid == self._pid or any(parent.pid == self._pid for parent in process.parents())
+        except psutil.NoSuchProcess:
+            return True  # ended since NVML listed it
+        except psutil.Error:
+            return False
+
+
+def _in_host_namespace() -> bool:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _HOST_NAMESPACE
+    except OSError:
+        return False
+
+
 def _utilisation(gpu: Handle) -> tuple[float, ...]:
     rates = pynvml.nvmlDeviceGetUtilizationRates(gpu)
     return rates.gpu, rates.memory
-
-
-def _memory_v2(gpu: Handle) -> tuple[float, ...]:
-    """Leave out what the driver reserves for itself, as the first version does not."""
-    return (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,)
-
-
-def _memory(gpu: Handle) -> tuple[float, ...]:
-    return (pynvml.nvmlDeviceGetMemoryInfo(gpu).used,)
 
 
 def _performance_state(gpu: Handle) -> tuple[float, ...]:
@@ -104,4 +242,10 @@ def _performance_state(gpu: Handle) -> tuple[float, ...]:
 
 
 def _decoded(reasons: int) -> tuple[float, ...]:
-    return (reasons, *(int(bool(reasons & bit)) for bit, _ in _REASONS))
+    return (reasons, *(int(bool(reasons & bit)) for bit in _REASONS.values()))
+
+
+def _pcie_throughput(gpu: Handle) -> Sequence[float]:
+    # The driver measures for 20 ms in each direction, while the caller sleeps.
+    counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+    return [pynvml.nvmlDeviceGetPcieThroughput(gpu, counter) * 1024 for counter in counters]

@@ -8,15 +8,14 @@ that drains them gets a finer curve than many calls do. They hold a little over 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pynvml
 
 from harness.model.run import Sample
 from harness.telemetry import Target
-from harness.telemetry.nvml_fields import number
-from harness.telemetry.nvml_gpu import Failed, GpuSource, Handle, Reading
+from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +55,13 @@ class Drain(Reading):
     """
 
     def __init__(self, buffer: Buffer, since_us: int) -> None:
-        self.new: list[tuple[int, float]] = []
+        super().__init__((buffer.metric,))
         self._buffer = buffer
         self._since_us = since_us
+        self._new: list[tuple[int, float]] = []
 
-    @property
-    def metrics(self) -> Sequence[str]:
-        """The buffer's metric."""
-        return (self._buffer.metric,)
-
-    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
-        """Put what is new into `new`, oldest first."""
+    def read(self, handle: Handle) -> Answers:
+        """Keep what is new for `taken`."""
         try:
             kind, samples = pynvml.nvmlDeviceGetSamples(handle, self._buffer.kind, self._since_us)
         except pynvml.NVMLError as error:
@@ -74,12 +69,16 @@ class Drain(Reading):
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
-        result = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
-        for stamp_us, value in result:
+        for stamp_us, value in sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples):
             if stamp_us > self._since_us:
-                self.new.append((stamp_us, value * self._buffer.scale))
+                self._new.append((stamp_us, value * self._buffer.scale))
                 self._since_us = stamp_us
         return {}
+
+    def taken(self) -> Sequence[tuple[int, float]]:
+        """Return time stamps and values that have come since the last call, oldest first."""
+        new, self._new = self._new, []
+        return new
 
 
 class BufferSource(GpuSource):
@@ -87,35 +86,30 @@ class BufferSource(GpuSource):
 
     Args:
         buffer: POWER or UTILISATION.
-        now_ns, wall_ns: the sampler's clock, and the one that the driver stamps with.
     """
 
-    def __init__(
-        self,
-        buffer: Buffer,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-        wall_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        super().__init__(now_ns)
+    def __init__(self, buffer: Buffer) -> None:
+        super().__init__()
         self.name = buffer.source
         self.interval_s = buffer.interval_s
         self._buffer = buffer
-        self._wall_ns = wall_ns
+        self._drains: dict[str, Drain] = {}
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
         """Return what drains the buffer, less what it holds from before."""
-        return (Drain(self._buffer, self._wall_ns() // 1000),)
+        self._drains[uuid] = Drain(self._buffer, time.time_ns() // 1000)
+        return (self._drains[uuid],)
 
     def read(self) -> Iterable[Sample]:
         """Return every new sample, on the sampler's clock."""
         for gpu in self._gpus:
             gpu.read()
             # Anew each time: the wall clock is steered, and may be set.
-            offset_ns = self._now_ns() - self._wall_ns()
-            for drain in gpu.readings:
-                assert isinstance(drain, Drain)
-                new, drain.new = drain.new, []
-                for stamp_us, value in new:
-                    t_ns = stamp_us * 1000 + offset_ns
-                    values = {self._buffer.metric: value}
-                    yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values=values)
+            offset_ns = time.monotonic_ns() - time.time_ns()
+            for stamp_us, value in self._drains[gpu.uuid].taken():
+                yield Sample(
+                    t_ns=stamp_us * 1000 + offset_ns,
+                    source=self.name,
+                    device=gpu.device,
+                    values={self._buffer.metric: value},
+                )

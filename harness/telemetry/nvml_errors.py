@@ -1,8 +1,6 @@
-"""NVML's errors, sorted by what they mean for a reading, and in words for people."""
+"""NVML's errors: what a failing call means for a reading, and the same in words for people."""
 
 from __future__ import annotations
-
-from enum import Enum
 
 import pynvml
 
@@ -20,21 +18,8 @@ _HINTS = {
     pynvml.NVML_ERROR_NO_DATA: "NVML has no value at the moment.",
     pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
 }
-
-
-class UnreadableError(Exception):
-    """A reading that cannot work here for a reason that is not NVML's; the message is the gap's."""
-
-
-class Meaning(Enum):
-    """What a failed call says: about the metric for good, about the whole GPU, or about this moment."""
-
-    METRIC = "metric"
-    DEVICE = "device"
-    MOMENT = "moment"
-
-
-_METRIC = frozenset(
+# A metric that this GPU, driver or user will never have.
+UNSUPPORTED = frozenset(
     (
         pynvml.NVML_ERROR_NOT_SUPPORTED,
         pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -44,7 +29,8 @@ _METRIC = frozenset(
         pynvml.NVML_ERROR_NO_PERMISSION,
     )
 )
-_DEVICE = frozenset(
+# The whole GPU cannot be read; any other error is of this moment.
+GPU_LOST = frozenset(
     (
         pynvml.NVML_ERROR_UNINITIALIZED,
         pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -58,19 +44,19 @@ _DEVICE = frozenset(
 )
 
 
-def meaning(code: int) -> Meaning:
-    """Sort NVML's return code `code`."""
-    if code in _METRIC:
-        return Meaning.METRIC
-    return Meaning.DEVICE if code in _DEVICE else Meaning.MOMENT
+class UnreadableError(Exception):
+    """A reading that cannot work here for a reason that is not NVML's; the message is the gap's."""
 
 
-def explain(code: int, uuid: str = "") -> str:
-    """Describe in one sentence what `code` means, on a MIG instance when `uuid` is one's."""
-    if uuid.startswith("MIG-") and meaning(code) is Meaning.METRIC:
+def explain(error: Exception, uuid: str = "") -> str:
+    """Describe an error in one sentence, for a MIG instance when `uuid` is one's."""
+    if not isinstance(error, pynvml.NVMLError):
+        return str(error)
+    code = error.value
+    if uuid.startswith("MIG-") and code in UNSUPPORTED:
         return "Not available on a MIG instance, only for the whole GPU."
     if code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
         return "This GPU does not support it."
-    if meaning(code) is Meaning.METRIC and code not in _HINTS:
+    if code in UNSUPPORTED and code not in _HINTS:
         return "The installed driver does not offer it."
-    return _HINTS.get(code) or f"NVML reports an error: {pynvml.NVMLError(code)}."
+    return _HINTS.get(code) or f"NVML reports an error: {error}."

@@ -5,40 +5,50 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.nvml_errors import Meaning, UnreadableError, explain, meaning
+from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, UnreadableError, explain
 
 Handle = Any  # a ctypes pointer of pynvml's
-Failed = Callable[[str, int], None]
+# Each metric's value, or why it has none.
+Answers = Mapping[str, float | Exception]
+_UNION = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
 
 
 class Reading:
-    """One NVML call, or a few that belong together, and the metrics that come of it."""
+    """One NVML call, or a few that belong together.
 
-    @property
-    def metrics(self) -> Sequence[str]:
-        """What `read` can give."""
-        raise NotImplementedError
+    Args:
+        metrics: what comes of it; whoever reads takes out of the list what proves to be unsupported.
+    """
 
-    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
-        """Call NVML; a metric that fails by itself goes to `failed` with NVML's code.
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self.metrics = list(metrics)
+
+    def read(self, handle: Handle) -> Answers:
+        """Call NVML; a metric that has nothing to say is absent.
 
         Raises:
-            NVMLError: all of it failed.
+            NVMLError: none of the metrics can be read.
             UnreadableError: it cannot work on this host.
         """
         raise NotImplementedError
 
-    def drop(self, metric: str) -> None:
-        """Ask for `metric` no more; a reading that fails as a whole is dropped by its GPU."""
-
-    def reset(self) -> None:
-        """Forget what belongs to an earlier handle."""
+    def close(self) -> None:
+        """Free what NVML has allocated."""
 
 
 class Call(Reading):
@@ -49,56 +59,77 @@ class Call(Reading):
         functions: tried in order until the driver has one; newer ones first.
     """
 
-    def __init__(self, metrics: Sequence[str], *functions: Callable[[Handle], Sequence[float]]) -> None:
-        self._metrics = tuple(metrics)
+    def __init__(self, metrics: Iterable[str], *functions: Callable[[Handle], Sequence[float]]) -> None:
+        super().__init__(metrics)
         self._functions = functions
 
-    @property
-    def metrics(self) -> Sequence[str]:
-        """The metrics."""
-        return self._metrics
-
-    def read(self, handle: Handle, failed: Failed) -> Mapping[str, float]:
+    def read(self, handle: Handle) -> Answers:
         """Call the first function that works, and only that one from then on."""
         while True:
             try:
-                return dict(zip(self._metrics, self._functions[0](handle), strict=True))
+                return dict(zip(self.metrics, self._functions[0](handle), strict=True))
             except pynvml.NVMLError as error:
-                if len(self._functions) == 1 or meaning(error.value) is not Meaning.METRIC:
+                if len(self._functions) == 1 or error.value not in UNSUPPORTED:
                     raise
                 self._functions = self._functions[1:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One of NVML's field values: `scale` takes its unit to the metric's, `scope` is a link or the like."""
+
+    id: int
+    metric: str
+    scale: float = 1
+    scope: int = 0
+
+
+class Fields(Reading):
+    """Some fields of a GPU, by one call; each succeeds or fails by itself."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__(field.metric for field in fields)
+        self._fields = fields
+
+    def read(self, handle: Handle) -> Answers:
+        """Ask for all fields that are supported at once."""
+        fields = [field for field in self._fields if field.metric in self.metrics]
+        answers = pynvml.nvmlDeviceGetFieldValues(handle, [(field.id, field.scope) for field in fields])
+        return {
+            field.metric: round(number(answer.valueType, answer.value) * field.scale, 9)
+            if answer.nvmlReturn == pynvml.NVML_SUCCESS
+            else pynvml.NVMLError(answer.nvmlReturn)
+            for field, answer in zip(fields, answers, strict=True)
+        }
+
+
+def number(kind: int, value: Any) -> float:
+    """Read NVML's union `value` as the type that `kind` says."""
+    result: float = getattr(value, _UNION[kind])
+    return result
 
 
 class WatchedGpu:
     """A GPU under one name, and the readings that it turns out to support.
 
     Args:
-        source: name of the source, for its gaps and samples.
+        source: name of the source, for its gaps.
         device: the trial's name for the GPU ("gpu0").
         uuid: the GPU's, or a MIG instance's.
     """
 
     def __init__(
-        self,
-        *,
-        source: str,
-        device: str,
-        uuid: str,
-        readings: Sequence[Reading],
-        gap: GapSink,
+        self, *, source: str, device: str, uuid: str, readings: Sequence[Reading], gap: GapSink
     ) -> None:
-        self.device = device
-        self.uuid = uuid
+        self.device, self.uuid = device, uuid
         self.readings = list(readings)
         self._source = source
-        self._dropped: set[str] = set()
         self._gap = gap
         self._handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
         """Return what samples may hold: all that has not turned out to be unsupported."""
-        names = (metric for reading in self.readings for metric in reading.metrics)
-        return tuple(metric for metric in names if metric not in self._dropped)
+        return tuple(metric for reading in self.readings for metric in reading.metrics)
 
     def read(self) -> Mapping[str, float]:
         """Read all that the GPU supports; nothing, and a gap, while it is lost."""
@@ -106,46 +137,35 @@ class WatchedGpu:
         try:
             if self._handle is None:
                 self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
-            for reading in tuple(self.readings):
-                values |= self._values_of(reading)
+            for reading in self.readings:
+                self._add(reading, values)
         except pynvml.NVMLError as error:
-            self._gap(self._source, self.device, "*", explain(error.value, self.uuid))
+            self._note("*", error)
             self._handle = None
-            self.reset()
             return {}
+        if not all(reading.metrics for reading in self.readings):
+            self.readings = [reading for reading in self.readings if reading.metrics]
         return values
 
-    def reset(self) -> None:
-        """Have every reading forget what belongs to an earlier handle."""
-        for reading in self.readings:
-            reading.reset()
+    def _note(self, metric: str, error: Exception) -> None:
+        self._gap(self._source, self.device, metric, explain(error, self.uuid))
 
-    def _values_of(self, reading: Reading) -> Mapping[str, float]:
+    def _add(self, reading: Reading, values: dict[str, float]) -> None:
         """Take a reading; errors that concern the GPU as a whole are raised."""
-
-        def failed(metric: str, code: int) -> None:
-            kind = meaning(code)
-            if kind is Meaning.DEVICE:
-                raise pynvml.NVMLError(code)
-            self._gap(self._source, self.device, metric, explain(code, self.uuid))
-            if kind is Meaning.METRIC:
-                self._dropped.add(metric)
-                reading.drop(metric)
-
         try:
-            return reading.read(self._handle, failed)
-        except UnreadableError as error:
-            for metric in reading.metrics:
-                self._gap(self._source, self.device, metric, str(error))
-                self._dropped.add(metric)
-            self.readings.remove(reading)
-            return {}
-        except pynvml.NVMLError as error:
-            for metric in reading.metrics:
-                failed(metric, error.value)
-            if meaning(error.value) is Meaning.METRIC:
-                self.readings.remove(reading)
-            return {}
+            answers = reading.read(self._handle)
+        except (pynvml.NVMLError, UnreadableError) as error:
+            answers = dict.fromkeys(reading.metrics, error)
+        for metric, answer in answers.items():
+            if not isinstance(answer, Exception):
+                values[metric] = answer
+                continue
+            code = answer.value if isinstance(answer, pynvml.NVMLError) else None
+            if code in GPU_LOST:
+                raise answer
+            self._note(metric, answer)
+            if code is None or code in UNSUPPORTED:
+                reading.metrics.remove(metric)
 
 
 class GpuSource:
@@ -176,15 +196,11 @@ class GpuSource:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             for device in target.gpus:
-                gap(self.name, device, "*", explain(error.value))
+                gap(self.name, device, "*", explain(error))
             return {}
         self._gpus = tuple(
             WatchedGpu(
-                source=self.name,
-                device=device,
-                uuid=uuid,
-                readings=self.readings(uuid, target),
-                gap=gap,
+                source=self.name, device=device, uuid=uuid, readings=self.readings(uuid, target), gap=gap
             )
             for device, uuid in target.gpus.items()
         )
@@ -204,7 +220,8 @@ class GpuSource:
         """Release NVML."""
         if self._gpus:
             for gpu in self._gpus:
-                gpu.reset()
+                for reading in gpu.readings:
+                    reading.close()
             self._gpus = ()
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from harness.cgroups import NoCgroupError, locate
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.cgroup import CONTAINER
-from harness.telemetry.cgroup_location import NoCgroupError, locate
 
 _USE = ("cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids")
 _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 # A child that is found late has lost nothing: its times are cumulative, and its parent's when it has ended.
 _FIRST_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 5_000_000_000
-_ONLY_CGROUP = (
-    "cpu_throttled_s",
-    "mem_peak_bytes",
-    "mem_anon_bytes",
-    "mem_file_bytes",
-    "cpu_pressure_some_s",
-    "mem_pressure_some_s",
-    "io_pressure_some_s",
-)
 
 
 class ProcessSource:
@@ -51,16 +43,18 @@ class ProcessSource:
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Find the process, unless its cgroup is its own."""
-        if target.pid is None or self._has_cgroup(target.pid):
+        try:
+            locate(self._root, target.pid)
+            return {}
+        except NoCgroupError:
+            pass
+        if target.pid is None:
             return {}
         try:
             first = psutil.Process(target.pid)
         except psutil.Error:
             gap(self.name, CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
-        for metric in _ONLY_CGROUP:
-            reason = "This needs a cgroup for the trial, which this engine does not create."
-            gap(self.name, CONTAINER, metric, reason)
         self._metrics = (*_USE, *_IO)
         try:
             first.io_counters()
@@ -78,7 +72,8 @@ class ProcessSource:
         """Sum over the tree, which is looked up anew now and then: that takes a scan of all of /proc."""
         now_ns = self._now_ns()
         if self._tree and now_ns >= self._look_ns:
-            self._look()
+            with suppress(psutil.Error):
+                self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
             self._look_ns = now_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, _LAST_LOOK_NS)
         rows = [row for process in self._tree if (row := self._use(process))]
@@ -90,20 +85,6 @@ class ProcessSource:
     def stop(self) -> None:
         """Forget the processes."""
         self._tree = ()
-
-    def _has_cgroup(self, pid: int) -> bool:
-        try:
-            locate(self._root, pid)
-        except NoCgroupError:
-            return False
-        return True
-
-    def _look(self) -> None:
-        first = self._tree[0]
-        try:
-            self._tree = (first, *first.children(recursive=True))
-        except psutil.Error:
-            return
 
     def _use(self, process: psutil.Process) -> tuple[float, ...]:
         """Return the values of the metrics, () when the process has ended."""

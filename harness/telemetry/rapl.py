@@ -60,7 +60,6 @@ class RaplSource:
                 names[folder.name] = device = f"{parent}_{name}" if parent else name
                 zone_range = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
                 file = KernelFile(folder / "energy_uj")
-                file.open()
                 start_uj = int(file.read())
             except PermissionError:
                 reason = f"Only root may read it: chmod o+r {folder}/energy_uj."

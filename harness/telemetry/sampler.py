@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,10 +13,27 @@ from harness.errors import StoreError
 from harness.model.run import Gap
 from harness.telemetry import Source, Target
 from harness.telemetry.csvfile import TelemetryWriter
-from harness.telemetry.gaps import ALL
-from harness.telemetry.ticks import Clock, MonotonicClock, Sink, TickLoop
+from harness.telemetry.gaps import ALL, GapBook
 
 _JOIN_S = 5.0
+# Ticks missed for longer than this are a gap in the record, not only a number.
+_STALL_S = 1.0
+
+
+class Clock:
+    """The kernel's clocks."""
+
+    def now_ns(self) -> int:
+        """Return CLOCK_MONOTONIC in nanoseconds."""
+        return time.monotonic_ns()
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that this thread has used."""
+        return time.thread_time()
+
+    def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
+        """Sleep until `due_ns` or until `stop` is set; return whether it is set."""
+        return stop.wait(max(0, due_ns - self.now_ns()) / 1e9)
 
 
 @dataclass(slots=True)
@@ -25,12 +43,96 @@ class Sampling:
     Attributes:
         gaps: telemetry that is missing.
         cost: interval_s; wall_s; ticks, missed_ticks and longest_tick_s of the quick sources' thread;
-            cpu_s and cpu_pct (of one CPU) of all threads; and SOURCE.cpu_s, SOURCE.reads,
-            SOURCE.longest_s for each source.
+            cpu_s and cpu_pct (of one CPU) of all threads; and SOURCE.cpu_s and SOURCE.reads for each source.
     """
 
     gaps: tuple[Gap, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
+
+
+class TickLoop:
+    """Read some sources at `begin + k * interval` until told to stop.
+
+    Instants that pass while a read is under way are counted as missed and never made up, so that a slow
+    read does not shift those after it.
+
+    Args:
+        sources: read one after another in every tick.
+        interval_s: between ticks.
+        writer: takes the samples.
+        clock: the time.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], interval_s: float, writer: TelemetryWriter, clock: Clock
+    ) -> None:
+        self.sources = tuple(sources)
+        self.gaps = GapBook()
+        self.ticks = self.missed = 0
+        self.cpu_s = self.longest_s = 0.0
+        self.source_cpu_s = {source.name: 0.0 for source in sources}
+        self.error: StoreError | None = None
+        self._interval_ns = round(interval_s * 1e9)
+        self._writer = writer
+        self._clock = clock
+
+    def run(self, target: Target, stop: threading.Event) -> None:
+        """Start the sources, read them until `stop` is set and once more then, and stop them."""
+        cpu_s = self._clock.cpu_s()
+        try:
+            for source in self.sources:
+                with self._guarded(source):
+                    self._writer.begin(source.name, source.start(target, self._note))
+            self._loop(stop)
+        except StoreError as error:
+            self.error = error
+        finally:
+            for source in self.sources:
+                with self._guarded(source):
+                    source.stop()
+            self.cpu_s = self._clock.cpu_s() - cpu_s
+
+    def _loop(self, stop: threading.Event) -> None:
+        begin_ns = self._clock.now_ns()
+        tick = 0
+        while not self._clock.wait_until(begin_ns + tick * self._interval_ns, stop):
+            self._tick()
+            after_ns = self._clock.now_ns()
+            passed = max(tick, (after_ns - begin_ns) // self._interval_ns)
+            self.missed += passed - tick
+            late_s = (passed - tick) * self._interval_ns / 1e9
+            if late_s >= _STALL_S:
+                late_ns = begin_ns + (tick + 1) * self._interval_ns
+                for source in self.sources:
+                    self.gaps.add(source.name, late_ns, after_ns, f"Sampling was delayed by {late_s:.1f} s.")
+            tick = passed + 1
+        # Counters then cover the trial to its end.
+        self._tick()
+
+    def _tick(self) -> None:
+        begin_ns = self._clock.now_ns()
+        for source in self.sources:
+            cpu_s = self._clock.cpu_s()
+            with self._guarded(source):
+                samples = tuple(source.read())
+                self._writer.write(samples)
+                self.gaps.seen(samples)
+            self.source_cpu_s[source.name] += self._clock.cpu_s() - cpu_s
+        self.ticks += 1
+        self.longest_s = max(self.longest_s, (self._clock.now_ns() - begin_ns) / 1e9)
+
+    @contextmanager
+    def _guarded(self, source: Source) -> Iterator[None]:
+        """Turn whatever a source raises into a gap: it never reaches the trial."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            self._note(source.name, ALL, ALL, f"{type(error).__name__}: {error}")
+
+    def _note(self, source: str, device: str, metric: str, reason: str) -> None:
+        self.gaps.note(self._clock.now_ns(), source, device, metric, reason)
 
 
 class Sampler:
@@ -39,38 +141,37 @@ class Sampler:
     Args:
         sources: what to read; names must differ.
         interval_s: for the sources that have no interval of their own.
-        sink: takes the samples.
+        writer: takes the samples.
         clock: the time.
     """
 
     def __init__(
-        self, sources: Sequence[Source], interval_s: float, sink: Sink, clock: Clock | None = None
+        self,
+        sources: Sequence[Source],
+        interval_s: float,
+        writer: TelemetryWriter,
+        clock: Clock | None = None,
     ) -> None:
-        self._sources = tuple(sources)
         self._interval_s = interval_s
-        self._sink = sink
-        self._clock = clock or MonotonicClock()
+        self._clock = clock or Clock()
         self._stop = threading.Event()
-        self._loops: tuple[TickLoop, ...] = ()
-        self._threads: tuple[threading.Thread, ...] = ()
+        quick = [source for source in sources if source.interval_s is None]
+        self._loops = [TickLoop(quick, interval_s, writer, self._clock)] if quick else []
+        for source in sources:
+            if source.interval_s is not None:
+                pace_s = max(interval_s, source.interval_s)
+                self._loops.append(TickLoop([source], pace_s, writer, self._clock))
+        self._threads: list[threading.Thread] = []
         self._began_ns = 0
 
     def start(self, target: Target) -> None:
         """Begin at once; sources open what they need in their threads, so that nobody waits for them."""
         self._began_ns = self._clock.now_ns()
-        quick = [source for source in self._sources if source.interval_s is None]
-        paced = [source for source in self._sources if source.interval_s is not None]
-        groups = [(quick, self._interval_s)]
-        groups += [([source], max(self._interval_s, source.interval_s or 0.0)) for source in paced]
-        self._loops = tuple(TickLoop(group, pace, self._sink, self._clock) for group, pace in groups if group)
-        self._threads = tuple(
-            threading.Thread(
-                target=loop.run, args=(target, self._stop), name=f"sample-{loop.sources[0].name}", daemon=True
-            )
-            for loop in self._loops
-        )
-        for thread in self._threads:
+        for loop in self._loops:
+            name = f"sample-{loop.sources[0].name}"
+            thread = threading.Thread(target=loop.run, args=(target, self._stop), name=name, daemon=True)
             thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> Sampling:
         """Take a last reading, end the threads and return gaps and cost.
@@ -86,9 +187,8 @@ class Sampler:
         for loop, thread in zip(self._loops, self._threads, strict=True):
             if thread.is_alive():
                 for source in loop.sources:
-                    loop.gaps.note(
-                        end_ns, source.name, ALL, ALL, f"A read did not return within {_JOIN_S:g} s."
-                    )
+                    reason = f"A read did not return within {_JOIN_S:g} s."
+                    loop.gaps.note(end_ns, source.name, ALL, ALL, reason)
             gaps += loop.gaps.close(self._clock.now_ns())
         for loop in self._loops:
             if loop.error is not None:
@@ -109,9 +209,8 @@ class Sampler:
             "cpu_pct": 100.0 * cpu_s / wall_s if wall_s > 0 else 0.0,
         }
         for loop in self._loops:
-            for name, each in loop.costs.items():
-                cost |= {f"{name}.cpu_s": each.cpu_s, f"{name}.reads": each.reads}
-                cost[f"{name}.longest_s"] = each.longest_s
+            for name, source_cpu_s in loop.source_cpu_s.items():
+                cost |= {f"{name}.cpu_s": source_cpu_s, f"{name}.reads": loop.ticks}
         return cost
 
 

@@ -7,9 +7,8 @@ from harness.telemetry.cgroup import CgroupSource
 from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.host import HostSource
-from harness.telemetry.nvml import NvmlSource
+from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
-from harness.telemetry.nvml_slow import NvmlSlowSource
 from harness.telemetry.process import ProcessSource
 from harness.telemetry.rapl import RaplSource
 

@@ -11,7 +11,6 @@ import pytest
 from docker.errors import NotFound
 
 from harness.engines import Mount
-from harness.engines.docker import DockerEngine
 from harness.errors import EngineError
 from tests.docker.conftest import wait_for
 
@@ -210,15 +209,3 @@ def test_image_s_own_entry_point_has_no_say(engine, run_it, make_spec, base_imag
         assert (exit_.code, log) == (0, "hello\n")
     finally:
         engine.client.api.remove_image(image)
-
-
-def test_closing_the_engine_removes_what_it_started(make_spec):
-    engine = DockerEngine()
-    engine.connect()
-    container = engine.start(make_spec("sleep", "1000"))
-    engine.close()
-    other = DockerEngine()
-    other.connect()
-    with pytest.raises(NotFound):
-        other.client.api.inspect_container(container.id)
-    other.close()

@@ -18,7 +18,7 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from harness.errors import ImageError
-from harness.images.bases import BaseImages, pull_missing
+from harness.images.bases import exists, obtain, pull_missing
 from harness.images.build import BuildOrder, build, build_classic, find_buildkit
 from harness.images.build_context import PYTHON_VERSION, Base, Recipes
 from harness.images.builder import ImageBuilder, image_contents, user_image
@@ -246,13 +246,12 @@ class TestBases:
         pinned = Base(reference=f"{DEAD_REGISTRY}/none:1", identity="")
         made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
         progress = RecordingProgress()
-        bases = BaseImages(client, script, progress)
         try:
-            assert bases.obtain(pinned, made) == made
-            assert bases.exists(made.reference)
+            assert obtain(client, pinned, made, script, progress) == made
+            assert exists(client, made.reference)
             assert "distribution packages" in progress.lines[0]
             # The second time nobody is asked.
-            assert bases.obtain(pinned, made) == made
+            assert obtain(client, pinned, made, script, progress) == made
             assert len(progress.lines) == 1
         finally:
             client.images.remove(made.reference)
@@ -264,7 +263,7 @@ class TestBases:
         pinned = Base(reference=f"{DEAD_REGISTRY}/none:1", identity="")
         made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
         with pytest.raises(ImageError, match="no apt here") as caught:
-            BaseImages(client, script, Silent()).obtain(pinned, made)
+            obtain(client, pinned, made, script, Silent())
         assert "--base" in caught.value.hint
         with pytest.raises(ImageNotFound):
             client.images.get(made.reference)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 @pytest.fixture
 def surroundings(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
     """No engine answers, and what the local engine remembers lies apart."""
-    return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "XDG_STATE_HOME": str(tmp_path / "state")}
+    return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
 
 def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Path, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.data.jpegs import JpegRecipe
-from harness.data.procedural import Recipe
+from harness.data.procedural import PictureRecipe
 from harness.progress import Silent
 from harness.run.catalogue import built_in, select
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED, VARIANTS, Data
@@ -206,7 +206,9 @@ def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
     optimizations = ["opt:batch-128", "opt:no-augment", "opt:device-augment", "opt:resident"]
     folder = str(tmp_path)
     with Silent().task("", None) as bar:  # smooth pictures: a crop of white noise is another picture
-        Recipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(tmp_path, bar)
+        PictureRecipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(
+            tmp_path, bar
+        )
     done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[*VARIANTS, *optimizations],
                  data_dir=folder, steps=2, windows=1,
                  params={"threads": 2})  # fmt: skip

@@ -1,0 +1,158 @@
+"""Where a process's control group is, in version 1, 2 and the hybrid of both, and which limits are set there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# A host with version 1 counts these; without any of them the unified hierarchy does the accounting.
+_ACCOUNTING = frozenset(("cpuacct", "memory", "blkio", "pids"))
+UNIFIED = ""
+# Version 1 says "no limit" with the largest multiple of the page size.
+_NO_LIMIT = 1 << 60
+
+
+class NoCgroupError(Exception):
+    """The process has no control group of its own that can be read; the message says why, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroup:
+    """A control group: `folders` maps controllers of version 1, and "" for the unified hierarchy, to folders."""
+
+    version: int
+    folders: Mapping[str, Path]
+
+    def file(self, controller: str, name: str) -> Path:
+        """Return a file of a controller, which version 2 has in its one folder; it need not exist."""
+        folder = self.folders.get(controller if self.version == 1 else UNIFIED, Path("/nonexistent"))
+        return folder / name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """CPUs' worth of time, bytes of memory and number of tasks; None without a limit."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+
+
+def find(root: Path, pid: int | str) -> Cgroup:
+    """Return the control group of process `pid` ("self" for this one), with /proc and the mounts under `root`.
+
+    Raises:
+        NoCgroupError: no such process, or no mounted hierarchy.
+    """
+    paths = _paths(root / f"proc/{pid}/cgroup")
+    version = 1 if _ACCOUNTING & paths.keys() else 2
+    folders = {}
+    for controller, (mount, branch) in _mounts(root).items():
+        if controller in paths:
+            # In a container of its own the harness sees its branch of the hierarchy mounted, not the root.
+            below = _below(paths[controller], branch)
+            if (mount / below).is_dir():
+                folders[controller] = mount / below
+    if not (_ACCOUNTING if version == 1 else {UNIFIED}) & folders.keys():
+        raise NoCgroupError(f"The cgroup of process {pid} is not mounted where the harness can see it.")
+    return Cgroup(version=version, folders=folders)
+
+
+def locate(root: Path, pid: int | None) -> Cgroup:
+    """Return the control group that a process does not share with this one.
+
+    Raises:
+        NoCgroupError: there is none.
+    """
+    if pid is None:
+        raise NoCgroupError("The process has ended.")
+    cgroup = find(root, pid)
+    paths, own = _paths(root / f"proc/{pid}/cgroup"), _paths(root / "proc/self/cgroup")
+    counted = _ACCOUNTING if cgroup.version == 1 else {UNIFIED}
+    if all(own.get(controller) == paths[controller] for controller in counted & cgroup.folders.keys()):
+        raise NoCgroupError("The process shares the harness's cgroup and cannot be measured separately.")
+    return cgroup
+
+
+def limits(cgroup: Cgroup) -> Limits:
+    """Return the limits that are set on a control group itself."""
+    if cgroup.version == 2:
+        quota, _, period = _text(cgroup.file(UNIFIED, "cpu.max")).partition(" ")
+        memory = _text(cgroup.file(UNIFIED, "memory.max"))
+    else:
+        quota = _text(cgroup.file("cpu", "cpu.cfs_quota_us"))
+        period = _text(cgroup.file("cpu", "cpu.cfs_period_us"))
+        memory = _text(cgroup.file("memory", "memory.limit_in_bytes"))
+    pids = _text(cgroup.file("pids", "pids.max"))
+    return Limits(
+        cpus=int(quota) / int(period) if quota.isdigit() and period.isdigit() else None,
+        memory_bytes=int(memory) if memory.isdigit() and int(memory) < _NO_LIMIT else None,
+        pids=int(pids) if pids.isdigit() else None,
+    )
+
+
+def own_limits(root: Path) -> tuple[int | None, Limits]:
+    """Return the version of control groups, None without any, and the tightest limits that hold for this process."""
+    try:
+        own, mounts = find(root, "self"), _mounts(root)
+    except NoCgroupError:
+        return None, Limits()
+    levels: list[Limits] = []
+    for controller, (mount, _) in mounts.items():
+        # Inside a container the group's own folder may not be there, but the mount is.
+        folder = own.folders.get(controller, mount)
+        groups = (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
+        levels += [limits(Cgroup(version=own.version, folders={controller: level})) for level in groups]
+    return own.version, Limits(
+        cpus=min((level.cpus for level in levels if level.cpus), default=None),
+        memory_bytes=min((level.memory_bytes for level in levels if level.memory_bytes), default=None),
+        pids=min((level.pids for level in levels if level.pids), default=None),
+    )
+
+
+def _below(path: str, branch: str) -> str:
+    if branch != "/" and (path == branch or path.startswith(branch + "/")):
+        path = path[len(branch) :]
+    return path.lstrip("/")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _paths(file: Path) -> dict[str, str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NoCgroupError(f"{file} cannot be read: {error.strerror}.") from error
+    rows = (line.split(":", 2) for line in lines)
+    return {controller: row[2] for row in rows if len(row) == 3 for controller in row[1].split(",")}
+
+
+def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
+    """Return, for each controller, where it is mounted and which part of its hierarchy."""
+    try:
+        lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NoCgroupError(f"/proc/self/mountinfo cannot be read: {error.strerror}.") from error
+    result: dict[str, tuple[Path, str]] = {}
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        mount = (root / _unescape(fields[4]).lstrip("/"), _unescape(fields[3]))
+        controllers = [UNIFIED] if kind[0] == "cgroup2" else kind[2].split(",")
+        for controller in controllers:
+            result.setdefault(controller, mount)
+    return result
+
+
+def _unescape(path: str) -> str:
+    for octal, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(octal, char)
+    return path

@@ -1,0 +1,405 @@
+# ruff: noqa: N802 - the functions are called as NVML calls them
+"""A stand-in for NVIDIA's library below the real binding: NVML's calls as far as this project makes them.
+
+A script of lines says how it behaves:
+
+    card INDEX UUID MIG                  a GPU; MIG is its number of instances, -1 where it cannot have any
+    fail FUNCTION CODE [FROM [UNTIL]]    calls FROM to UNTIL fail, of a function or, "card:0", of all with a GPU
+    field ID CODE                        a field value that fails
+    value NAME NUMBER...                 what a call gives, in turn
+"""
+
+import ctypes
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from harness.system.gpus import discover
+from harness.telemetry import Target
+from harness.telemetry.csvfile import read_series
+from harness.telemetry.gpm import GpmSource
+from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
+from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
+from harness.telemetry.sampler import sample
+from harness.telemetry.sources import default_sources
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+ONE_CARD = f"card 0 {UUID} -1\n"
+MEMORY_BYTES = 150754820096
+
+# Calls of the form (device, out) and (device, which, out): what they give is called so, and is this by default.
+NUMBERS = {
+    "nvmlDeviceGetPowerUsage": ("power_usage", 300000),
+    "nvmlDeviceGetEnforcedPowerLimit": ("limit", 700000),
+    "nvmlDeviceGetPowerManagementDefaultLimit": ("default_limit", 700000),
+    "nvmlDeviceGetPersistenceMode": ("persistence", 1),
+    "nvmlDeviceGetPerformanceState": ("pstate", 0),
+    "nvmlDeviceGetMaxPcieLinkGeneration": ("max_gen", 5),
+    "nvmlDeviceGetMaxPcieLinkWidth": ("max_width", 16),
+    "nvmlDeviceGetCurrPcieLinkGeneration": ("gen", 5),
+    "nvmlDeviceGetCurrPcieLinkWidth": ("width", 16),
+    "nvmlDeviceGetCurrentClocksEventReasons": ("reasons", 0),
+}
+CHOICES = {
+    "nvmlDeviceGetClockInfo": ("clock", 1980),
+    "nvmlDeviceGetMaxClockInfo": ("max_clock", 1980),
+    "nvmlDeviceGetTemperature": ("old_temperature", 41),
+    "nvmlDeviceGetPcieThroughput": ("pcie", 1000),
+}
+WHOLE_ONLY = {
+    *NUMBERS, *CHOICES, "nvmlDeviceGetMinorNumber", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetSamples", "nvmlDeviceRegisterEvents", "nvmlGpmSampleGet",
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Device:
+    """What a handle points to: a card, or an instance on it."""
+
+    index: int
+    uuid: str
+    mig: int
+    instance: int = -1
+    handle: Any = dataclasses.field(default_factory=pynvml.struct_c_nvmlDevice_t)
+
+
+class Library:
+    """In the place of the loaded library; a function that it does not have is one that the driver lacks."""
+
+    def __init__(self, script: str) -> None:
+        self._users = 0
+        self._devices: dict[int, Device] = {}
+        self._rules: list[list[Any]] = []
+        self._fields: dict[int, int] = {}
+        self._values: dict[str, Any] = {}
+        self._samples: dict[int, Any] = {}
+        self._taken: set[int] = set()
+        self._lock = threading.Lock()
+        for kind, *words in (line.split() for line in script.splitlines()):
+            getattr(self, f"_load_{kind}")(*words)
+        for name in dir(type(self)):
+            if name.startswith("nvml"):
+                setattr(self, name, partial(self._call, name, getattr(self, name)))
+        for name, (key, default) in NUMBERS.items():
+            setattr(self, name, partial(self._call, name, partial(self._number, key, default)))
+        for name, (key, default) in CHOICES.items():
+            setattr(self, name, partial(self._call, name, partial(self._choice, key, default)))
+
+    def _load_card(self, index: str, uuid: str, mig: str) -> None:
+        for instance in range(-1, max(0, int(mig))):
+            own = uuid if instance < 0 else f"MIG-{instance}-{uuid}"
+            device = Device(int(index), own, int(mig), instance)
+            self._devices[ctypes.addressof(device.handle)] = device
+
+    def _load_fail(self, name: str, code: str, first: str = "0", until: str = "1000000000") -> None:
+        self._rules.append([name, int(code), int(first), int(until), 0])
+
+    def _load_field(self, number: str, code: str) -> None:
+        self._fields[int(number)] = int(code)
+
+    def _load_value(self, name: str, *numbers: str) -> None:
+        self._values[name] = cycle(map(float, numbers))
+
+    def _value(self, name: str, default: float) -> int | float:
+        with self._lock:
+            value = next(self._values[name]) if name in self._values else default
+        return int(value) if value == int(value) else value
+
+    def _failure(self, name: str, device: Device | None) -> int:
+        """Count a call for every rule that it falls under, and return the code of the first that fails it."""
+        result = 0
+        with self._lock:
+            for rule in self._rules:
+                if rule[0] in (name, f"card:{device.index}" if device else ""):
+                    if rule[2] <= rule[4] < rule[3]:
+                        result = result or rule[1]
+                    rule[4] += 1
+        return result
+
+    def _call(self, name: str, function: Any, *arguments: Any) -> int:
+        if name != "nvmlInitWithFlags" and not self._users:
+            return pynvml.NVML_ERROR_UNINITIALIZED
+        device = None
+        if arguments and isinstance(arguments[0], pynvml.c_nvmlDevice_t):
+            device = self._devices[ctypes.addressof(arguments[0].contents)]
+            arguments = (device, *arguments[1:])
+        if not name.startswith("nvmlDeviceGetHandle") and (code := self._failure(name, device)):
+            return code
+        if device and device.instance >= 0 and name in WHOLE_ONLY:
+            return pynvml.NVML_ERROR_NOT_SUPPORTED
+        return function(*arguments) or 0
+
+    def _number(self, key: str, default: int, device: Device, out: Any) -> None:
+        out._obj.value = self._value(key, default)
+
+    def _choice(self, key: str, default: int, device: Device, which: Any, out: Any) -> None:
+        out._obj.value = self._value(f"{key}{which.value}", default)
+
+    def _found(self, name: str, device: Device | None, out: Any) -> int:
+        if device is None:
+            return pynvml.NVML_ERROR_NOT_FOUND
+        out._obj.contents = device.handle
+        return self._failure(name, device)
+
+    def _cards(self) -> list[Device]:
+        return [device for device in self._devices.values() if device.instance < 0]
+
+    def nvmlInitWithFlags(self, flags):
+        self._users += 1
+
+    def nvmlShutdown(self):
+        self._users -= 1
+
+    def nvmlSystemGetDriverVersion(self, text, length):
+        text.value = b"580.65.06"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self, out):
+        out._obj.value = 13000
+
+    def nvmlDeviceGetCount_v2(self, out):
+        out._obj.value = len(self._cards())
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, out):
+        fitting = (device for device in self._cards() if device.index == index.value)
+        return self._found("nvmlDeviceGetHandleByIndex_v2", next(fitting, None), out)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid, out):
+        fitting = (device for device in self._devices.values() if device.uuid == uuid.value.decode())
+        return self._found("nvmlDeviceGetHandleByUUID", next(fitting, None), out)
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card, place, out):
+        fitting = (
+            device
+            for device in self._devices.values()
+            if (device.index, device.instance) == (card.index, place.value)
+        )
+        return self._found("nvmlDeviceGetHandle", next(fitting, None), out)
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part, out):
+        out._obj.contents = next(each.handle for each in self._cards() if each.index == part.index)
+
+    def nvmlDeviceGetUUID(self, device, text, length):
+        text.value = device.uuid.encode()
+
+    def nvmlDeviceGetName(self, device, text, length):
+        text.value = b"NVIDIA Stand-in" if device.instance < 0 else b"NVIDIA Stand-in MIG 1g.18gb"
+
+    def nvmlDeviceGetVbiosVersion(self, device, text, length):
+        text.value = b"96.00.99.00.01"
+
+    def nvmlDeviceGetMigMode(self, device, now, pending):
+        now._obj.value = 1
+        return pynvml.NVML_ERROR_NOT_SUPPORTED if device.mig < 0 else 0
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, device, out):
+        out._obj.value = 7
+
+    def nvmlDeviceGetGpuInstanceId(self, part, out):
+        out._obj.value = part.instance
+
+    def nvmlDeviceGetComputeInstanceId(self, part, out):
+        out._obj.value = 0
+
+    def nvmlDeviceGetMinorNumber(self, device, out):
+        out._obj.value = device.index
+
+    def nvmlDeviceGetTemperatureV(self, device, out):
+        out._obj.temperature = self._value("temperature", 40)
+
+    def nvmlDeviceGetEccMode(self, device, now, pending):
+        now._obj.value = 1
+
+    def nvmlDeviceGetCudaComputeCapability(self, device, major, minor):
+        major._obj.value = 9
+
+    def nvmlDeviceGetMemoryInfo(self, device, out):
+        out._obj.total, out._obj.used = MEMORY_BYTES, self._value("memory_v1", 3e9)
+
+    def nvmlDeviceGetMemoryInfo_v2(self, device, out):
+        out._obj.total, out._obj.used = MEMORY_BYTES, self._value("memory", 2e9)
+
+    def nvmlDeviceGetUtilizationRates(self, device, out):
+        out._obj.gpu, out._obj.memory = self._value("util", 50), self._value("mem_util", 20)
+
+    def nvmlDeviceGetFieldValues(self, device, count, out):
+        for field in out._obj:
+            unsupported = pynvml.NVML_ERROR_NOT_SUPPORTED if device.instance >= 0 else 0
+            field.nvmlReturn = unsupported or self._fields.get(field.fieldId, 0)
+            field.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+            field.value.ullVal = self._value(f"field{field.fieldId}", 1000 * field.fieldId)
+
+    def nvmlDeviceGetSamples(self, device, kind, since, type_, count, out):
+        """Give twenty samples, 20 ms apart, up to now: on for 200 ms, off for 200 ms; mW or %."""
+        newest = time.time_ns() // 20_000_000 * 20_000
+        stamps = [newest - place * 20_000 for place in reversed(range(20))]
+        new = [stamp for stamp in stamps if stamp > since.value]
+        levels = (100_000, 600_000) if kind.value == pynvml.NVML_TOTAL_POWER_SAMPLES else (0, 100)
+        type_._obj.value = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        if not new:
+            return pynvml.NVML_ERROR_NOT_FOUND
+        if out is None:
+            count._obj.value = len(new)
+            return 0
+        count._obj.value = min(len(new), count._obj.value)
+        for place, stamp in enumerate(new[: count._obj.value]):
+            out[place].timeStamp, out[place].sampleValue.uiVal = stamp, levels[stamp // 200_000 % 2]
+        return 0
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, device, count, out):
+        pid = self._value("tenant", 0)
+        count._obj.value = 1 if pid else 0
+        if pid and out is None:
+            return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+        if pid:
+            out[0].pid, out[0].usedGpuMemory = pid, 2**30
+        return 0
+
+    def nvmlEventSetCreate(self, out):
+        pass
+
+    def nvmlEventSetFree(self, events):
+        pass
+
+    def nvmlDeviceRegisterEvents(self, device, types, events):
+        pass
+
+    def nvmlEventSetWait_v2(self, events, out, timeout_ms):
+        out._obj.eventData = self._value("xid", 0)
+        return 0 if out._obj.eventData else pynvml.NVML_ERROR_TIMEOUT
+
+    def nvmlGpmQueryDeviceSupport(self, device, out):
+        out._obj.isSupportedDevice = self._value("gpm", 1)
+
+    def nvmlGpmSampleAlloc(self, out):
+        made = pynvml.struct_c_nvmlGpmSample_t()
+        self._samples[ctypes.addressof(made)] = made
+        out._obj.contents = made
+
+    def nvmlGpmSampleFree(self, buffer):
+        del self._samples[ctypes.addressof(buffer.contents)]
+
+    def nvmlGpmSampleGet(self, device, buffer):
+        self._taken.add(ctypes.addressof(buffer.contents))
+
+    def nvmlGpmMigSampleGet(self, device, instance, buffer):
+        self._taken.add(ctypes.addressof(buffer.contents))
+
+    def nvmlGpmMetricsGet(self, request):
+        asked = request._obj
+        both = {ctypes.addressof(each.contents) for each in (asked.sample1, asked.sample2)}
+        if asked.version != pynvml.NVML_GPM_METRICS_GET_VERSION or len(both & self._taken) != 2:
+            return pynvml.NVML_ERROR_INVALID_ARGUMENT
+        for metric in asked.metrics[: asked.numMetrics]:
+            metric.value = self._value(f"gpm{metric.metricId}", metric.metricId)
+            metric.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if metric.value < 0 else 0
+        return 0
+
+
+class Clock:
+    """Moves only when a test says so."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What sources gave; gaps are (when in ns, source, device, metric, reason)."""
+
+    columns: Mapping[str, Mapping[str, Sequence[str]]]
+    samples: Sequence[Mapping[str, Any]]
+    gaps: Sequence[tuple[int, str, str, str, str]]
+
+    def values(self, metric: str, device: str = "gpu0") -> list[float | None]:
+        """Return a metric through time; None where a sample lacks it."""
+        return [each["values"].get(metric) for each in self.samples if each["device"] == device]
+
+    def reasons(self) -> dict[tuple[str, str], str]:
+        """Return (device, metric) -> the first reason given."""
+        result: dict[tuple[str, str], str] = {}
+        for _, _, device, metric, reason in self.gaps:
+            result.setdefault((device, metric), reason)
+        return result
+
+
+class Standin:
+    """Sources and discovery on a library that follows a script."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def load(self, script: str) -> None:
+        """Put a library in the place of the machine's."""
+        self._monkeypatch.setattr(pynvml, "nvmlLib", Library(script))
+        self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+    def discover(self, script: str) -> dict[str, Any]:
+        """Return GPUs and reason as harness.system.gpus.discover gives them."""
+        self.load(script)
+        cards, reason = discover()
+        return {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
+
+    def read(
+        self,
+        script: str,
+        *sources: str,
+        reads: int = 3,
+        gpus: Mapping[str, str] | None = None,
+        pid: int | None = None,
+        step_s: float = 0.1,
+        pause_s: float = 0.0,
+    ) -> Reading:
+        """Start sources, read them `reads` times and stop them.
+
+        Between two reads the sources' clock moves by `step_s`, and `pause_s` really pass.
+        """
+        self.load(script)
+        clock = Clock()
+        makers = {
+            "nvml": lambda: NvmlSource(clock),
+            "nvml_slow": lambda: NvmlSlowSource(clock),
+            "gpm": lambda: GpmSource(clock),
+            "nvml_power": lambda: BufferSource(POWER),
+            "nvml_util": lambda: BufferSource(UTILISATION),
+        }
+        made = [makers[name]() for name in sources]
+        target = Target(pid=pid, gpus=gpus or {"gpu0": UUID})
+        gaps: list[Any] = []
+        columns = {
+            source.name: source.start(target, lambda *gap: gaps.append((clock.ns, *gap))) for source in made
+        }
+        samples = []
+        for _ in range(reads):
+            time.sleep(pause_s)
+            clock.ns += round(step_s * 1e9)
+            samples += [dataclasses.asdict(each) for source in made for each in source.read()]
+        for source in made:
+            source.stop()
+        return Reading(columns=columns, samples=samples, gaps=gaps)
+
+    def trial(self, script: str, folder: Path, rows: int) -> dict[str, Any]:
+        """Sample with all sources into `folder` until "nvml" has `rows` rows; return gaps and cost."""
+        self.load(script)
+        give_up = time.monotonic() + 30
+
+        def found() -> int:
+            return sum(len(series.t_ns) for series in read_series(folder) if series.source == "nvml")
+
+        target = Target(pid=os.getpid(), gpus={"gpu0": UUID})
+        with sample(default_sources(), target, folder, 0.01) as sampling:
+            while found() < rows and time.monotonic() < give_up:
+                time.sleep(0.02)
+        return {"gaps": [dataclasses.asdict(gap) for gap in sampling.gaps], "cost": sampling.cost}
