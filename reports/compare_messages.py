@@ -14,6 +14,7 @@ from harness.model.comparison import (
     Outcome,
     Result,
     Section,
+    Speed,
     Standing,
     Trend,
     Versus,
@@ -21,8 +22,7 @@ from harness.model.comparison import (
 from harness.model.scaling import Placement, Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
-from reports.messages import device_of_row
-from reports.names import device_name, variant_name
+from reports.names import device_name, device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
@@ -47,6 +47,33 @@ MINUS = "\N{MINUS SIGN}"
 # An interval within this factor of 1 reads "about as fast".
 _CLOSE = 1.1
 _NAMED = 3
+
+
+def names_of(runs: Sequence[Extract]) -> tuple[str, ...]:
+    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
+    machines = Counter(run.machine for run in runs)
+    first = Counter(run.machine.partition(" · ")[0] for run in runs)
+    found = []
+    for run in runs:
+        short = run.machine.partition(" · ")[0]
+        machine = short if first[short] == 1 else run.machine
+        found.append(machine if run.label == run.run_id and machines[run.machine] == 1 else run.label)
+    return tuple(found)
+
+
+def what(versus: Versus, each: Result | Speed | Trend) -> str:
+    """Name a workload, device and variant."""
+    return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
+
+
+def device_in(versus: Versus, device: str) -> str:
+    """Return a device's name; "GPU" where no run has another."""
+    return device_names(each.device for each in versus.results).get(device, device)
+
+
+def over(versus: Versus, names: Sequence[str]) -> str:
+    """Name what ratios are over."""
+    return "the median of its kind" if versus.reference is None else names[versus.reference]
 
 
 def title(versus: Versus, names: Sequence[str]) -> str:
@@ -129,21 +156,15 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
 
 def _which(versus: Versus, results: Sequence[Result], names: Sequence[str]) -> str:
     if len(versus.runs) > 2:
-        than = (
-            "than their kind of machine: "
-            if versus.reference is None
-            else f"than {names[versus.reference]}: "
-        )
-        return than + some([names[run] for run in dict.fromkeys(each.run for each in results)], _NAMED)
-    devices = list(dict.fromkeys(each.device for each in versus.results))
+        than = "their kind of machine" if versus.reference is None else names[versus.reference]
+        return f"than {than}: {some([names[run] for run in dict.fromkeys(each.run for each in results)], _NAMED)}"
     speeds = [
-        f"{_what(each, devices)} ({numbers.ratio(each.ratio.median)})" for each in results if each.ratio
+        f"{each.workload} {variant_name(each.variant)} on {device_in(versus, each.device)} "
+        f"({numbers.ratio(each.ratio.median)})"
+        for each in results
+        if each.ratio
     ]
     return f"on {some(speeds, _NAMED)}"
-
-
-def _what(each: Result, devices: Sequence[str]) -> str:
-    return f"{each.workload} {variant_name(each.variant)} on {device_of_row(each.device, devices)}"
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
@@ -194,16 +215,12 @@ def _incomplete(run: Extract) -> Iterator[str]:
 
 def method(versus: Versus) -> str:
     """Return how speeds were compared, and what the marks mean."""
-    over = "Against the median of its kind a run is measured by the spread of that kind. "
-    together = (
-        f"the interval that holds for all {versus.tests} comparisons together"
-        if versus.tests > 1
-        else "the interval"
-    )
+    kind = "Against the median of its kind a run is measured by the spread of that kind. "
+    all_ = f" that holds for all {versus.tests} comparisons together" if versus.tests > 1 else ""
     return (
         "Speeds are geometric means over trials, with Welch's intervals on logarithms. "
-        f"{over if versus.reference is None else ''}"
-        f"▲ faster and ▼ slower: {together} excludes 1. = it does not. ? one trial."
+        f"{kind if versus.reference is None else ''}"
+        f"▲ faster and ▼ slower: the interval{all_} excludes 1. = it does not. ? one trial."
     )
 
 

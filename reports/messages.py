@@ -19,7 +19,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.rounding import counted
 from reports import numbers
-from reports.names import SHORT_PARTS, device_name, variant_name
+from reports.names import SHORT_PARTS, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Half width over median: up to these a speed is called reliable, and usable.
@@ -311,7 +311,16 @@ TERMS: Mapping[str, str] = {
 }
 
 
-def device_of_row(device: str, devices: Sequence[str]) -> str:
-    """Return a device's name; "GPU" where there is only one."""
-    single = [each for each in devices if each.startswith("gpu") and "+" not in each]
-    return device_name(device, alone=len(single) == 1)
+# Reasons for leaving a variant out that are so by design.
+_BY_DESIGN = (
+    "it says nothing",
+    "input costs little",
+    "copying costs little",
+    "many steps",
+    "Keras fit compiles",
+)
+
+
+def worth_listing(reason: str) -> bool:
+    """Tell whether a variant was left out for another reason than that it would tell nothing."""
+    return not reason.startswith(_BY_DESIGN)

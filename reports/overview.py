@@ -8,7 +8,6 @@ from harness.analysis.compare import GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
 from harness.analysis.findings import primary
 from harness.model.analysis import (
     Analysis,
-    Comparison,
     Estimate,
     Finding,
     PublishedComparison,
@@ -27,7 +26,7 @@ class Row:
 
     Attributes:
         cpu: the baseline's samples/s on the CPU; None where `device` is the CPU, or it was not measured.
-        over_cpu: baseline on `device` over baseline on the CPU.
+        over_cpu, tuned_over_cpu: baseline on `device` over baseline on the CPU, and tuned over tuned.
         scaling: several GPUs over as many times one.
         gain: of tuned over the baseline.
         published: those with a number to compare, of this device.
@@ -39,6 +38,7 @@ class Row:
     baseline: Summary | None
     cpu: Estimate | None
     over_cpu: Estimate | None
+    tuned_over_cpu: Estimate | None
     scaling: Estimate | None
     tuned: Summary | None
     gain: Estimate | None
@@ -66,6 +66,7 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
                 baseline=summaries.get((workload, device, BASELINE)),
                 cpu=cpu.throughput if cpu else None,
                 over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{BASELINE}"),
+                tuned_over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{TUNED}"),
                 scaling=_ratio(analysis, SCALING, workload, f"{device}/{TUNED}"),
                 tuned=summaries.get((workload, device, TUNED)),
                 gain=_ratio(analysis, TUNED_OVER_BASELINE, workload, f"{device}/{TUNED}"),
@@ -83,26 +84,22 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def step_time(analysis: Analysis, workload: str, device: str, variant: str) -> StepTime | None:
     """Return a breakdown, None where there is none."""
-    return next(
-        (
-            each
-            for each in analysis.step_times
-            if (each.workload, each.device, each.variant) == (workload, device, variant)
-        ),
-        None,
-    )
+    key = (workload, device, variant)
+    found = (each for each in analysis.step_times if (each.workload, each.device, each.variant) == key)
+    return next(found, None)
 
 
 def _ratio(analysis: Analysis, kind: str, workload: str, numerator: str) -> Estimate | None:
-    def matches(each: Comparison) -> bool:
-        return (each.kind, each.workload, each.numerator) == (kind, workload, numerator)
+    wanted = (kind, workload, numerator)
+    found = (
+        each.ratio for each in analysis.comparisons if (each.kind, each.workload, each.numerator) == wanted
+    )
+    return next(found, None)
 
-    return next((each.ratio for each in analysis.comparisons if matches(each)), None)
 
-
-def speed_factor(published: tuple[PublishedComparison, ...]) -> PublishedComparison | None:
-    """Return the published speed or time to show beside a baseline; None where articles give neither."""
-    return next((each for each in published if each.unit in ("samples/s", "s")), None)
+def speed_factor(row: Row) -> PublishedComparison | None:
+    """Return the published speed or time to show beside a row's baseline; None where articles give neither."""
+    return next((each for each in row.published if each.unit in ("samples/s", "s")), None)
 
 
 def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:

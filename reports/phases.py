@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.model.run import Trial
-from reports.names import THROTTLE_REASONS, device_name, phase_name, throttle_names, variant_name
+from reports.names import PHASE_NAMES, THROTTLE_REASONS, device_name, throttle_names, variant_name
 from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
 
 START, FIRST, WARM, MEASURED, OTHER = KINDS = ("start-up", "first step", "warm-up", "measured", "between")
@@ -55,7 +55,10 @@ def _filled(trial: Trial) -> Iterator[Band]:
         if start - at > _TOUCHING_S:
             kind, label = (START, "container start") if not at else (OTHER, "between variants")
             yield Band(kind=kind, variant="", label=label, start_s=at, end_s=start)
-        words = (phase_name(phase.name), variant_name(phase.variant) if phase.variant else "")
+        words = (
+            PHASE_NAMES.get(phase.name, phase.name),
+            variant_name(phase.variant) if phase.variant else "",
+        )
         yield Band(
             kind=_KINDS.get(phase.name, START if not phase.variant else OTHER),
             variant=phase.variant,

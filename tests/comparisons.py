@@ -17,7 +17,7 @@ from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
 from harness.model.analysis import Estimate
 from harness.model.comparison import Extract, Versus
-from reports.compare import render_html
+from reports.compare_page import render_html
 from tests import builders
 from tests.builders_workers import teams
 from tests.report_pages import javascript
@@ -115,7 +115,7 @@ def page(name: str) -> str:
     made = comparison(name)
     checked = gate(made, 0.05) if name == "two" else None
     return render_html(
-        made, comparison_document(made, checked), gate=checked, version="0.1.0", bundle=javascript
+        made, comparison_document(made, checked), gate=checked, version="0.1.0", code=javascript
     )
 
 

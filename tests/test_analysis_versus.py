@@ -52,7 +52,7 @@ class TestExtract:
         run = builders.gpu_run(trials=1)
         parameters = {**run.manifest.parameters, "options": {"cpus": "0-1", "cpu_quota": 1.5}}
         made = extract(analyse(replace(run, manifest=replace(run.manifest, parameters=parameters))))
-        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 16 vCPU, CPUs 0-1, quota of 1.5 CPUs"
+        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize(
         "given_settings", [({"trials": 3, "max_trials": 7}, True), ({"trials": 3, "max_trials": 3}, False)]

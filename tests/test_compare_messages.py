@@ -11,9 +11,8 @@ from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare import render_html, render_markdown
-from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
-from reports.compare_page import names_of
+from reports.compare_messages import headline, names_of, notes, scaling_caveats, scaling_lines, warnings
+from reports.compare_page import render_html, render_markdown
 from tests.builders_workers import teams
 from tests.comparisons import COMPARISONS, again, comparison, fleet, whole
 
@@ -39,7 +38,7 @@ def said(*runs: Extract, reference: int | None = 0) -> str:
     """Give all that a comparison of runs says, without their tags."""
     made = versus(runs, reference=reference)
     checked = gate(made, 0.05) if reference is not None else None
-    made_page = render_html(made, {}, gate=checked, bundle=str)
+    made_page = render_html(made, {}, gate=checked, code=str)
     text = f"{made_page} {render_markdown(made, gate=checked)}"
     text = re.sub(r"<(script|style|svg|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))

@@ -9,9 +9,10 @@ import pytest
 from harness.analysis.gate import gate
 from harness.analysis.versus import versus
 from harness.model.comparison import Decision, Section
-from reports.compare import render_csv, render_html, render_markdown
-from reports.compare_charts import figures_of
-from reports.compare_page import names_of, shown_runs
+from reports.compare_charts import figures_of, shown_runs
+from reports.compare_messages import names_of
+from reports.compare_page import render_html, render_markdown
+from reports.table import comparison_csv
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 
@@ -50,7 +51,7 @@ def test_hostile_names_are_text() -> None:
 
 def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
     made = versus([again(whole(), 1), again(whole(), 2, label="=1+1")])
-    assert "\n'=1+1," in render_csv(made)
+    assert "\n'=1+1," in comparison_csv(made)
 
 
 def test_at_most_four_runs_have_a_column_and_every_kind_of_machine_one() -> None:
@@ -73,7 +74,7 @@ def test_runs_without_a_name_are_named_by_their_machines() -> None:
     [
         ("two", {"figure-step-time", "figure-ratios"}),
         ("trend", {"figure-step-time", "figure-ratios", "figure-trends"}),
-        ("together", {"figure-scaling", "figure-traffic", "figure-step-time", "figure-ratios"}),
+        ("together", {"figure-scaling", "figure-step-time", "figure-ratios"}),
         ("nothing", set()),
     ],
 )
@@ -83,9 +84,9 @@ def test_figures(name: str, figures: set[str]) -> None:
 
 def test_a_pair_of_bars_has_one_axis() -> None:
     figure = figures_of(comparison("two"))["figure-step-time"]
-    panel = next(iter(figure.spec["datasets"].values())) if "datasets" in figure.spec else []
-    panel = panel or figure.spec["vconcat"][0]["layer"][0]["data"]["values"]
-    ends = {name: max(each["end"] for each in panel if each["row"] == name) for name in ("before", "after")}
+    bars = figure.spec["vconcat"][0]["layer"][0]
+    parts = figure.spec["datasets"][bars["data"]["name"]]
+    ends = {name: max(each["end"] for each in parts if each["row"] == name) for name in ("before", "after")}
     assert ends["after"] == pytest.approx(1)
     assert ends["before"] == pytest.approx(0.93, abs=0.01)
 
@@ -94,7 +95,7 @@ def test_only_fields_that_all_runs_know_are_shown() -> None:
     facts = {**whole().facts, Section.SOFTWARE: {"kernel": "6.1", "engine": "docker 28"}}
     runs = [replace(again(whole(), seed), facts=facts) for seed in (1, 2)]
     runs[1] = replace(runs[1], facts={**facts, Section.SOFTWARE: {"kernel": "6.2"}})
-    text = Document(render_html(versus(runs), {}, bundle=str)).text
+    text = Document(render_html(versus(runs), {}, code=str)).text
     assert "6.2" in text
     assert "docker 28" not in text
 

@@ -56,8 +56,7 @@ def compare(
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
-    from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
-    from reports.compare_page import names_of  # noqa: PLC0415
+    from reports.compare_messages import headline, names_of, notes, warnings  # noqa: PLC0415
 
     to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None

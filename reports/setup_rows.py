@@ -9,19 +9,17 @@ from typing import Any
 from harness.model.run import Run
 from reports import numbers
 
-UNKNOWN = "not known"
 _ACCELERATOR = "accelerator"  # the beginning of MLPerf's fields that only a host with a GPU has
 # Parameters whose parts are worth a row of their own, and what a part's name is preceded by.
 _NESTED = {"options": "", "settings": "profile's ", "params": "--param "}
 # Said elsewhere on the page, or once already.
 _SAID = frozenset({"profile", "name", "seed", "params", "engine", "variants"})
-_UNITS = {"_bytes": ("", numbers.size), "_s": ("", numbers.duration)}
 
 
 def system_rows(run: Run) -> list[tuple[str, str]]:
     """Give MLPerf's system description; a host without a GPU has no accelerator to describe."""
     return [
-        (name, value_text(value))
+        (name, _text(value))
         for name, value in run.system.items()
         if run.manifest.gpus or not name.startswith(_ACCELERATOR)
     ]
@@ -31,53 +29,47 @@ def setup_rows(run: Run) -> list[tuple[str, str]]:
     """Give the engine, the versions and the resolved parameters."""
     manifest = run.manifest
     engine = manifest.engine
-    rows = [
+    return [
         ("engine", f"{engine.name} {engine.version}".strip()),
         ("isolated in containers", "yes" if engine.isolated else "no"),
-        ("rootless", value_text(engine.rootless)),
-        ("cgroup version", UNKNOWN if engine.cgroup_version is None else str(engine.cgroup_version)),
+        ("rootless", state(engine.rootless)),
+        ("cgroup version", _text(engine.cgroup_version)),
         ("GPU handed over by", engine.gpu_access or "no GPU handed over"),
         ("tfbench", f"{manifest.tfbench_version}, commit {manifest.commit or 'unknown'}"),
         ("seed", str(manifest.seed)),
+        *(_row(name, value) for name, value in _parameters(manifest.parameters)),
     ]
-    return rows + list(_parameters(manifest.parameters))
 
 
-def _parameters(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _parameters(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in parameters.items():
         if name in _NESTED and isinstance(value, Mapping):
             for part, inner in value.items():
                 # What was left to its default is in the row of what it came to be.
                 if part not in _SAID and inner not in (None, "", [], {}, ()):
-                    yield _row(f"{_NESTED[name]}{part}", inner)
+                    yield f"{_NESTED[name]}{part}", inner
         else:
-            yield _row(name, value)
+            yield name, value
 
 
 def _row(name: str, value: Any) -> tuple[str, str]:
-    for ending, (replacement, write) in _UNITS.items():
-        if name.endswith(ending) and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return f"{name.removesuffix(ending)}{replacement}".replace("_", " "), write(value)
-    return name.replace("_", " "), value_text(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        for ending, write in (("_bytes", numbers.size), ("_s", numbers.duration)):
+            if name.endswith(ending):
+                return name.removesuffix(ending).replace("_", " "), write(value)
+    return name.replace("_", " "), _text(value)
 
 
-def field_rows(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Give a mapping as rows of name and value; what is empty was not found out."""
-    return [(str(name), value_text(value)) for name, value in fields.items()]
-
-
-def value_text(value: Any) -> str:
+def _text(value: Any) -> str:
     """Write one value of a manifest."""
     if isinstance(value, bool) or value is None:
         return state(value)
-    if isinstance(value, (str, int)):
-        return str(value) if value != "" else UNKNOWN
     if isinstance(value, float):
         return numbers.number(value, 4)
-    if isinstance(value, (list, tuple)) and all(isinstance(one, (str, int)) for one in value):
+    if isinstance(value, (str, int)):
+        return str(value) or "not known"
+    if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
-    if isinstance(value, Mapping) and all(isinstance(one, (str, int, float)) for one in value.values()):
-        return ", ".join(f"{name}={one}" for name, one in value.items())
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
