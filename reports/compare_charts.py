@@ -12,7 +12,7 @@ import altair as alt
 from harness.model.analysis import StepTime
 from harness.model.comparison import Extract, Outcome, Result, Trend, Versus
 from reports import charts, numbers
-from reports.compare_messages import MARKS, device_in, names_of, trend_line, what
+from reports.compare_messages import MARKS, device_in, over, trend_line, what
 from reports.names import variant_name
 from reports.palette import gpu_colour
 from reports.scaling_chart import scaling_figure
@@ -69,12 +69,11 @@ def _heading(versus: Versus, workload: str, device: str) -> str:
 
 def _step_times(versus: Versus) -> charts.Figure | None:
     """Draw a bar a run for each workload, device and variant, all of a panel on one axis."""
-    names = names_of(versus.runs)
     panels = {}
     for workload, device in dict.fromkeys((each.workload, each.device) for each in versus.results):
         for variant in (BASELINE, TUNED):
             times = {
-                names[run]: time
+                versus.runs[run].label: time
                 for run in shown_runs(versus)
                 if (time := step_time_of(versus.runs[run], workload, device, variant)) is not None
             }
@@ -94,22 +93,22 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     compared = [each for each in versus.results if each.ratio is not None]
     if not compared:
         return None
-    names, few = names_of(versus.runs), len(versus.runs) <= COLUMNS
-    series = [names[each.run] if few else versus.runs[each.run].machine for each in compared]
+    few = len(versus.runs) <= COLUMNS
+    runs = [versus.runs[each.run] for each in compared]
+    series = [run.label if few else run.machine for run in runs]
     styles = {name: number for number, name in enumerate(dict.fromkeys(series))}
     records = [
-        _record(versus, each, names, name, styles[name], few=few)
+        _record(versus, each, name, styles[name], few=few)
         for each, name in zip(compared, series, strict=True)
     ]
-    over = "the median of its kind of machine" if versus.reference is None else names[versus.reference]
     return charts.Figure(
         id="figure-ratios",
-        title=f"Speed over {over}",
+        title=f"Speed over {over(versus, 'the median of its kind of machine')}",
         description="Dots on a logarithmic axis, with 95 % intervals where the runs are few; 1 is as fast.",
         spec=charts.stacked([_ratio_panel(records, len(styles) if few else 1, few=few)]),
         table=charts.Table(
             header=("What", "Run", "Speed", "Ratio", "95 % interval", "All together", "Outcome"),
-            rows=tuple(_cells(versus, each, names) for each in compared),
+            rows=tuple(_cells(versus, each) for each in compared),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
         legend=tuple(
@@ -120,13 +119,11 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     )
 
 
-def _record(
-    versus: Versus, each: Result, names: Sequence[str], series: str, style: int, *, few: bool
-) -> dict[str, Any]:
+def _record(versus: Versus, each: Result, series: str, style: int, *, few: bool) -> dict[str, Any]:
     assert each.ratio is not None
     return {
         "row": what(versus, each),
-        "run": names[each.run],
+        "run": versus.runs[each.run].label,
         "series": series,
         "value": each.ratio.median,
         "low": each.ratio.low if few else None,
@@ -138,12 +135,12 @@ def _record(
     }
 
 
-def _cells(versus: Versus, each: Result, names: Sequence[str]) -> tuple[str, ...]:
+def _cells(versus: Versus, each: Result) -> tuple[str, ...]:
     assert each.ratio is not None
     joint = f"{numbers.ratio(each.joint.low)} to {numbers.ratio(each.joint.high)}" if each.joint else ""
     return (
         what(versus, each),
-        names[each.run],
+        versus.runs[each.run].label,
         numbers.speed(each.speed),
         numbers.ratio(each.ratio.median),
         numbers.ratio_interval(each.ratio),

@@ -49,18 +49,6 @@ _CLOSE = 1.1
 _NAMED = 3
 
 
-def names_of(runs: Sequence[Extract]) -> tuple[str, ...]:
-    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
-    machines = Counter(run.machine for run in runs)
-    first = Counter(run.machine.partition(" · ")[0] for run in runs)
-    found = []
-    for run in runs:
-        short = run.machine.partition(" · ")[0]
-        machine = short if first[short] == 1 else run.machine
-        found.append(machine if run.label == run.run_id and machines[run.machine] == 1 else run.label)
-    return tuple(found)
-
-
 def what(versus: Versus, each: Result | Speed | Trend) -> str:
     """Name a workload, device and variant."""
     return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
@@ -71,47 +59,48 @@ def device_in(versus: Versus, device: str) -> str:
     return device_names(each.device for each in versus.results).get(device, device)
 
 
-def over(versus: Versus, names: Sequence[str]) -> str:
-    """Name what ratios are over."""
-    return "the median of its kind" if versus.reference is None else names[versus.reference]
+def over(versus: Versus, middle: str = "the median of its kind") -> str:
+    """Name what ratios are over: a run, or a `middle` of runs."""
+    return middle if versus.reference is None else versus.runs[versus.reference].label
 
 
-def title(versus: Versus, names: Sequence[str]) -> str:
+def title(versus: Versus) -> str:
     """Name a comparison."""
     if versus.scaling is not None:
         *first, last = (str(workers) for workers in versus.scaling.placements)
         return f"Training over {' and '.join(filter(None, (', '.join(first), last)))} workers"
-    if len(names) == 2:
+    if len(versus.runs) == 2:
         base = versus.reference or 0
-        return f"{names[1 - base]} vs {names[base]}"
+        return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"
     machines = {run.machine for run in versus.runs}
     where = next(iter(machines)) if len(machines) == 1 else f"{len(machines)} kinds of machine"
-    return f"{counted(len(names), 'run')}: {where}"
+    return f"{counted(len(versus.runs), 'run')}: {where}"
 
 
-def headline(versus: Versus, names: Sequence[str]) -> str:
+def headline(versus: Versus) -> str:
     """Return at most two sentences that stand by themselves."""
     if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
         return " ".join(lines[:2])
     if not versus.standings:
         return "Nothing was measured that could be compared."
-    return " ".join((*_places(versus, names), *_outcomes(versus, names)))
+    return " ".join((*_places(versus), *_outcomes(versus)))
 
 
-def _places(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+def _places(versus: Versus) -> Iterator[str]:
     others = [each for each in versus.standings if each.run != versus.reference]
     if not others:
         return
     first, last = others[0], others[-1]
-    over = "the median of all" if versus.reference is None else names[versus.reference]
+    fastest, slowest = (versus.runs[each.run].label for each in (first, last))
+    base = over(versus, "the median of all")
     best = f"best variant of {counted(first.workloads, 'workload')}"
     if len(others) == 1:
-        yield f"{_pair(names[first.run], over, first.score)}, {best}."
+        yield f"{_pair(fastest, base, first.score)}, {best}."
     elif versus.standings[0].run == versus.reference:
-        yield f"{over} is the fastest, and {names[last.run]} the slowest, {_score(last)} {over}, {best}."
+        yield f"{base} is the fastest, and {slowest} the slowest, {_score(last)} {base}, {best}."
     else:
         yield (
-            f"{names[first.run]} is the fastest, {_score(first)} {over}, and {names[last.run]} the slowest, "
+            f"{fastest} is the fastest, {_score(first)} {base}, and {slowest} the slowest, "
             f"{_score(last)}, {best}."
         )
 
@@ -134,7 +123,7 @@ def _pair(name: str, over: str, score: Estimate) -> str:
     return f"{name} is {numbers.ratio(score.median)} as fast as {over}{_interval(score)}"
 
 
-def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+def _outcomes(versus: Versus) -> Iterator[str]:
     compared = [each for each in versus.results if each.ratio is not None]
     if not compared:
         yield "No workload was measured in more than one run."
@@ -142,9 +131,9 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
     parts = []
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
         if results := [each for each in compared if each.outcome is outcome]:
-            parts.append(f"{outcome.value} {_which(versus, results, names)}")
+            parts.append(f"{outcome.value} {_which(versus, results)}")
     if parts and len(versus.runs) == 2:
-        yield f"{names[compared[0].run]} is {'; '.join(parts)}."
+        yield f"{versus.runs[compared[0].run].label} is {'; '.join(parts)}."
     elif parts:
         text = "; ".join(parts)
         yield f"{text[0].upper()}{text[1:]}."
@@ -154,10 +143,10 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
         yield f"No difference in {counted(len(compared), 'comparison')}."
 
 
-def _which(versus: Versus, results: Sequence[Result], names: Sequence[str]) -> str:
+def _which(versus: Versus, results: Sequence[Result]) -> str:
     if len(versus.runs) > 2:
-        than = "their kind of machine" if versus.reference is None else names[versus.reference]
-        return f"than {than}: {some([names[run] for run in dict.fromkeys(each.run for each in results)], _NAMED)}"
+        labels = [versus.runs[run].label for run in dict.fromkeys(each.run for each in results)]
+        return f"than {over(versus, 'their kind of machine')}: {some(labels, _NAMED)}"
     speeds = [
         f"{each.workload} {variant_name(each.variant)} on {device_in(versus, each.device)} "
         f"({numbers.ratio(each.ratio.median)})"

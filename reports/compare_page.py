@@ -48,7 +48,6 @@ class ComparePage:
 
     Attributes:
         runs: in the order in which they were given.
-        names: of the runs.
         shown: positions of the runs with a column of their own.
         results: by run, workload, device and variant.
     """
@@ -57,7 +56,6 @@ class ComparePage:
     gate: Gate | None
     version: str
     runs: tuple[Extract, ...]
-    names: tuple[str, ...]
     shown: tuple[int, ...]
     results: Mapping[tuple[int, str, str, str], Result]
 
@@ -118,7 +116,8 @@ class ComparePage:
         if len(self.runs) <= COLUMNS:
             return texts
         holders = {
-            text: [name for name, own in zip(self.names, texts, strict=True) if own == text] for text in texts
+            text: [run.label for run, own in zip(self.runs, texts, strict=True) if own == text]
+            for text in texts
         }
         return ["; ".join(f"{text} ({some(names)})" for text, names in holders.items())]
 
@@ -127,13 +126,13 @@ class ComparePage:
         found: dict[str, list[str]] = {}
         for run in self.shown:
             for _, text, _ in caveat_lines(self.runs[run].caveats):
-                found.setdefault(text, []).append(self.names[run])
+                found.setdefault(text, []).append(self.runs[run].label)
         return list(found.items())
 
-    def costed(self) -> list[tuple[str, Extract, Speed]]:
+    def costed(self) -> list[tuple[Extract, Speed]]:
         """Return the speeds with an energy reading or a price."""
         return [
-            (self.names[run], self.runs[run], speed)
+            (self.runs[run], speed)
             for run in self.shown
             for speed in self.runs[run].speeds
             if speed.energy_j_per_sample is not None or speed.cost_per_million is not None
@@ -160,7 +159,6 @@ def page_of(versus: Versus, gate: Gate | None, version: str = "") -> ComparePage
         gate=gate,
         version=version,
         runs=versus.runs,
-        names=compare_messages.names_of(versus.runs),
         shown=shown_runs(versus),
         results={(each.run, each.workload, each.device, each.variant): each for each in versus.results},
     )

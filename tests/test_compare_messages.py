@@ -11,7 +11,7 @@ from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare_messages import headline, names_of, notes, scaling_caveats, scaling_lines, warnings
+from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
 from reports.compare_page import render_html, render_markdown
 from tests.builders_workers import teams
 from tests.comparisons import COMPARISONS, again, comparison, fleet, whole
@@ -64,7 +64,7 @@ def test_pages_of_many_runs_count_them_properly() -> None:
 
 
 def line(made: Versus) -> str:
-    return headline(made, names_of(made.runs)).replace("\u202f", " ")
+    return headline(made).replace("\u202f", " ")
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -10,7 +10,6 @@ from harness.analysis.gate import gate
 from harness.analysis.versus import versus
 from harness.model.comparison import Decision, Section
 from reports.compare_charts import figures_of, shown_runs
-from reports.compare_messages import names_of
 from reports.compare_page import render_html, render_markdown
 from reports.table import comparison_csv
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
@@ -63,10 +62,13 @@ def test_at_most_four_runs_have_a_column_and_every_kind_of_machine_one() -> None
 
 def test_runs_without_a_name_are_named_by_their_machines() -> None:
     runs = [replace(whole(kind), label=whole(kind).run_id) for kind in (0, 1)]
-    assert names_of(runs) == ("NVIDIA H200", "NVIDIA A100")
-    assert names_of([again(whole(), 1), again(whole(), 2, label="new")]) == ("run-1", "new")
     alike = [replace(runs[0], machine=f"NVIDIA H200 · {cpu}") for cpu in ("Xeon", "EPYC")]
-    assert names_of(alike) == ("NVIDIA H200 · Xeon", "NVIDIA H200 · EPYC")
+    for given, names in (
+        (runs, ["NVIDIA H200", "NVIDIA A100"]),
+        ([again(whole(), 1), again(whole(), 2, label="new")], ["run-1", "new"]),
+        (alike, ["NVIDIA H200 · Xeon", "NVIDIA H200 · EPYC"]),
+    ):
+        assert [run.label for run in versus(given).runs] == names
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -72,12 +73,18 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
 
 
 def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
-    """Tell runs of one label apart: a page names runs by nothing else."""
-    counts: dict[str, int] = {}
+    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
+    machines = Counter(run.machine for run in runs)
+    first = Counter(run.machine.partition(" · ")[0] for run in runs)
+    taken: Counter[str] = Counter()
     found = []
     for run in runs:
-        count = counts[run.label] = counts.get(run.label, 0) + 1
-        found.append(run if count == 1 else replace(run, label=f"{run.label} ({count})"))
+        label = run.label
+        if label == run.run_id and machines[run.machine] == 1:
+            short = run.machine.partition(" · ")[0]
+            label = short if first[short] == 1 else run.machine
+        taken[label] += 1
+        found.append(replace(run, label=label if taken[label] == 1 else f"{label} ({taken[label]})"))
     return tuple(found)
 
 

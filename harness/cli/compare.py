@@ -56,7 +56,7 @@ def compare(
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
-    from reports.compare_messages import headline, names_of, notes, warnings  # noqa: PLC0415
+    from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
 
     to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
@@ -77,7 +77,7 @@ def compare(
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
     if not (quiet or to.printed):
-        for line in (headline(made, names_of(made.runs)), *warnings(made, checked), *notes(made)):
+        for line in (headline(made), *warnings(made, checked), *notes(made)):
             err().print(Text(line), soft_wrap=True)
     if checked is not None:
         _raise_for(checked, made)
