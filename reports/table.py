@@ -112,7 +112,6 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
     yield "joint_high", each.joint.high if each.joint else None
     yield "outcome", each.outcome.value
     yield "detectable_slowdown", each.detectable
-    yield "trials_needed", each.trials_needed
     yield "not_comparable", " ".join(each.not_comparable)
     middle = versus.reference is None
     yield "reference", "median of its kind" if middle else versus.runs[versus.reference or 0].label

@@ -153,11 +153,10 @@ class TestOutcomes:
                 key = (each.workload, each.device, each.variant)
                 assert each.ratio.median == pytest.approx(speeds[1, *key] / speeds[0, *key])
 
-    def test_says_what_could_be_found_and_what_it_takes(self) -> None:
-        made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)], target=0.05)
+    def test_says_what_could_be_found(self) -> None:
+        made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)])
         result = next(each for each in made.results if each.ratio)
         assert result.detectable > 0.05
-        assert result.trials_needed > 5
 
 
 class TestStandings:

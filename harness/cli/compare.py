@@ -55,7 +55,7 @@ def compare(
     was measured in the baseline only, or when nothing could be judged.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
-    from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
+    from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
 
     to = destination(formats, target)
@@ -72,7 +72,7 @@ def compare(
         )
     extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
     extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(extracts, reference=base, target=limit or TARGET)
+    made = versus(extracts, reference=base)
     checked = gate(made, limit) if limit is not None else None
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
