@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
@@ -125,37 +125,20 @@ def framed(
         .render(
             **context,
             sections=_sections(context, folder),
-            policy=policy(scripts=(script, charts), styles=(style,)),
+            script_hashes=" ".join(_hash(text) for text in (script, charts) if text),
+            style_hash=_hash(style),
             style=Markup(style),  # noqa: S704 - our own
             script=Markup(script),  # noqa: S704 - our own
-            specs=_packed(json.dumps(specs, ensure_ascii=False, separators=(",", ":"), allow_nan=False)),
-            data=_packed(json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)),
+            specs=_packed(_json(specs)),
+            data=_packed(_json(document)),
             bundle=_packed(charts) if charts else "",
             record=record,
         )
     )
 
 
-def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
-    """Give a Content-Security-Policy under which nothing runs and nothing is styled but these texts.
-
-    A script or a style sheet that somebody brings in has another hash. Style attributes are allowed: charts
-    and tooltips are placed by them.
-    """
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(_hash(text) for text in scripts if text)}",
-            f"style-src-elem {' '.join(map(_hash, styles))}",
-            "style-src-attr 'unsafe-inline'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-
-
 def _hash(text: str) -> str:
+    """Give a text's hash as a Content-Security-Policy names what it allows."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -168,6 +151,10 @@ def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
             id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1]
             found.append({"id": id_, "title": str(module.title), "body": Markup(body)})  # noqa: S704
     return found
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _packed(text: str) -> str:

@@ -63,9 +63,3 @@ class TestWhatCanBeFound:
             estimate = one.estimate()
             found += estimate.high < 1 and estimate.low <= 0.95
         assert found / 400 > 0.93
-
-
-def _gap(noise: float, trials: int):
-    values = np.arange(trials) - (trials - 1) / 2
-    side = sample(np.exp(values / values.std(ddof=1) * noise))
-    return gap(side, side)
