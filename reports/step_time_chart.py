@@ -91,8 +91,10 @@ def _panel(
     bars = labelled(parts, labels_px).mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
     # The panels of a concatenation are numbered, and so are their scales.
     room = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
-    fits = "{room} > " + f"{_LETTER_PX} * length(datum.{{name}}) + 6 ? datum.{{name}} : "
-    text = "".join(fits.format(room=room, name=name) for name in ("long", "short")) + "''"
+    fitting = (
+        f"{room} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
+    )
+    text = f"{''.join(fitting)}''"
     labels = labelled(names, labels_px).mark_text(
         text=alt.expr(text), baseline="middle", fill="var(--segment-ink)", fontWeight=600
     )

@@ -135,7 +135,6 @@ RULES: Mapping[str, Rule] = {
             "harness.analysis.results",
             "harness.model",
             "harness.rounding",
-            "harness.telemetry.metrics",
             "harness.run.thinning",
             "workloads.protocol",
         ),

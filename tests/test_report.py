@@ -23,6 +23,7 @@ from reports.charts import still
 from reports.figures import figures_of
 from reports.fixes import fixes
 from reports.frame import charts_code, environment
+from reports.messages import limit
 from reports.overview import rows, speed_factor
 from reports.page import render_html
 from reports.setup_rows import system_rows
@@ -211,6 +212,15 @@ def test_the_first_table_has_a_row_a_workload_and_device(name):
         assert (row.scaling is None) == ("+" not in row.device)
         number = speed_factor(row)
         assert number is None or number.device == row.device
+
+
+def test_a_limit_has_the_share_that_its_bar_has():
+    datasets = figures_of(analysis("suite"))["figure-step-time"].spec["datasets"]
+    labels = {each.get("long") for records in datasets.values() for each in records}
+    limits = [limit(row.finding, None) for row in rows(analysis("suite"))]
+    assert any(text.startswith("input") for text in limits)
+    for text in limits:
+        assert text.partition(" (")[0] in labels
 
 
 def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
