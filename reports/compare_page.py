@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from harness.analysis.results import comparison_document
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
 from harness.rounding import short_digests, some
 from reports import compare_messages, numbers
@@ -17,7 +17,6 @@ from workloads.protocol import BASELINE
 
 def render_html(
     versus: Versus,
-    document: Mapping[str, Any],
     *,
     gate: Gate | None = None,
     version: str = "",
@@ -27,13 +26,13 @@ def render_html(
 
     Args:
         versus: what to show.
-        document: the same as plain values, for the page to carry.
         gate: checks against a baseline, where one was asked for.
         version: of this program.
         code: gives the charts' JavaScript.
     """
-    page = page_of(versus, gate, version)
-    return framed("compare.html", page, figures_of(versus), folder="compare", document=document, code=code)
+    page, document = page_of(versus, gate, version), comparison_document(versus, gate)
+    figures = figures_of(versus)
+    return framed("compare.html", page, figures, folder="compare", document=document, code=code)
 
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:

@@ -10,7 +10,6 @@ from functools import cache
 import numpy as np
 
 from harness.analysis import analyse
-from harness.analysis.comparison_document import comparison_document
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
@@ -114,9 +113,7 @@ def comparison(name: str) -> Versus:
 def page(name: str) -> str:
     made = comparison(name)
     checked = gate(made, 0.05) if name == "two" else None
-    return render_html(
-        made, comparison_document(made, checked), gate=checked, version="0.1.0", code=javascript
-    )
+    return render_html(made, gate=checked, version="0.1.0", code=javascript)
 
 
 def _hostile() -> tuple[Extract, ...]:

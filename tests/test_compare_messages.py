@@ -38,7 +38,7 @@ def said(*runs: Extract, reference: int | None = 0) -> str:
     """Give all that a comparison of runs says, without their tags."""
     made = versus(runs, reference=reference)
     checked = gate(made, 0.05) if reference is not None else None
-    made_page = render_html(made, {}, gate=checked, code=str)
+    made_page = render_html(made, gate=checked, code=str)
     text = f"{made_page} {render_markdown(made, gate=checked)}"
     text = re.sub(r"<(script|style|svg|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))

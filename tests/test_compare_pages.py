@@ -97,7 +97,7 @@ def test_only_fields_that_all_runs_know_are_shown() -> None:
     facts = {**whole().facts, Section.SOFTWARE: {"kernel": "6.1", "engine": "docker 28"}}
     runs = [replace(again(whole(), seed), facts=facts) for seed in (1, 2)]
     runs[1] = replace(runs[1], facts={**facts, Section.SOFTWARE: {"kernel": "6.2"}})
-    text = Document(render_html(versus(runs), {}, code=str)).text
+    text = Document(render_html(versus(runs), code=str)).text
     assert "6.2" in text
     assert "docker 28" not in text
 

@@ -87,16 +87,15 @@ def extracts_of(loaded: Sequence[Loaded]) -> tuple[Extract, ...]:
 
 def comparison_texts(made: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
     """Return a comparison in each of some formats."""
-    from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
+    from harness.analysis.results import comparison_document  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
     from reports.table import comparison_csv  # noqa: PLC0415
 
-    document = comparison_document(made, gate)
     renderers: Mapping[str, Callable[[], str]] = {
-        "html": lambda: render_html(made, document, gate=gate, version=__version__, code=charts_code),
+        "html": lambda: render_html(made, gate=gate, version=__version__, code=charts_code),
         "md": lambda: render_markdown(made, gate=gate),
         "csv": lambda: comparison_csv(made),
-        "json": lambda: json.dumps(document, indent=1) + "\n",
+        "json": lambda: json.dumps(comparison_document(made, gate), indent=1) + "\n",
     }
     return {form: renderers[form]() for form in formats}
 
