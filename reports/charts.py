@@ -104,9 +104,9 @@ def panel(
     return made
 
 
-def rows(data: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return records as a chart's own data; the same records are stored once in a figure."""
-    return alt.InlineData(values=[dict(each) for each in data])
+    return {"values": [dict(each) for each in data]}
 
 
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:

@@ -95,32 +95,35 @@ def _places(versus: Versus) -> Iterator[str]:
     base = over(versus, "the median of all")
     best = f"best variant of {counted(first.workloads, 'workload')}"
     if len(others) == 1:
-        yield f"{_pair(fastest, base, first.score)}, {best}."
+        yield f"{_pair(fastest, base, first.score)}, by the {best}."
     elif versus.standings[0].run == versus.reference:
-        yield f"{base} is the fastest, and {slowest} the slowest, {_score(last)} {base}, {best}."
+        yield f"{base} is the fastest and {slowest} the slowest, {score(last)} as fast, by the {best}."
     else:
         yield (
-            f"{fastest} is the fastest, {_score(first)} {base}, and {slowest} the slowest, "
-            f"{_score(last)}, {best}."
+            f"{fastest} is the fastest, {score(first)} as fast as {base}, and {slowest} the slowest, "
+            f"{score(last)}, by the {best}."
         )
 
 
-def _score(standing: Standing) -> str:
-    return f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}"
+def score(standing: Standing | None) -> str:
+    """Write a run's score."""
+    return (
+        f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}" if standing else numbers.MISSING
+    )
 
 
 def _interval(value: Estimate) -> str:
     return f" ({numbers.ratio_interval(value)})" if value.n > 1 else ""
 
 
-def _pair(name: str, over: str, score: Estimate) -> str:
-    if score.n > 1 and score.low <= 1 <= score.high:
-        close = score.low >= 1 / _CLOSE and score.high <= _CLOSE
+def _pair(name: str, over: str, ratio: Estimate) -> str:
+    if ratio.n > 1 and ratio.low <= 1 <= ratio.high:
+        close = ratio.low >= 1 / _CLOSE and ratio.high <= _CLOSE
         return f"{name} is {'about as fast as' if close else 'not measurably faster or slower than'} {over}"
-    if score.median < 0.5:
+    if ratio.median < 0.5:
         name, over = over, name
-        score = replace(score, median=1 / score.median, low=1 / score.high, high=1 / score.low)
-    return f"{name} is {numbers.ratio(score.median)} as fast as {over}{_interval(score)}"
+        ratio = replace(ratio, median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+    return f"{name} is {numbers.ratio(ratio.median)} as fast as {over}{_interval(ratio)}"
 
 
 def _outcomes(versus: Versus) -> Iterator[str]:

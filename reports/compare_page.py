@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.analysis.results import comparison_document
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
 from harness.rounding import short_digests, some
-from reports import compare_messages, numbers
+from reports import compare_messages
 from reports.compare_charts import COLUMNS, figures_of, shown_runs, step_time_of
 from reports.frame import charts_code, environment, framed
 from reports.messages import caveat_lines, limit
@@ -80,14 +80,6 @@ class ComparePage:
         finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
         return limit(finding, step_time_of(own, workload, device, BASELINE)) if finding else ""
 
-    def device(self, device: str) -> str:
-        """Return a device's name; "GPU" where there is only one."""
-        return compare_messages.device_in(self.versus, device)
-
-    def what(self, each: Result | Speed) -> str:
-        """Name a workload, device and variant."""
-        return compare_messages.what(self.versus, each)
-
     def compared(self) -> list[Result]:
         """Return the results that have a ratio."""
         return [each for each in self.versus.results if each.ratio is not None]
@@ -142,13 +134,6 @@ class ComparePage:
         first = [(each.run, each) for each in self.versus.standings]
         places = {run for run, _ in first}
         return [*first, *((run, None) for run in range(len(self.runs)) if run not in places)]
-
-    def score(self, standing: Standing | None) -> str:
-        """Write a run's score."""
-        if standing is None:
-            return numbers.MISSING
-        interval = numbers.ratio_interval(standing.score)
-        return f"{numbers.ratio(standing.score.median)}{f' ({interval})' if interval else ''}"
 
 
 def page_of(versus: Versus, gate: Gate | None, version: str = "") -> ComparePage:

@@ -27,6 +27,7 @@ _RIBBON_PX = 14
 _SPACING_PX = 30  # room for a panel's title
 _CELLS = 160  # stretches that the crosshair reads
 _LEAST_POINTS, _MOST_POINTS = 120, 2_400  # of a line
+ALERT = "var(--alert)"
 _HOVER = {"param": "hover", "empty": False}
 
 
@@ -110,6 +111,23 @@ def _finest(trial: Trial, device: str, metric: str, sources: tuple[str, ...]) ->
     return max(candidates, key=lambda series: len(series.t_ns), default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """What all panels of a trial share: records of phases, of throttled stretches and of the crosshair's cells."""
+
+    phases: list[dict[str, Any]]
+    held: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
+    extent_s: float
+    points: int
+    limit_w: float | None
+
+    def x(self, field: str, axis: alt.Axis | None) -> alt.X:
+        """Return the time axis for a field of seconds."""
+        scale = alt.Scale(domain=[0, round(self.extent_s, 2)], nice=False)
+        return alt.X(f"{field}:Q", scale=scale, axis=axis)
+
+
 def telemetry_figure(
     trial: Trial, *, number: int, title: str, points: int, gpus: Sequence[Gpu]
 ) -> Figure | None:
@@ -122,24 +140,25 @@ def telemetry_figure(
     drawn = _lines(trial)
     if not drawn:
         return None
-    points = min(max(points // len(drawn), _LEAST_POINTS), _MOST_POINTS)
     shaded, held = bands(trial), list(throttled(trial))
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
     groups: dict[str, list[Line]] = {}
     for line in drawn:
         groups.setdefault(line.quantity.title, []).append(line)
-    cells = _cells(groups, extent)
-    panels = [_ribbon(shaded, extent)]
-    for place, own in enumerate(groups.values()):
-        limit = _power_limit(trial, gpus) if own[0].quantity.unit == "W" else None
-        panels.append(
-            _panel(place, own, shaded, held, cells, extent, points, limit, last=place == len(groups) - 1)
-        )
-    names = range(len(groups))
+    shared = _Trial(
+        phases=[_band(band) for band in shaded],
+        held=[{"a": round(a, 2), "b": round(b, 2), "why": why} for a, b, why in held],
+        cells=_cells(groups, extent),
+        extent_s=extent,
+        points=min(max(points // len(drawn), _LEAST_POINTS), _MOST_POINTS),
+        limit_w=_power_limit(trial, gpus),
+    )
+    last = len(groups) - 1
+    panels = [_panel(place, own, shared, last=place == last) for place, own in enumerate(groups.values())]
     params = [
-        {"name": "zoom", "bind": "scales", "views": [f"lines{place}" for place in names],
+        {"name": "zoom", "bind": "scales", "views": [f"lines{place}" for place in range(len(groups))],
          "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
-        {"name": "hover", "views": [f"cells{place}" for place in names],
+        {"name": "hover", "views": [f"cells{place}" for place in range(len(groups))],
          "select": {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"}},
     ]  # fmt: skip
     return Figure(
@@ -147,7 +166,7 @@ def telemetry_figure(
         title=title,
         description=f"Telemetry through time: {', '.join(groups)}. It opens on the measured windows. "
         "The table below has least, mean and greatest values.",
-        spec=stacked(panels, spacing=_SPACING_PX, params=params),
+        spec=stacked([_ribbon(shared), *panels], spacing=_SPACING_PX, params=params),
         table=_table(drawn, shaded),
         reserve_px=_AXIS_PX + 4,
         legend=_legend(drawn, shaded, throttled=bool(held)),
@@ -168,15 +187,11 @@ def _gpu_index(device: str) -> int | None:
     return int(index) if index.isdecimal() else None
 
 
-def _x(field: str, extent_s: float, axis: alt.Axis | None) -> alt.X:
-    return alt.X(field, scale=alt.Scale(domain=[0, round(extent_s, 2)], nice=False), axis=axis)
-
-
-def _ribbon(shaded: Sequence[Band], extent_s: float) -> alt.LayerChart:
+def _ribbon(shared: _Trial) -> alt.LayerChart:
     """Draw the phases of the whole trial, whatever stretch of it the panels show."""
-    ribbon = alt.Chart(rows([_band(band) for band in shaded])).mark_rect(clip=True)
+    ribbon = alt.Chart(rows(shared.phases)).mark_rect(clip=True)
     layer = ribbon.encode(
-        x=_x("a:Q", extent_s, None),
+        x=shared.x("a", None),
         x2="b:Q",
         fill=alt.Fill("c:N", scale=None),
         tooltip=[alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")],
@@ -184,59 +199,50 @@ def _ribbon(shaded: Sequence[Band], extent_s: float) -> alt.LayerChart:
     return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height=_RIBBON_PX)
 
 
-def _panel(
-    place: int,
-    own: Sequence[Line],
-    shaded: Sequence[Band],
-    held: Sequence[tuple[float, float, str]],
-    cells: Sequence[dict[str, Any]],
-    extent_s: float,
-    points: int,
-    limit_w: float | None,
-    *,
-    last: bool,
-) -> alt.LayerChart:
+def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> alt.LayerChart:
     quantity = own[0].quantity
+    limit_w = shared.limit_w if quantity.unit == "W" else None
     title = "seconds since the container started" if last else None
     axis = alt.Axis(title=title, labels=last, ticks=last, grid=False)
-    start, x = _x("a:Q", extent_s, axis), _x("t:Q", extent_s, axis)
+    start, x = shared.x("a", axis), shared.x("t", axis)
     y = alt.Y("v:Q", scale=_scale(own, limit_w), axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
-    phases = alt.Chart(rows([_band(band) for band in shaded]))
+    phases = alt.Chart(rows(shared.phases)).encode(x=start)
+    lines = alt.Chart(rows([_record(line, shared.points) for line in own]), name=f"lines{place}")
     layers = [
-        phases.mark_rect(clip=True, opacity=0.45).encode(
-            x=start, x2="b:Q", fill=alt.Fill("c:N", scale=None)
-        ),
-        alt.Chart(rows([_record(line, points) for line in own]), name=f"lines{place}")
-        .transform_flatten(["t", "v"])
+        phases.mark_rect(clip=True, opacity=0.45).encode(x2="b:Q", fill=alt.Fill("c:N", scale=None)),
+        lines.transform_flatten(["t", "v"])
         .mark_line(clip=True)
         .encode(
-            x=x, y=y, detail="d:N", stroke=alt.Stroke("c:N", scale=None),
+            x=x,
+            y=y,
+            detail="d:N",
+            stroke=alt.Stroke("c:N", scale=None),
             strokeDash=alt.StrokeDash("dash:N", scale=None),
         ),
-    ]  # fmt: skip
+    ]
     if limit_w is not None:
-        line = alt.Chart(rows([{"v": limit_w}]))
-        layers.append(line.mark_rule(stroke="var(--alert)", strokeWidth=1, strokeDash=[4, 3]).encode(y=y))
-    if held and quantity.unit == "W":
-        stretches = alt.Chart(rows([{"a": round(a, 2), "b": round(b, 2), "why": why} for a, b, why in held]))
-        marks = stretches.mark_rect(clip=True, fill="var(--alert)", y=0, y2=5)
-        layers.append(marks.encode(x=start, x2="b:Q", tooltip=["why:N"]))
+        line = alt.Chart(rows([{"v": limit_w}])).mark_rule(stroke=ALERT, strokeWidth=1, strokeDash=[4, 3])
+        layers.append(line.encode(y=y))
+    if shared.held and quantity.unit == "W":
+        stretches = alt.Chart(rows(shared.held)).mark_rect(clip=True, fill=ALERT, y=0, y2=5)
+        layers.append(stretches.encode(x=start, x2="b:Q", tooltip=["why:N"]))
     if place == 0:
         # Variants over their measured stretches, cut off where these are narrow. This panel is the second.
         room = "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"
         names = phases.transform_filter("datum.name").mark_text(
             align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(room)
         )
-        layers.append(names.encode(x=start, y=alt.value(0), text="name:N"))
-    stretch = alt.Chart(rows(cells))
+        layers.append(names.encode(y=alt.value(0), text="name:N"))
+    cells = alt.Chart(rows(shared.cells))
     picked = {"value": "transparent", "condition": {**_HOVER, "value": "var(--ink)"}}
+    readings = cells.transform_filter(_HOVER).mark_text(
+        align="right", baseline="bottom", dy=-3, fontWeight=600
+    )
     layers += [
-        stretch.mark_rect(clip=True, fillOpacity=0.18)
+        cells.mark_rect(clip=True, fillOpacity=0.18)
         .encode(x=x, x2="end:Q", fill=picked)
         .properties(name=f"cells{place}"),
-        stretch.transform_filter(_HOVER)
-        .mark_text(align="right", baseline="bottom", dy=-3, fontWeight=600)
-        .encode(x=alt.value("width"), y=alt.value(0), text=f"p{place}:N"),
+        readings.encode(x=alt.value("width"), y=alt.value(0), text=f"p{place}:N"),
     ]
     heading = f"{quantity.title}, {quantity.unit}"
     return panel(*layers, heading=heading, labels_px=_AXIS_PX, height=_PANEL_PX)
@@ -307,9 +313,9 @@ def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -
     kinds = dict.fromkeys((band.kind, band.colour) for band in shaded)
     keys += [Key(colour=colour, shape="bar", name=kind) for kind, colour in kinds]
     if any(line.quantity.unit == "W" for line in drawn):
-        keys.append(Key(colour="var(--alert)", shape="dash", name="power limit"))
+        keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
     if throttled:
-        keys.append(Key(colour="var(--alert)", shape="bar", name="throttled"))
+        keys.append(Key(colour=ALERT, shape="bar", name="throttled"))
     return tuple(keys)
 
 

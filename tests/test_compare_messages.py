@@ -82,7 +82,7 @@ def test_headlines_of_two_runs() -> None:
     for runs, expected in (
         (
             (base, slow),
-            r"b is 0\.80× as fast as a \(.*\), best variant of 1 workload\. b is slower on .* on CPU \(0\.80×\)\.",
+            r"b is 0\.80× as fast as a \(.*\), by the best variant of 1 workload\. b is slower .* on CPU \(0\.80×\)\.",
         ),
         ((base, tenth), r"a is 10.* as fast as b .*"),
         (
