@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.analysis.limits import ceiling_names
@@ -63,47 +64,48 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     return f"{name}{share}{f' ({detail})' if detail else ''}"
 
 
+# What a finding means; figures in braces are its facts.
+_EXPLANATIONS: Mapping[Cause, str] = {
+    Cause.OVERLAP: "The pipeline is fast enough alone, but input and computing take turns.",
+    Cause.COPY: "Batches are copied to the device while it waits.",
+    Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
+    Cause.EXCHANGE: "{gpus} GPUs exchange gradients in every step.",
+    Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
+    Cause.PYTHON_IN_STEP: "The step calls Python functions: {python_s} of each step.",
+    Cause.RETRACING: "{shapes} batch shapes were compiled anew while training.",
+    Cause.KERAS_LOOP: "Keras fit adds this to the same steps in a bare loop.",
+    Cause.QUOTA: "The container's CPU quota runs out; CPUs are idle meanwhile.",
+    Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
+    Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
+    Cause.MEMORY_BANDWIDTH: "The GPU's memory is the limit: {dram} of its bandwidth is used; "
+    "80 % is the most that can be reached.",
+    Cause.HEAT: "Heat lowered the clock for {time} of the time.",
+    Cause.POWER: "The power limit lowered the clock for {time} of the time.",
+    Cause.NOT_LEARNING: "Only {accuracy} of held-out samples are right ({needed} expected). Ignore the speed.",
+    Cause.UNEXPLAINED: "No measured part accounts for this time.",
+}
+
+
 def explanation(finding: Finding) -> str:
     """Return what a finding means, in one or two sentences."""
     facts = finding.facts
-    texts: Mapping[Cause, Callable[[], str]] = {
+    special: Mapping[Cause, Callable[[], str]] = {
         Cause.INPUT: lambda: _input(finding),
-        Cause.OVERLAP: lambda: "The pipeline is fast enough alone, but input and computing take turns.",
         Cause.DISK: lambda: f"The input waits for storage{_rate(facts)}.",
-        Cause.COPY: lambda: "Batches are copied to the device while it waits.",
-        Cause.LAUNCH: lambda: "Steps are too small: the device waits for Python to start the next one.",
-        Cause.EXCHANGE: lambda: f"{facts.get('gpus', 2):.0f} GPUs exchange gradients in every step.",
-        Cause.RUN_EAGERLY: lambda: "The model runs eagerly: Python executes every operation of every step.",
         Cause.CALLBACKS: lambda: _callbacks(facts),
-        Cause.PYTHON_IN_STEP: lambda: (
-            f"The step calls Python functions: {numbers.duration(facts.get('python_s', 0))} of each step."
-        ),
-        Cause.RETRACING: lambda: (
-            f"{facts.get('shapes', 0):.0f} batch shapes were compiled anew while training."
-        ),
-        Cause.KERAS_LOOP: lambda: "Keras fit adds this to the same steps in a bare loop.",
-        Cause.QUOTA: lambda: "The container's CPU quota runs out; CPUs are idle meanwhile.",
-        Cause.STEAL: lambda: "The hypervisor gives this CPU time to other guests.",
-        Cause.OTHER_PROGRAMS: lambda: "Other programs use the CPUs that this workload needs.",
         Cause.COMPUTE: lambda: _compute(facts),
-        Cause.MEMORY_BANDWIDTH: lambda: (
-            f"The GPU's memory is the limit: {numbers.percent(facts.get('dram', 0))} of its bandwidth is used; "
-            "80 % is the most that can be reached."
-        ),
-        Cause.HEAT: lambda: (
-            f"Heat lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
-        ),
-        Cause.POWER: lambda: (
-            f"The power limit lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
-        ),
-        Cause.NOT_LEARNING: lambda: (
-            f"Only {numbers.percent(facts.get('accuracy', 0))} of held-out samples are right "
-            f"({numbers.percent(facts.get('needed', 0))} expected). Ignore the speed."
-        ),
-        Cause.UNEXPLAINED: lambda: "No measured part accounts for this time.",
         Cause.IMPOSSIBLE: lambda: _impossible(finding),
     }
-    return texts[finding.cause]()
+    if finding.cause in special:
+        return special[finding.cause]()
+    written = {name: _fact(name, value) for name, value in facts.items()}
+    return _EXPLANATIONS[finding.cause].format_map(defaultdict(lambda: numbers.MISSING, written))
+
+
+def _fact(name: str, value: float) -> str:
+    if name.endswith("_s"):
+        return numbers.duration(value)
+    return f"{value:.0f}" if name in ("gpus", "shapes") else numbers.percent(value)
 
 
 def _input(finding: Finding) -> str:
