@@ -18,26 +18,16 @@ from tests.report_pages import Document
 pytestmark = pytest.mark.slow
 
 
-def document(name: str) -> Document:
-    return Document(page(name))
-
-
 @pytest.mark.parametrize("name", COMPARISONS)
-class TestEveryPage:
-    def test_is_whole_and_its_ids_are_its_own(self, name: str) -> None:
-        made = document(name)
-        assert made.unbalanced == []
-        assert len(made.ids) == len(set(made.ids))
-
-    def test_has_no_reference_outside_and_nothing_unsaid(self, name: str) -> None:
-        made = document(name)
-        assert [each for tag in ("link", "img", "iframe") for each in made.all(tag)] == []
-        assert [each for each in made.all("script") if each.get("src")] == []
-        for word in ("None", "nan", "Undefined", "0x"):
-            assert f" {word} " not in made.text
-
-    def test_fits(self, name: str) -> None:
-        assert len(page(name)) < 3_000_000
+def test_every_page_is_whole_closed_off_and_of_a_size_that_opens(name: str) -> None:
+    made = Document(page(name))
+    assert made.unbalanced == []
+    assert len(made.ids) == len(set(made.ids))
+    assert [each for tag in ("link", "img", "iframe") for each in made.all(tag)] == []
+    assert [each for each in made.all("script") if each.get("src")] == []
+    for word in ("None", "nan", "Undefined", "0x"):
+        assert f" {word} " not in made.text
+    assert len(page(name)) < 3_000_000
 
 
 def test_hostile_names_are_text() -> None:
