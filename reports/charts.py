@@ -20,6 +20,7 @@ PRINT_WIDTH_PX = 700  # what fits A4 and Letter between their margins at the siz
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
+Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
 COLOUR = alt.Color("colour:N", scale=None)  # of records that name their own
 
 # A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
@@ -79,34 +80,37 @@ class Figure:
         return self.extent_s > 0
 
 
-def stacked(panels: Sequence[alt.Chart | alt.LayerChart], *, spacing: int = 14, **rest: Any) -> Spec:
+def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
     """Return the specification of panels under each other, in the report's style.
 
     Args:
         rest: other properties of the whole, as `params`.
     """
-    # Altair's own validation of so many marks would take longer than drawing them.
-    spec = alt.vconcat(*panels, spacing=spacing, bounds="flush").to_dict(validate=False)
-    return {
-        **{name: spec[name] for name in spec if name not in ("$schema", "config")},
-        "config": CONFIG,
-        **rest,
-    }
+    # Altair's own layering and concatenation copy every mark many times over, and rename them.
+    context: dict[str, Any] = {"top_level": False, "datasets": {}}
+    made = [
+        {**each, "layer": [layer.to_dict(validate=False, context=context) for layer in each["layer"]]}
+        for each in panels
+    ]
+    whole = {"vconcat": made, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
+    return {**whole, "config": CONFIG, **rest}
 
 
 def panel(
-    *layers: alt.Chart | alt.LayerChart, height: int | alt.Step, heading: str = "", labels_px: int = 0
-) -> alt.LayerChart:
-    """Return layers as one panel, its heading flush with the labels, which take up so many pixels."""
-    made: alt.LayerChart = alt.LayerChart(layer=list(layers)).properties(height=height)
-    if heading:
-        made = made.properties(title=alt.TitleParams(heading, dx=-labels_px))
-    return made
+    *layers: alt.Chart, height_px: int = 0, row_px: int = 0, heading: str = "", labels_px: int = 0
+) -> Panel:
+    """Return layers as one panel, so high or with rows so high.
+
+    Args:
+        heading: flush with the left edge of labels that take up `labels_px`.
+    """
+    made: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
+    return {**made, "title": {"text": heading, "dx": -labels_px}} if heading else made
 
 
 def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return records as a chart's own data; the same records are stored once in a figure."""
-    return {"values": [dict(each) for each in data]}
+    return {"values": list(data)}
 
 
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:
@@ -126,14 +130,14 @@ def labelled(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
 
 def whiskers(base: alt.Chart) -> alt.Chart:
     """Return the intervals of records, from `low` to `high`."""
-    made: alt.Chart = base.mark_rule(clip=True).encode(x="low:Q", x2="high:Q")
+    made: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     return made
 
 
 def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
     """Return a text for each row, to the right of the panel."""
     made: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
-        x=alt.value("width"), text=f"{field}:N"
+        x=alt.value("width"), text=alt.Text(f"{field}:N")
     )
     return made
 

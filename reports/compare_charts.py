@@ -149,7 +149,7 @@ def _cells(versus: Versus, each: Result) -> tuple[str, ...]:
     )
 
 
-def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -> alt.LayerChart:
+def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -> charts.Panel:
     ends = [value for record in records for name in ("value", "low", "high") if (value := record[name])]
     scale = alt.Scale(type="log", domain=[min([0.9, *ends]) / 1.05, max([1.1, *ends]) * 1.05], nice=False)
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
@@ -160,10 +160,15 @@ def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -
         x=x,
         color=charts.COLOUR,
         shape=alt.Shape("shape:N", scale=None),
-        tooltip=["row:N", "run:N", "text:N", "interval:N"],
+        tooltip=[
+            alt.Tooltip("row:N"),
+            alt.Tooltip("run:N"),
+            alt.Tooltip("text:N"),
+            alt.Tooltip("interval:N"),
+        ],
     )
     layers = [charts.unity(x), charts.whiskers(base), dots, *([charts.beside(base)] if few else [])]
-    return charts.panel(*layers, height=alt.Step(8 + 14 * series))
+    return charts.panel(*layers, row_px=8 + 14 * series)
 
 
 def _trends(versus: Versus) -> charts.Figure | None:
@@ -215,7 +220,7 @@ def _points(versus: Versus, trend: Trend) -> Iterator[dict[str, Any]]:
         }
 
 
-def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
+def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Panel:
     times = sorted(datetime.fromisoformat(record["t"]) for record in records)
     days = (times[-1] - times[0]).days
     dates = "%-d %b %H:%M" if days < 6 else "%-d %b" if days < 300 else "%b %Y"
@@ -225,14 +230,21 @@ def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerCh
         x=alt.X("t:T", scale=alt.Scale(type="utc"), axis=axis),
         y=alt.Y("value:Q", scale=scale, axis=charts.labels_axis(_AXIS_PX, tickCount=4, format="%")),
         color=charts.COLOUR,
-        detail="variant:N",
+        detail=alt.Detail("variant:N"),
     )
     dots = base.mark_point(filled=True, size=40, opacity=1)
     return charts.panel(
         base.mark_line(),
-        base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
-        dots.encode(tooltip=["run:N", "when:N", "variant:N", "text:N"]),
+        base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q")),
+        dots.encode(
+            tooltip=[
+                alt.Tooltip("run:N"),
+                alt.Tooltip("when:N"),
+                alt.Tooltip("variant:N"),
+                alt.Tooltip("text:N"),
+            ]
+        ),
         heading=heading,
         labels_px=_AXIS_PX,
-        height=_TREND_PX,
+        height_px=_TREND_PX,
     )

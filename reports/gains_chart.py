@@ -69,7 +69,7 @@ def _record(summary: Summary, gain: float | None) -> dict[str, Any]:
     }
 
 
-def _panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
+def _panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Panel:
     # Bars begin at the largest power of ten below half of the slowest.
     start = 10.0 ** math.floor(math.log10(min(record["value"] for record in records) / 2))
     scale = alt.Scale(type="log", domainMin=start)
@@ -77,11 +77,14 @@ def _panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=4, format="~s"))
     return charts.panel(
         base.mark_bar(height=_ROW_PX - 8).encode(
-            x=x, x2="from:Q", tooltip=["row:N", "text:N", "changes:N"], color=charts.COLOUR
+            x=x,
+            x2=alt.X2("from:Q"),
+            tooltip=[alt.Tooltip("row:N"), alt.Tooltip("text:N"), alt.Tooltip("changes:N")],
+            color=charts.COLOUR,
         ),
         charts.whiskers(base),
         charts.beside(base),
         heading=heading,
         labels_px=_LABELS_PX,
-        height=alt.Step(_ROW_PX),
+        row_px=_ROW_PX,
     )

@@ -9,7 +9,7 @@ import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, Analysis, Estimate, Pipeline
 from reports import numbers
-from reports.charts import Figure, Table, beside, labelled, panel, stacked, whiskers
+from reports.charts import Figure, Panel, Table, beside, labelled, panel, stacked, whiskers
 from reports.names import devices_of, titles_of, variant_name
 from reports.overview import step_time
 from workloads.protocol import BASELINE
@@ -71,7 +71,7 @@ def _cells(pipeline: Pipeline) -> Iterator[tuple[str, str, str]]:
         yield variant_name(variant), numbers.speed(speed), numbers.interval(speed)
 
 
-def _panels(pipeline: Pipeline, heading: str) -> Iterator[alt.LayerChart]:
+def _panels(pipeline: Pipeline, heading: str) -> Iterator[Panel]:
     if pipeline.stages:
         base = labelled(
             [
@@ -100,7 +100,5 @@ def _record(row: str, value: Estimate, scale: float, text: str) -> dict[str, Any
     return {**whole, "low": value.low * scale, "high": value.high * scale}
 
 
-def _panel(heading: str, marks: alt.Chart, base: alt.Chart) -> alt.LayerChart:
-    return panel(
-        marks, whiskers(base), beside(base), heading=heading, labels_px=_LABELS_PX, height=alt.Step(_ROW_PX)
-    )
+def _panel(heading: str, marks: alt.Chart, base: alt.Chart) -> Panel:
+    return panel(marks, whiskers(base), beside(base), heading=heading, labels_px=_LABELS_PX, row_px=_ROW_PX)

@@ -102,7 +102,7 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str
     }
 
 
-def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> alt.LayerChart:
+def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> charts.Panel:
     values = [record["value"] for record in (*records, *others)] + [0.5, 2.0]
     scale = alt.Scale(type="log", domain=[min(values) / 1.3, max(values) * 1.3], nice=False)
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
@@ -111,7 +111,9 @@ def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) 
     diamonds = base.properties(data=charts.rows(others)).mark_point(
         shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
     )
-    references = diamonds.encode(x=x, tooltip=["name:N", "text:N"], stroke=alt.Stroke("colour:N", scale=None))
+    references = diamonds.encode(
+        x=x, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("text:N")], stroke=alt.Stroke("colour:N", scale=None)
+    )
     layers = [
         charts.unity(x),
         *([references] if others else []),
@@ -119,4 +121,4 @@ def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) 
         dots,
         charts.beside(base),
     ]
-    return charts.panel(*layers, height=alt.Step(_ROW_PX))
+    return charts.panel(*layers, row_px=_ROW_PX)

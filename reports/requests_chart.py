@@ -9,7 +9,7 @@ import altair as alt
 
 from harness.model.analysis import Analysis, Latency
 from reports import numbers
-from reports.charts import Figure, Key, Table, labels_axis, panel, rows, stacked
+from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, is_gpu, titles_of, variant_name
 from reports.palette import line_colour
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
@@ -27,7 +27,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         for one in analysis.latencies
         if one.scenario == SINGLE_STREAM and one.variant in (BASELINE, TUNED)
     ]
-    panels: list[alt.LayerChart] = []
+    panels: list[Panel] = []
     shown: list[Latency] = []
     for workload in dict.fromkeys(one.workload for one in own):
         group = [one for one in own if one.workload == workload]
@@ -139,9 +139,7 @@ def _record(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _panel(
-    title: str, records: list[dict[str, Any]], x_title: str, *, points_only: bool = False
-) -> alt.LayerChart:
+def _panel(title: str, records: list[dict[str, Any]], x_title: str, *, points_only: bool = False) -> Panel:
     """Draw one panel on logarithmic axes: each line a device's variant and a quantile."""
     scale = alt.Scale(type="log", base=10 if points_only else 2, nice=False, padding=12)
     x = alt.X("x:Q", scale=scale, axis=alt.Axis(title=x_title, grid=False, format="~s", tickCount=6))
@@ -157,8 +155,11 @@ def _panel(
     ]
     points = base.mark_point(size=34, strokeWidth=1.5).encode(fill=fill, tooltip=tooltip)
     lines = base.mark_line(strokeWidth=1.6).encode(
-        detail="line:N", strokeDash=alt.StrokeDash("dash:N", scale=None)
+        detail=alt.Detail("line:N"), strokeDash=alt.StrokeDash("dash:N", scale=None)
     )
     return panel(
-        *([points] if points_only else [lines, points]), heading=title, labels_px=_LABELS_PX, height=_PANEL_PX
+        *([points] if points_only else [lines, points]),
+        heading=title,
+        labels_px=_LABELS_PX,
+        height_px=_PANEL_PX,
     )

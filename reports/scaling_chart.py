@@ -10,7 +10,18 @@ import altair as alt
 from harness.model.scaling import Point, Scaling
 from harness.rounding import counted
 from reports import numbers
-from reports.charts import COLOUR, Figure, Table, beside, device_colour, labelled, panel, stacked, whiskers
+from reports.charts import (
+    COLOUR,
+    Figure,
+    Panel,
+    Table,
+    beside,
+    device_colour,
+    labelled,
+    panel,
+    stacked,
+    whiskers,
+)
 from reports.names import device_name, variant_name
 
 _LABELS_PX = 90
@@ -44,18 +55,18 @@ def scaling_figure(scaling: Scaling) -> Figure | None:
     )  # fmt: skip
 
 
-def _panel(heading: str, points: Sequence[Point]) -> alt.LayerChart:
+def _panel(heading: str, points: Sequence[Point]) -> Panel:
     base = labelled([_record(each, points[0]) for each in points], _LABELS_PX)
     bars = base.mark_bar(height=_ROW_PX - 9)
     ideal = base.mark_tick(stroke="var(--ink-2)", thickness=2, height=_ROW_PX - 6)
     return panel(
-        bars.encode(x=alt.X("value:Q", axis=None), color=COLOUR, tooltip=["text:N"]),
+        bars.encode(x=alt.X("value:Q", axis=None), color=COLOUR, tooltip=[alt.Tooltip("text:N")]),
         whiskers(base),
-        ideal.encode(x="ideal:Q"),
+        ideal.encode(x=alt.X("ideal:Q")),
         beside(base),
         heading=heading,
         labels_px=_LABELS_PX,
-        height=alt.Step(_ROW_PX),
+        row_px=_ROW_PX,
     )
 
 

@@ -10,7 +10,7 @@ import altair as alt
 
 from harness.model.analysis import Analysis, Part, StepTime
 from reports import numbers
-from reports.charts import COLOUR, Figure, Key, Table, beside, labelled, panel, stacked
+from reports.charts import COLOUR, Figure, Key, Panel, Table, beside, labelled, panel, stacked
 from reports.names import SHORT_PARTS, devices_of, titles_of, variant_name
 from reports.palette import part_colour
 
@@ -78,7 +78,7 @@ def breakdown_figure(
 
 def _panel(
     number: int, heading: str, times: Mapping[str, StepTime], labels_px: int, *, common: bool
-) -> alt.LayerChart:
+) -> Panel:
     longest = max(map(_drawn, times.values()))
     wholes = {label: longest if common else _drawn(time) for label, time in times.items()}
     parts = [record for label, time in times.items() for record in _segments(label, time, wholes[label])]
@@ -102,11 +102,11 @@ def _panel(
     return panel(
         bars.encode(
             x=alt.X("start:Q", scale=scale, axis=None),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             tooltip=[
-                "part:N",
+                alt.Tooltip("part:N"),
                 alt.Tooltip("ms:N", title="ms a step"),
-                "share:N",
+                alt.Tooltip("share:N"),
                 alt.Tooltip("interval:N", title="95 % interval"),
             ],
             color=COLOUR,
@@ -115,7 +115,7 @@ def _panel(
         beside(labelled(totals, labels_px), "total"),
         heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
         labels_px=labels_px,
-        height=alt.Step(_ROW_PX),
+        row_px=_ROW_PX,
     )
 
 

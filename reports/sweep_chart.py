@@ -11,7 +11,7 @@ from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Scalar, Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
-from reports.charts import Figure, Key, Table, device_colour, labels_axis, panel, rows, stacked
+from reports.charts import Figure, Key, Panel, Table, device_colour, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
 
 _CELL_PX = 46
@@ -103,7 +103,7 @@ def _legend(sweep: Sweep) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[alt.LayerChart]:
+def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[Panel]:
     """Map the two axes with most effect; a third gives a panel for each of its values.
 
     Of more axes than three, a cell stands for the best point of all that share its values.
@@ -124,7 +124,7 @@ def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[alt.LayerChart]:
     return [_map(sweep, x, y, name, points) for name, points in groups]
 
 
-def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]) -> alt.LayerChart:
+def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]) -> Panel:
     cells: dict[tuple[Scalar, Scalar], SweepPoint] = {}
     for one in points:
         values = dict(one.point)
@@ -155,14 +155,14 @@ def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]
         ),
         frame.transform_filter(f"datum.outcome == '{_BEST}'"),
         dashed.transform_filter(f"datum.outcome == '{_TIED}'"),
-        base.mark_text(fontSize=12).encode(text="text:N"),
+        base.mark_text(fontSize=12).encode(text=alt.Text("text:N")),
         heading=name,
         labels_px=_LABELS_PX,
-        height=alt.Step(_CELL_PX),
+        row_px=_CELL_PX,
     )
 
 
-def _line(sweep: Sweep, axis: Axis) -> alt.LayerChart:
+def _line(sweep: Sweep, axis: Axis) -> Panel:
     records = [
         {
             **_record(sweep, one, axis),
@@ -183,10 +183,10 @@ def _line(sweep: Sweep, axis: Axis) -> alt.LayerChart:
     done = base.transform_filter("datum.done")
     return panel(
         done.mark_line(stroke=fill),
-        base.transform_filter("isValid(datum.low)").mark_rule().encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.transform_filter("isValid(datum.low)").mark_rule().encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
         done.mark_point(filled=True, size=60, fill=fill).encode(tooltip=_TOOLTIP),
-        base.mark_text(dy=-12, align="center").encode(text="text:N"),
-        height=_LINE_PX,
+        base.mark_text(dy=-12, align="center").encode(text=alt.Text("text:N")),
+        height_px=_LINE_PX,
     )
 
 
@@ -202,10 +202,10 @@ def _record(sweep: Sweep, one: SweepPoint, axis: Axis) -> dict[str, Any]:
 
 
 _TOOLTIP = [
-    "point:N",
+    alt.Tooltip("point:N"),
     alt.Tooltip("speed:N", title="samples/s"),
     alt.Tooltip("interval:N", title="95 % interval"),
-    "outcome:N",
+    alt.Tooltip("outcome:N"),
 ]
 
 

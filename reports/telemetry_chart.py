@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness.model.run import Gpu, Series, Trial
 from harness.run.thinning import thin
 from reports import numbers
-from reports.charts import Figure, Key, Table, labels_axis, panel, rows, stacked
+from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, is_gpu, variant_name
 from reports.palette import DASHES, gpu_colour
 from reports.phases import MEASURED, Band, bands, measured_span, throttled
@@ -28,7 +28,7 @@ _SPACING_PX = 30  # room for a panel's title
 _CELLS = 160  # stretches that the crosshair reads
 _LEAST_POINTS, _MOST_POINTS = 120, 2_400  # of a line
 ALERT = "var(--alert)"
-_HOVER = {"param": "hover", "empty": False}
+_PICKED: Any = {"param": "hover", "empty": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,19 +187,19 @@ def _gpu_index(device: str) -> int | None:
     return int(index) if index.isdecimal() else None
 
 
-def _ribbon(shared: _Trial) -> alt.LayerChart:
+def _ribbon(shared: _Trial) -> Panel:
     """Draw the phases of the whole trial, whatever stretch of it the panels show."""
     ribbon = alt.Chart(rows(shared.phases)).mark_rect(clip=True)
     layer = ribbon.encode(
         x=shared.x("a", None),
-        x2="b:Q",
+        x2=alt.X2("b:Q"),
         fill=alt.Fill("c:N", scale=None),
         tooltip=[alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")],
     )
-    return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height=_RIBBON_PX)
+    return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height_px=_RIBBON_PX)
 
 
-def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> alt.LayerChart:
+def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Panel:
     quantity = own[0].quantity
     limit_w = shared.limit_w if quantity.unit == "W" else None
     title = "seconds since the container started" if last else None
@@ -209,13 +209,13 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> al
     phases = alt.Chart(rows(shared.phases)).encode(x=start)
     lines = alt.Chart(rows([_record(line, shared.points) for line in own]), name=f"lines{place}")
     layers = [
-        phases.mark_rect(clip=True, opacity=0.45).encode(x2="b:Q", fill=alt.Fill("c:N", scale=None)),
+        phases.mark_rect(clip=True, opacity=0.45).encode(x2=alt.X2("b:Q"), fill=alt.Fill("c:N", scale=None)),
         lines.transform_flatten(["t", "v"])
         .mark_line(clip=True)
         .encode(
             x=x,
             y=y,
-            detail="d:N",
+            detail=alt.Detail("d:N"),
             stroke=alt.Stroke("c:N", scale=None),
             strokeDash=alt.StrokeDash("dash:N", scale=None),
         ),
@@ -225,27 +225,27 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> al
         layers.append(line.encode(y=y))
     if shared.held and quantity.unit == "W":
         stretches = alt.Chart(rows(shared.held)).mark_rect(clip=True, fill=ALERT, y=0, y2=5)
-        layers.append(stretches.encode(x=start, x2="b:Q", tooltip=["why:N"]))
+        layers.append(stretches.encode(x=start, x2=alt.X2("b:Q"), tooltip=[alt.Tooltip("why:N")]))
     if place == 0:
         # Variants over their measured stretches, cut off where these are narrow. This panel is the second.
         room = "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"
         names = phases.transform_filter("datum.name").mark_text(
             align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(room)
         )
-        layers.append(names.encode(y=alt.value(0), text="name:N"))
+        layers.append(names.encode(y=alt.value(0), text=alt.Text("name:N")))
     cells = alt.Chart(rows(shared.cells))
-    picked = {"value": "transparent", "condition": {**_HOVER, "value": "var(--ink)"}}
-    readings = cells.transform_filter(_HOVER).mark_text(
+    picked = alt.condition(_PICKED, alt.value("var(--ink)"), alt.value("transparent"))
+    readings = cells.transform_filter(_PICKED).mark_text(
         align="right", baseline="bottom", dy=-3, fontWeight=600
     )
     layers += [
         cells.mark_rect(clip=True, fillOpacity=0.18)
-        .encode(x=x, x2="end:Q", fill=picked)
+        .encode(x=x, x2=alt.X2("end:Q"), fill=picked)
         .properties(name=f"cells{place}"),
-        readings.encode(x=alt.value("width"), y=alt.value(0), text=f"p{place}:N"),
+        readings.encode(x=alt.value("width"), y=alt.value(0), text=alt.Text(f"p{place}:N")),
     ]
     heading = f"{quantity.title}, {quantity.unit}"
-    return panel(*layers, heading=heading, labels_px=_AXIS_PX, height=_PANEL_PX)
+    return panel(*layers, heading=heading, labels_px=_AXIS_PX, height_px=_PANEL_PX)
 
 
 def _scale(own: Sequence[Line], limit_w: float | None) -> alt.Scale:

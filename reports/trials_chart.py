@@ -10,7 +10,7 @@ import altair as alt
 from harness.analysis.measures import measures
 from harness.model.analysis import Analysis
 from reports import numbers
-from reports.charts import COLOUR, Figure, Table, device_colour, labelled, panel, stacked, unity
+from reports.charts import COLOUR, Figure, Panel, Table, device_colour, labelled, panel, stacked, unity
 from reports.names import devices_of, variant_name
 from workloads.protocol import BASELINE, TUNED
 
@@ -55,12 +55,12 @@ def trials_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _panel(records: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
+def _panel(records: Sequence[Mapping[str, Any]]) -> Panel:
     axis = alt.Axis(title=None, tickCount=5, format="~g")
     x = alt.X("value:Q", scale=alt.Scale(type="log", nice=False), axis=axis)
     dots = labelled(records, _LABELS_PX).mark_point(filled=True, size=36, opacity=0.8)
     return panel(
         unity(x),
-        dots.encode(x=x, tooltip=["trial:N", "value:Q"], color=COLOUR),
-        height=alt.Step(_ROW_PX),
+        dots.encode(x=x, tooltip=[alt.Tooltip("trial:N"), alt.Tooltip("value:Q")], color=COLOUR),
+        row_px=_ROW_PX,
     )
