@@ -115,7 +115,7 @@ def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:
     """Return the axis of labels, which takes up so many pixels."""
-    fixed = {"minExtent": width_px, "maxExtent": width_px, "labelLimit": width_px - 8, "ticks": False}
+    fixed = {"minExtent": width_px, "maxExtent": width_px, "labelLimit": width_px - 6, "ticks": False}
     return alt.Axis(**{"title": None, **fixed, **more})
 
 

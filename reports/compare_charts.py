@@ -168,7 +168,7 @@ def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -
         ],
     )
     layers = [charts.unity(x), charts.whiskers(base), dots, *([charts.beside(base)] if few else [])]
-    return charts.panel(*layers, row_px=8 + 14 * series)
+    return charts.panel(*layers, row_px=22 if series == 1 else 16)
 
 
 def _trends(versus: Versus) -> charts.Figure | None:

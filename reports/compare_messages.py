@@ -22,6 +22,7 @@ from harness.model.comparison import (
 from harness.model.scaling import Placement, Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
+from reports.messages import listed
 from reports.names import device_name, device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
@@ -67,8 +68,7 @@ def over(versus: Versus, middle: str = "the median of its kind") -> str:
 def title(versus: Versus) -> str:
     """Name a comparison."""
     if versus.scaling is not None:
-        *first, last = (str(workers) for workers in versus.scaling.placements)
-        return f"Training over {' and '.join(filter(None, (', '.join(first), last)))} workers"
+        return f"Training over {listed([str(workers) for workers in versus.scaling.placements])} workers"
     if len(versus.runs) == 2:
         base = versus.reference or 0
         return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"
@@ -163,7 +163,7 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
     """Yield what must be known before any number: the check, smoke runs, what is not comparable."""
     if gate is not None and gate.failed:
         slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
-        yield f"Check failed: {slower} slower than the baseline by {numbers.percent(gate.limit)} or more."
+        yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke, _NAMED)}."
     groups: dict[Section, list[Difference]] = {}

@@ -10,7 +10,7 @@ from harness.model.comparison import Extract
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.gains_chart import gains_figure
-from reports.names import device_name, titles_of
+from reports.names import devices_of, is_gpu, titles_of
 from reports.pipeline_chart import pipeline_figure
 from reports.published_chart import published_figure
 from reports.requests_chart import latency_figure, server_figure
@@ -25,7 +25,7 @@ _POINTS = 60_000  # instants drawn in all timelines together, some 5 bytes each
 
 def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mapping[str, Figure]:
     """Build every figure that the run has the data for, by id, timelines last."""
-    titles = titles_of(analysis)
+    titles, devices = titles_of(analysis), devices_of(analysis)
     trials = shown_trials(analysis)
     built = [
         *(sweep_figure(one, titles[one.workload], number) for number, one in enumerate(analysis.sweeps, 1)),
@@ -38,7 +38,7 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
         published_figure(analysis, references),
     ]
     for number, trial in enumerate(trials, 1):
-        title = f"{titles[trial.workload]} on {device_name(trial.device)}"
+        title = f"{titles[trial.workload]} on {devices[trial.device]}"
         if trial.status is not Status.OK:
             title += f" ({trial.status.value}, trial {trial.id})"
         gpus, points = analysis.run.manifest.gpus, _POINTS // len(trials)
@@ -47,14 +47,15 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
 
 
 def shown_trials(analysis: Analysis) -> tuple[Trial, ...]:
-    """Choose the trials to show through time: of each workload and device the one of middle speed, then
-    those that did not end well."""
+    """Choose the trials to show through time: of each workload and device the one of middle speed, those of
+    GPUs first, then those that did not end well."""
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in analysis.run.trials:
         if trial.status is Status.OK:
             groups.setdefault((trial.workload, trial.device), []).append(trial)
     middle = [_middle(trials) for trials in groups.values()]
     bad = [trial for trial in analysis.run.trials if trial.status is not Status.OK]
+    middle.sort(key=lambda trial: not is_gpu(trial.device))
     return tuple([*middle, *bad][:_TIMELINES])
 
 

@@ -49,7 +49,7 @@ def gains_figure(analysis: Analysis) -> charts.Figure | None:
         id="figure-gains",
         title="Gains over the baseline, step by step",
         description="Bars of samples a second on a logarithmic axis, for the baseline, single changes and tuned.",
-        spec=charts.stacked(panels, spacing=48),
+        spec=charts.stacked(panels, spacing=40),
         table=charts.Table(header=("Workload", "Device", "Variant", "Speed", "Changes"), rows=tuple(cells)),
         reserve_px=_LABELS_PX + _TEXT_PX,
         rank=2,

@@ -55,7 +55,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     name = finding.cause.value
     if finding.parts and finding.cause not in (Cause.HEAT, Cause.POWER, Cause.MEMORY_BANDWIDTH):
         name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
-    detail = "/".join(finding.stages)
+    detail = ", ".join(finding.stages)
     if Part.FRAMEWORK in finding.parts or finding.cause in _NAMED:
         detail = finding.cause.value
     compute = time.share(Part.COMPUTE) if time else 0.0
@@ -86,6 +86,11 @@ _EXPLANATIONS: Mapping[Cause, str] = {
 }
 
 
+def listed(names: Sequence[str]) -> str:
+    """Name several: "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def explanation(finding: Finding) -> str:
     """Return what a finding means, in one or two sentences."""
     facts = finding.facts
@@ -110,7 +115,7 @@ def _fact(name: str, value: float) -> str:
 
 def _input(finding: Finding) -> str:
     facts = finding.facts
-    stages = " and ".join(finding.stages)
+    stages = listed(finding.stages)
     where = ""
     if len(finding.stages) == 1:
         where = f" The slowest stage is {stages}."
@@ -202,6 +207,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if run.tried_out:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
     own = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
+    own += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]
     if not own:
         return "Nothing was measured.", "alert"
     trials = min(value.n for value in own)

@@ -48,7 +48,7 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         title="Time of each stage, and capacities on one scale",
         description="Bars of the time that each stage adds to a sample, with 95 % intervals, and dots of "
         "samples a second on a logarithmic axis for the input alone, the model alone, baseline and tuned.",
-        spec=stacked(panels, spacing=48),
+        spec=stacked(panels, spacing=40),
         table=Table(
             header=("Workload", "Device", "What", "Value", "95 % interval"),
             rows=tuple(

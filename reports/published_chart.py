@@ -93,7 +93,7 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str
     where = devices[each.device]
     number = numbers.published(each.value, each.upto, each.unit)
     return {
-        "row": f"{each.workload} {what or where} / {each.system.split(',')[0]}: {number}",
+        "row": f"{each.workload} {what or where} {number}, {each.system.split(',')[0]}",
         "value": each.factor.median,
         "low": each.factor.low,
         "high": each.factor.high,

@@ -22,7 +22,7 @@ from reports.phases import MEASURED, Band, bands, measured_span, throttled
 Floats = NDArray[np.float64]
 
 _AXIS_PX = 46
-_PANEL_PX = 62
+_PANEL_PX = 56
 _RIBBON_PX = 14
 _SPACING_PX = 30  # room for a panel's title
 _CELLS = 160  # stretches that the crosshair reads
@@ -203,7 +203,7 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Pa
     quantity = own[0].quantity
     limit_w = shared.limit_w if quantity.unit == "W" else None
     title = "seconds since the container started" if last else None
-    axis = alt.Axis(title=title, labels=last, ticks=last, grid=False)
+    axis = alt.Axis(title=title, labels=last, ticks=last, grid=False, tickCount=12)
     start, x = shared.x("a", axis), shared.x("t", axis)
     y = alt.Y("v:Q", scale=_scale(own, limit_w), axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
     phases = alt.Chart(rows(shared.phases)).encode(x=start)
@@ -256,7 +256,7 @@ def _scale(own: Sequence[Line], limit_w: float | None) -> alt.Scale:
     high = max(float(np.nanmax(line.values)) for line in own)
     if quantity.zero:
         return alt.Scale(domain=[0, max(high, limit_w or 0.0) * 1.05], nice=False)
-    margin = max((high - low) * 0.1, 1.0)
+    margin = max((high - low) * 0.1, high * 0.02, 1.0)
     return alt.Scale(domain=[low - margin, high + margin], nice=True, zero=False)
 
 

@@ -15,7 +15,7 @@ from reports.names import devices_of, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 _LABELS_PX = 220
-_ROW_PX = 16
+_ROW_PX = 15
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:
