@@ -15,7 +15,6 @@ from reports import charts, numbers
 from reports.compare_messages import MARKS, device_in, over, trend_line, what
 from reports.names import variant_name
 from reports.palette import gpu_colour
-from reports.scaling_chart import scaling_figure
 from reports.step_time_chart import breakdown_figure
 from workloads.protocol import BASELINE, TUNED
 
@@ -33,8 +32,7 @@ _AXIS_PX = 52
 
 def figures_of(versus: Versus) -> Mapping[str, charts.Figure]:
     """Build every figure that there is something for, by id."""
-    scaling = scaling_figure(versus.scaling) if versus.scaling else None
-    built = (scaling, _step_times(versus), _ratios(versus), _trends(versus))
+    built = (_step_times(versus), _ratios(versus), _trends(versus))
     return {figure.id: figure for figure in built if figure is not None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from harness.analysis.compare import GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
@@ -14,7 +15,7 @@ from harness.model.analysis import (
     StepTime,
     Summary,
 )
-from reports.names import titles_of
+from reports.names import devices_of
 from workloads.protocol import BASELINE, TUNED
 
 CPU = "cpu"
@@ -25,6 +26,7 @@ class Row:
     """One workload on one device beside the CPU.
 
     Attributes:
+        name: the workload, with the device where it ran on several besides the CPU.
         cpu: the baseline's samples/s on the CPU; None where `device` is the CPU, or it was not measured.
         over_cpu, tuned_over_cpu: baseline on `device` over baseline on the CPU, and tuned over tuned.
         scaling: several GPUs over as many times one.
@@ -32,8 +34,8 @@ class Row:
         published: those with a number to compare, of this device.
     """
 
+    name: str
     workload: str
-    title: str
     device: str
     baseline: Summary | None
     cpu: Estimate | None
@@ -49,10 +51,10 @@ class Row:
 
 def rows(analysis: Analysis) -> tuple[Row, ...]:
     """Return a row for each workload and GPU device, and for workloads that ran on the CPU alone."""
-    titles = titles_of(analysis)
+    devices = devices_of(analysis)
     summaries = {(each.workload, each.device, each.variant): each for each in analysis.summaries}
     pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
-    on_gpu = {workload for workload, device in pairs if device != CPU}
+    on_gpu = Counter(workload for workload, device in pairs if device != CPU)
     found = []
     for workload, device in pairs:
         if device == CPU and workload in on_gpu:
@@ -60,8 +62,8 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
         cpu = summaries.get((workload, CPU, BASELINE)) if device != CPU else None
         found.append(
             Row(
+                name=f"{workload} ({devices[device]})" if on_gpu[workload] > 1 else workload,
                 workload=workload,
-                title=titles[workload],
                 device=device,
                 baseline=summaries.get((workload, device, BASELINE)),
                 cpu=cpu.throughput if cpu else None,

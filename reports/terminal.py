@@ -53,15 +53,9 @@ def _speeds(own: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"limited by ({where})" if has_gpu else "limited by")
     for row in own:
-        name = _plain(_name(row, own))
         limit = _plain(messages.limit(row.finding, row.step_time))
-        table.add_row(Text(name), *map(_plain, _cells(row, has_gpu=has_gpu)), Text(limit))
+        table.add_row(Text(_plain(row.name)), *map(_plain, _cells(row, has_gpu=has_gpu)), Text(limit))
     return table
-
-
-def _name(row: Row, own: Sequence[Row]) -> str:
-    several = len({each.device for each in own if each.workload == row.workload}) > 1
-    return f"{row.workload} ({device_name(row.device)})" if several else row.workload
 
 
 def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
@@ -91,14 +85,14 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
         number = speed_factor(row)
         if number is not None and number.factor is not None:
             factor = numbers.factor(number.factor.median)
-            yield "vs published", f"{row.workload} {factor} ({number.system}, {number.source})"
+            yield "vs published", f"{row.name} {factor} ({number.system}, {number.source})"
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
         how = "measured" if finding.ablation else "predicted"
         yield (
             "Fix first",
-            f"{row.workload}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
+            f"{row.name}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
         )
     if own or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]

@@ -57,7 +57,7 @@ def trials_figure(analysis: Analysis) -> Figure | None:
 
 def _panel(records: Sequence[Mapping[str, Any]]) -> Panel:
     axis = alt.Axis(title=None, tickCount=5, format="~g")
-    x = alt.X("value:Q", scale=alt.Scale(type="log", nice=False), axis=axis)
+    x = alt.X("value:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
     dots = labelled(records, _LABELS_PX).mark_point(filled=True, size=36, opacity=0.8)
     return panel(
         unity(x),

@@ -66,7 +66,7 @@ def test_runs_without_a_name_are_named_by_their_machines() -> None:
     [
         ("two", {"figure-step-time", "figure-ratios"}),
         ("trend", {"figure-step-time", "figure-ratios", "figure-trends"}),
-        ("together", {"figure-scaling", "figure-step-time", "figure-ratios"}),
+        ("together", {"figure-step-time", "figure-ratios"}),
         ("nothing", set()),
     ],
 )
