@@ -174,7 +174,7 @@ CONFIG: Spec = {
     "padding": {"left": 0, "top": 2, "right": 2, "bottom": 2},
     "view": {"stroke": None},
     "title": {
-        "color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "frame": "group", "offset": 6,
+        "color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "frame": "group", "offset": 3,
     },
     "axis": {
         "labelColor": INK_2, "labelFontSize": 11, "titleColor": INK_2, "titleFontSize": 11,

@@ -16,7 +16,7 @@ from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, TUNED, WITHOUT_PRE
 
 _LABELS_PX = 150
 _TEXT_PX = 150
-_ROW_PX = 18
+_ROW_PX = 17
 
 
 def gains_figure(analysis: Analysis) -> charts.Figure | None:
@@ -49,7 +49,7 @@ def gains_figure(analysis: Analysis) -> charts.Figure | None:
         id="figure-gains",
         title="Gains over the baseline, step by step",
         description="Bars of samples a second on a logarithmic axis, for the baseline, single changes and tuned.",
-        spec=charts.stacked(panels, spacing=40),
+        spec=charts.stacked(panels, spacing=44),
         table=charts.Table(header=("Workload", "Device", "Variant", "Speed", "Changes"), rows=tuple(cells)),
         reserve_px=_LABELS_PX + _TEXT_PX,
         rank=2,

@@ -16,7 +16,7 @@ from workloads.protocol import BASELINE
 
 _LABELS_PX = 150
 _TEXT_PX = 120
-_ROW_PX = 20
+_ROW_PX = 18
 # Input below this share of a step is not worth a picture; xprof calls 5 % moderate.
 LEAST_SHARE = 0.05
 
@@ -48,7 +48,7 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         title="Time of each stage, and capacities on one scale",
         description="Bars of the time that each stage adds to a sample, with 95 % intervals, and dots of "
         "samples a second on a logarithmic axis for the input alone, the model alone, baseline and tuned.",
-        spec=stacked(panels, spacing=40),
+        spec=stacked(panels, spacing=44),
         table=Table(
             header=("Workload", "Device", "What", "Value", "95 % interval"),
             rows=tuple(

@@ -66,7 +66,7 @@ def breakdown_figure(
         id="figure-step-time",
         title=title,
         description=f"{description} The table below has every part in milliseconds with its interval.",
-        spec=stacked(drawn, spacing=30),
+        spec=stacked(drawn, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),
             rows=tuple(row for heading, own in shown.items() for row in _table(heading, own)),
