@@ -24,7 +24,7 @@ from harness.analysis import analyse
 from harness.analysis.results import results_document
 from harness.model.run import Run
 from harness.run.store import read_run
-from reports.render import render_html
+from reports.page import render_html
 from tests.builders import long_run
 from tests.folders import write_run
 from tests.recordings import unpack

@@ -13,12 +13,15 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from reports.text import harmless
+from reports.escaping import harmless
+from reports.names import is_gpu
 
 PRINT_WIDTH_PX = 700  # what fits A4 and Letter between their margins at the size it is drawn
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
+Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
+COLOUR = alt.Color("colour:N", scale=None)  # of records that name their own
 
 # A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
 _PATH = re.compile(r' d="[^"]*"')
@@ -77,59 +80,86 @@ class Figure:
         return self.extent_s > 0
 
 
-def stacked(panels: Sequence[alt.Chart | alt.LayerChart], *, spacing: int = 14) -> dict[str, Any]:
-    """Return the specification of panels under each other, in the report's style."""
-    spec: dict[str, Any] = alt.vconcat(*panels, spacing=spacing, bounds="flush").to_dict()
-    return {**{name: spec[name] for name in spec if name not in ("$schema", "config")}, "config": CONFIG}
+def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
+    """Return the specification of panels under each other, in the report's style.
+
+    Args:
+        rest: other properties of the whole, as `params`.
+    """
+    # Altair's own layering and concatenation copy every mark many times over, and rename them.
+    context: dict[str, Any] = {"top_level": False, "datasets": {}}
+    made = [
+        {**each, "layer": [layer.to_dict(validate=False, context=context) for layer in each["layer"]]}
+        for each in panels
+    ]
+    whole = {"vconcat": made, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
+    return {**whole, "config": CONFIG, **rest}
 
 
-def chart(panels: list[dict[str, Any]], **rest: Any) -> dict[str, Any]:
-    """Return the specification of panels that are written out, in the report's style."""
-    return {"vconcat": panels, "bounds": "flush", "spacing": 14, "config": CONFIG, **rest}
+def panel(
+    *layers: alt.Chart, height_px: int = 0, row_px: int = 0, heading: str = "", labels_px: int = 0
+) -> Panel:
+    """Return layers as one panel, so high or with rows so high.
+
+    Args:
+        heading: flush with the left edge of labels that take up `labels_px`.
+    """
+    made: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
+    return {**made, "title": {"text": heading, "dx": -labels_px}} if heading else made
 
 
-def layered(
-    *layers: alt.Chart | alt.LayerChart, heading: str = "", labels_px: int = 0, row_px: int
-) -> alt.LayerChart:
-    """Return layers as one panel of rows of `row_px`, its heading flush with the labels."""
-    panel = alt.LayerChart(layer=list(layers)).properties(height=alt.Step(row_px))
-    made: alt.LayerChart = panel.properties(title=title(heading, labels_px)) if heading else panel
+def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return records as a chart's own data; the same records are stored once in a figure."""
+    return {"values": list(data)}
+
+
+def labels_axis(width_px: int, **more: Any) -> alt.Axis:
+    """Return the axis of labels, which takes up so many pixels."""
+    fixed = {"minExtent": width_px, "maxExtent": width_px, "labelLimit": width_px - 6, "ticks": False}
+    return alt.Axis(**{"title": None, **fixed, **more})
+
+
+def labelled(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
+    """Return a chart of records with a row for each `row`, in their order."""
+    order = list(dict.fromkeys(record["row"] for record in records))
+    made: alt.Chart = alt.Chart(rows(records)).encode(
+        y=alt.Y("row:N", sort=order, axis=labels_axis(labels_px))
+    )
     return made
 
 
-def rows(data: Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Return records as a chart's own data."""
-    return alt.InlineData(values=[dict(each) for each in data])
+def whiskers(base: alt.Chart) -> alt.Chart:
+    """Return the intervals of records, from `low` to `high`."""
+    made: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
+    return made
 
 
-def labels_axis(width_px: int) -> alt.Axis:
-    """Return the axis of row labels, which takes up so many pixels."""
-    return alt.Axis(title=None, minExtent=width_px, maxExtent=width_px, labelLimit=width_px - 8, ticks=False)
+def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
+    """Return a text for each row, to the right of the panel."""
+    made: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
+        x=alt.value("width"), text=alt.Text(f"{field}:N")
+    )
+    return made
 
 
-def title(text: str, width_px: int) -> alt.TitleParams:
-    """Return a panel's title flush with the left edge of labels that take up so many pixels."""
-    return alt.TitleParams(text, dx=-width_px)
+def unity(x: alt.X) -> alt.Chart:
+    """Return the line at 1, where two speeds are the same."""
+    line = alt.Chart(rows([{"value": 1.0}]))
+    made: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)
+    return made
 
 
-def sized(spec: Spec, width_px: int) -> dict[str, Any]:
-    """Return a specification with every panel made `width_px` wide."""
-    return {**spec, "vconcat": [{**panel, "width": width_px} for panel in spec["vconcat"]]}
+def device_colour(device: str) -> str:
+    """Return the CSS colour of all that was measured on a device."""
+    return "var(--gpu)" if is_gpu(device) else "var(--cpu)"
 
 
 def still(figure: Figure) -> str:
     """Draw a figure as SVG for paper and for readers without scripts."""
-    return tidied(figure, vl_convert.vegalite_to_svg(still_spec(figure), allowed_base_urls=[]))
-
-
-def still_spec(figure: Figure) -> dict[str, Any]:
-    """Return what to draw of a figure where there is no interaction, as wide as paper."""
-    return sized(figure.still_spec or figure.spec, PRINT_WIDTH_PX - figure.reserve_px)
-
-
-def tidied(figure: Figure, svg: str) -> str:
-    """Make an SVG of a figure fit to stand in a page beside others."""
-    svg = harmless(svg)
+    spec = figure.still_spec or figure.spec
+    width = PRINT_WIDTH_PX - figure.reserve_px
+    sized = {**spec, "vconcat": [{**each, "width": width} for each in spec["vconcat"]]}
+    svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
     seen: dict[str, int] = {}
     svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{seen.setdefault(clip[2], len(seen))}", svg)
     return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
@@ -144,7 +174,7 @@ CONFIG: Spec = {
     "padding": {"left": 0, "top": 2, "right": 2, "bottom": 2},
     "view": {"stroke": None},
     "title": {
-        "color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "frame": "group", "offset": 6,
+        "color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "frame": "group", "offset": 3,
     },
     "axis": {
         "labelColor": INK_2, "labelFontSize": 11, "titleColor": INK_2, "titleFontSize": 11,
@@ -152,4 +182,5 @@ CONFIG: Spec = {
     },
     "text": {"fontSize": 11, "fill": INK},
     "line": {"strokeWidth": 1.4, "strokeJoin": "round"},
+    "rule": {"stroke": INK, "strokeWidth": 1.5},
 }  # fmt: skip

@@ -2,121 +2,143 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import altair as alt
 
-from harness.model.comparison import Result, Trend, Versus
-from reports import numbers
-from reports.charts import Figure, Key, Table, labels_axis, layered, rows, stacked, title
-from reports.compare_messages import MARKS, trend_line
-from reports.compare_page import device_in, names_of, shown_runs, step_time_of, title_in
+from harness.model.analysis import StepTime
+from harness.model.comparison import Extract, Outcome, Result, Trend, Versus
+from reports import charts, numbers
+from reports.compare_messages import MARKS, device_in, over, trend_line, what
 from reports.names import variant_name
 from reports.palette import gpu_colour
-from reports.scaling_charts import scaling_figures
-from reports.step_time_chart import Bars, breakdown_figure
+from reports.step_time_chart import breakdown_figure
 from workloads.protocol import BASELINE, TUNED
 
+# Runs with a column, a bar or a row of their own; of more, the chart of ratios has all as dots.
+COLUMNS = 4
+# Of those, runs that fall out of their kind.
+_OUTLIERS = 2
 _LABELS_PX = 190
 _TEXT_PX = 150
-_ROW_PX = 22
 _SHAPES = ("circle", "square", "triangle-up", "diamond")
 _TREND_PX = 110
 _BETWEEN_PX = 46  # an axis, and the next panel's title
 _AXIS_PX = 52
-# Runs with a row of their own in the chart of ratios; of more, a row has them all as dots.
-_ROWS = 4
 
 
-def figures_of(versus: Versus) -> Mapping[str, Figure]:
+def figures_of(versus: Versus) -> Mapping[str, charts.Figure]:
     """Build every figure that there is something for, by id."""
-    scaling = scaling_figures(versus.scaling) if versus.scaling else ()
-    built = (*scaling, _step_times(versus), _ratios(versus), _trends(versus))
+    built = (_step_times(versus), _ratios(versus), _trends(versus))
     return {figure.id: figure for figure in built if figure is not None}
 
 
-def _step_times(versus: Versus) -> Figure | None:
+def shown_runs(versus: Versus) -> tuple[int, ...]:
+    """Choose the runs with a column of their own: all of a few, else outliers and one of each kind."""
+    if len(versus.runs) <= COLUMNS:
+        return tuple(range(len(versus.runs)))
+    if versus.reference is None:
+        apart = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
+        first, taken = [run for run, _ in Counter(apart).most_common(_OUTLIERS)], ""
+    else:
+        first, taken = [versus.reference], versus.runs[versus.reference].machine
+    latest = {trend.machine: trend.runs[-1] for trend in versus.trends}
+    kinds = [
+        latest.get(kind.machine, kind.runs[len(kind.runs) // 2])
+        for kind in versus.kinds
+        if kind.machine != taken or kind.machine in latest
+    ]
+    return tuple(dict.fromkeys((*first, *kinds)))[:COLUMNS]
+
+
+def step_time_of(run: Extract, workload: str, device: str, variant: str) -> StepTime | None:
+    """Return a breakdown, None where there is none."""
+    key = (workload, device, variant)
+    return next((each for each in run.step_times if (each.workload, each.device, each.variant) == key), None)
+
+
+def _heading(versus: Versus, workload: str, device: str) -> str:
+    title = next((run.titles[workload] for run in versus.runs if workload in run.titles), workload)
+    return f"{title}, {device_in(versus, device)}"
+
+
+def _step_times(versus: Versus) -> charts.Figure | None:
     """Draw a bar a run for each workload, device and variant, all of a panel on one axis."""
-    names, panels = names_of(versus.runs), []
+    panels = {}
     for workload, device in dict.fromkeys((each.workload, each.device) for each in versus.results):
         for variant in (BASELINE, TUNED):
             times = {
-                names[run]: time
+                versus.runs[run].label: time
                 for run in shown_runs(versus)
                 if (time := step_time_of(versus.runs[run], workload, device, variant)) is not None
             }
-            heading = f"{title_in(versus, workload)}, {device_in(versus, device)}, {variant_name(variant)}"
             if len(times) > 1 or len(versus.runs) == 1:
-                panels.append(Bars(heading=heading, rows=times, common=True))
+                panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
     return breakdown_figure(
         panels,
         "A bar is as long as its step; milliseconds at its end",
         "A stacked bar a run for each workload, device and variant; its length is the time of a step, and the "
         "milliseconds stand at the end.",
         labels_px=_LABELS_PX,
+        common=True,
     )
 
 
-def _ratios(versus: Versus) -> Figure | None:
+def _ratios(versus: Versus) -> charts.Figure | None:
     compared = [each for each in versus.results if each.ratio is not None]
     if not compared:
         return None
-    names, few = names_of(versus.runs), len(versus.runs) <= _ROWS
-    series = list(
-        dict.fromkeys(names[each.run] if few else versus.runs[each.run].machine for each in compared)
-    )
-    styles = {name: number for number, name in enumerate(series)}
-    records = [_record(versus, each, names, styles, few=few) for each in compared]
-    over = "the median of its kind of machine" if versus.reference is None else names[versus.reference]
-    return Figure(
+    few = len(versus.runs) <= COLUMNS
+    runs = [versus.runs[each.run] for each in compared]
+    series = [run.label if few else run.machine for run in runs]
+    styles = {name: number for number, name in enumerate(dict.fromkeys(series))}
+    records = [
+        _record(versus, each, name, styles[name], few=few)
+        for each, name in zip(compared, series, strict=True)
+    ]
+    return charts.Figure(
         id="figure-ratios",
-        title=f"Speed over {over}",
+        title=f"Speed over {over(versus, 'the median of its kind of machine')}",
         description="Dots on a logarithmic axis, with 95 % intervals where the runs are few; 1 is as fast.",
-        spec=stacked([_ratio_panel(records, few=few)]),
-        table=Table(
+        spec=charts.stacked([_ratio_panel(records, len(styles) if few else 1, few=few)]),
+        table=charts.Table(
             header=("What", "Run", "Speed", "Ratio", "95 % interval", "All together", "Outcome"),
-            rows=tuple(_cells(versus, each, names) for each in compared),
+            rows=tuple(_cells(versus, each) for each in compared),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
-        rank=1,
-        legend=tuple(Key(colour=gpu_colour(style), shape="dot", name=name) for name, style in styles.items())
-        if len(series) > 1
+        legend=tuple(
+            charts.Key(colour=gpu_colour(style), shape="dot", name=name) for name, style in styles.items()
+        )
+        if len(styles) > 1
         else (),
     )
 
 
-def _what(versus: Versus, each: Result | Trend) -> str:
-    return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
-
-
-def _record(
-    versus: Versus, each: Result, names: Sequence[str], styles: Mapping[str, int], *, few: bool
-) -> dict[str, Any]:
+def _record(versus: Versus, each: Result, series: str, style: int, *, few: bool) -> dict[str, Any]:
     assert each.ratio is not None
-    name = names[each.run] if few else versus.runs[each.run].machine
-    text = f"{MARKS[each.outcome]} {numbers.ratio(each.ratio.median)}"
     return {
-        "row": _what(versus, each),
-        "run": names[each.run],
-        "series": name,
+        "row": what(versus, each),
+        "run": versus.runs[each.run].label,
+        "series": series,
         "value": each.ratio.median,
         "low": each.ratio.low if few else None,
         "high": each.ratio.high if few else None,
-        "colour": gpu_colour(styles[name]),
-        "shape": _SHAPES[styles[name] % len(_SHAPES)],
-        "text": text,
+        "colour": gpu_colour(style),
+        "shape": _SHAPES[style % len(_SHAPES)],
+        "text": f"{MARKS[each.outcome]} {numbers.ratio(each.ratio.median)}",
         "interval": numbers.ratio_interval(each.ratio),
     }
 
 
-def _cells(versus: Versus, each: Result, names: Sequence[str]) -> tuple[str, ...]:
+def _cells(versus: Versus, each: Result) -> tuple[str, ...]:
     assert each.ratio is not None
     joint = f"{numbers.ratio(each.joint.low)} to {numbers.ratio(each.joint.high)}" if each.joint else ""
     return (
-        _what(versus, each),
-        names[each.run],
+        what(versus, each),
+        versus.runs[each.run].label,
         numbers.speed(each.speed),
         numbers.ratio(each.ratio.median),
         numbers.ratio_interval(each.ratio),
@@ -125,110 +147,102 @@ def _cells(versus: Versus, each: Result, names: Sequence[str]) -> tuple[str, ...
     )
 
 
-def _ratio_panel(records: Sequence[dict[str, Any]], *, few: bool) -> alt.LayerChart:
-    order = list(dict.fromkeys(record["row"] for record in records))
-    series = len({record["series"] for record in records}) if few else 1
-    ends = [
-        value for record in records for value in (record["value"], record["low"], record["high"]) if value
-    ]
+def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -> charts.Panel:
+    ends = [value for record in records for name in ("value", "low", "high") if (value := record[name])]
     scale = alt.Scale(type="log", domain=[min([0.9, *ends]) / 1.05, max([1.1, *ends]) * 1.05], nice=False)
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
-    y = alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX))
-    base = alt.Chart(rows(records)).encode(y=y)
+    base = charts.labelled(records, _LABELS_PX)
     if series > 1:
         base = base.encode(yOffset=alt.YOffset("series:N", sort=None))
-    tooltip = ["row:N", "run:N", "text:N", "interval:N"]
-    layers = [
-        alt.Chart(rows([{"value": 1.0}])).mark_rule(stroke="var(--ink-2)", strokeDash=[4, 3]).encode(x=x),
-        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(
-            x=alt.X("low:Q", scale=scale), x2="high:Q"
-        ),
-        base.mark_point(filled=True, size=60, opacity=1 if few else 0.5).encode(
-            x=x,
-            color=alt.Color("colour:N", scale=None),
-            shape=alt.Shape("shape:N", scale=None),
-            tooltip=tooltip,
-        ),
-    ]
-    if few:
-        layers.append(
-            base.mark_text(align="left", baseline="middle", dx=8).encode(x=alt.value("width"), text="text:N")
-        )
-    return layered(*layers, row_px=8 + 14 * series)
+    dots = base.mark_point(filled=True, size=60, opacity=1 if few else 0.5).encode(
+        x=x,
+        color=charts.COLOUR,
+        shape=alt.Shape("shape:N", scale=None),
+        tooltip=[
+            alt.Tooltip("row:N"),
+            alt.Tooltip("run:N"),
+            alt.Tooltip("text:N"),
+            alt.Tooltip("interval:N"),
+        ],
+    )
+    layers = [charts.unity(x), charts.whiskers(base), dots, *([charts.beside(base)] if few else [])]
+    return charts.panel(*layers, row_px=22 if series == 1 else 16)
 
 
-def _trends(versus: Versus) -> Figure | None:
+def _trends(versus: Versus) -> charts.Figure | None:
     """Draw each machine's speeds through time, a panel a workload and device."""
     groups: dict[tuple[str, str, str], list[Trend]] = {}
     for trend in versus.trends:
         groups.setdefault((trend.machine, trend.workload, trend.device), []).append(trend)
     if not groups:
         return None
-    machines = {trend.machine for trend in versus.trends}
-    results = {(each.run, each.workload, each.device, each.variant): each for each in versus.results}
+    several = len({trend.machine for trend in versus.trends}) > 1
     panels, cells = [], []
     for (machine, workload, device), own in groups.items():
-        where = f" ({machine})" if len(machines) > 1 else ""
-        heading = f"{title_in(versus, workload)}, {device_in(versus, device)}{where}{trend_line(own)}"
-        records = [record for trend in own for record in _points(versus, trend, results)]
+        where = f" ({machine})" if several else ""
+        heading = f"{_heading(versus, workload, device)}{where}{trend_line(own)}"
+        records = [record for trend in own for record in _points(versus, trend)]
         panels.append(_trend_panel(heading, records))
         cells += [(heading, each["run"], each["when"], each["variant"], each["text"]) for each in records]
-    return Figure(
+    return charts.Figure(
         id="figure-trends",
         title="Speed through time, over the first run",
         description="Lines through the runs of one machine in the order of time, with 95 % intervals.",
-        spec=stacked(panels, spacing=_BETWEEN_PX),
-        table=Table(header=("What", "Run", "Time", "Variant", "Speed"), rows=tuple(cells)),
+        spec=charts.stacked(panels, spacing=_BETWEEN_PX),
+        table=charts.Table(header=("What", "Run", "Time", "Variant", "Speed"), rows=tuple(cells)),
         reserve_px=_AXIS_PX + 10,
-        rank=2,
         legend=tuple(
-            Key(colour=gpu_colour(place), shape="line", name=variant_name(variant))
+            charts.Key(colour=gpu_colour(place), shape="line", name=variant_name(variant))
             for place, variant in enumerate((BASELINE, TUNED))
         ),
     )
 
 
-def _points(
-    versus: Versus, trend: Trend, results: Mapping[tuple[int, str, str, str], Result]
-) -> Iterator[dict[str, Any]]:
-    speeds = [results[run, trend.workload, trend.device, trend.variant].speed for run in trend.runs]
-    for run, speed in zip(trend.runs, speeds, strict=True):
-        first = speeds[0].median
+def _points(versus: Versus, trend: Trend) -> Iterator[dict[str, Any]]:
+    key = (trend.workload, trend.device, trend.variant)
+    speeds = {
+        each.run: each.speed for each in versus.results if (each.workload, each.device, each.variant) == key
+    }
+    first = speeds[trend.runs[0]].median
+    for run in trend.runs:
         yield {
             "t": versus.runs[run].created,
             "when": numbers.when(versus.runs[run].created),
             "run": versus.runs[run].label,
             "variant": variant_name(trend.variant),
-            "value": speed.median / first,
-            "low": speed.low / first,
-            "high": speed.high / first,
-            "text": numbers.speed(speed),
+            "value": speeds[run].median / first,
+            "low": speeds[run].low / first,
+            "high": speeds[run].high / first,
+            "text": numbers.speed(speeds[run]),
             "colour": gpu_colour(0 if trend.variant == BASELINE else 1),
         }
 
 
-def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
-    x = alt.X(
-        "t:T",
-        scale=alt.Scale(type="utc"),
-        axis=alt.Axis(title=None, grid=False, tickCount=6, format=_date_format(records)),
-    )
-    axis = alt.Axis(title=None, minExtent=_AXIS_PX, maxExtent=_AXIS_PX, tickCount=4, format="%")
-    scale = alt.Scale(zero=False)
-    colour = alt.Color("colour:N", scale=None)
-    tooltip = ["run:N", "when:N", "variant:N", "text:N"]
-    base = alt.Chart(rows(records)).encode(x=x, color=colour, detail="variant:N")
-    layers = [
-        base.mark_line().encode(y=alt.Y("value:Q", scale=scale, axis=axis)),
-        base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
-        base.mark_point(filled=True, size=40, opacity=1).encode(
-            y=alt.Y("value:Q", scale=scale, axis=axis), tooltip=tooltip
-        ),
-    ]
-    return alt.LayerChart(layer=layers).properties(height=_TREND_PX, title=title(heading, _AXIS_PX))
-
-
-def _date_format(records: Sequence[dict[str, Any]]) -> str:
+def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Panel:
     times = sorted(datetime.fromisoformat(record["t"]) for record in records)
     days = (times[-1] - times[0]).days
-    return "%-d %b %H:%M" if days < 6 else "%-d %b" if days < 300 else "%b %Y"
+    dates = "%-d %b %H:%M" if days < 6 else "%-d %b" if days < 300 else "%b %Y"
+    axis = alt.Axis(title=None, grid=False, tickCount=6, format=dates)
+    scale = alt.Scale(zero=False)
+    base = alt.Chart(charts.rows(records)).encode(
+        x=alt.X("t:T", scale=alt.Scale(type="utc"), axis=axis),
+        y=alt.Y("value:Q", scale=scale, axis=charts.labels_axis(_AXIS_PX, tickCount=4, format="%")),
+        color=charts.COLOUR,
+        detail=alt.Detail("variant:N"),
+    )
+    dots = base.mark_point(filled=True, size=40, opacity=1)
+    return charts.panel(
+        base.mark_line(),
+        base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q")),
+        dots.encode(
+            tooltip=[
+                alt.Tooltip("run:N"),
+                alt.Tooltip("when:N"),
+                alt.Tooltip("variant:N"),
+                alt.Tooltip("text:N"),
+            ]
+        ),
+        heading=heading,
+        labels_px=_AXIS_PX,
+        height_px=_TREND_PX,
+    )

@@ -14,6 +14,7 @@ from harness.model.comparison import (
     Outcome,
     Result,
     Section,
+    Speed,
     Standing,
     Trend,
     Versus,
@@ -21,8 +22,8 @@ from harness.model.comparison import (
 from harness.model.scaling import Placement, Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
-from reports.messages import device_of_row
-from reports.names import device_name, variant_name
+from reports.messages import listed
+from reports.names import device_name, device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
@@ -49,65 +50,83 @@ _CLOSE = 1.1
 _NAMED = 3
 
 
-def title(versus: Versus, names: Sequence[str]) -> str:
+def what(versus: Versus, each: Result | Speed | Trend) -> str:
+    """Name a workload, device and variant."""
+    return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
+
+
+def device_in(versus: Versus, device: str) -> str:
+    """Return a device's name; "GPU" where no run has another."""
+    return device_names(each.device for each in versus.results).get(device, device)
+
+
+def over(versus: Versus, middle: str = "the median of its kind") -> str:
+    """Name what ratios are over: a run, or a `middle` of runs."""
+    return middle if versus.reference is None else versus.runs[versus.reference].label
+
+
+def title(versus: Versus) -> str:
     """Name a comparison."""
     if versus.scaling is not None:
-        *first, last = (str(workers) for workers in versus.scaling.placements)
-        return f"Training over {' and '.join(filter(None, (', '.join(first), last)))} workers"
-    if len(names) == 2:
+        return f"Training over {listed([str(workers) for workers in versus.scaling.placements])} workers"
+    if len(versus.runs) == 2:
         base = versus.reference or 0
-        return f"{names[1 - base]} vs {names[base]}"
+        return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"
     machines = {run.machine for run in versus.runs}
     where = next(iter(machines)) if len(machines) == 1 else f"{len(machines)} kinds of machine"
-    return f"{counted(len(names), 'run')}: {where}"
+    return f"{counted(len(versus.runs), 'run')}: {where}"
 
 
-def headline(versus: Versus, names: Sequence[str]) -> str:
+def headline(versus: Versus) -> str:
     """Return at most two sentences that stand by themselves."""
     if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
         return " ".join(lines[:2])
     if not versus.standings:
         return "Nothing was measured that could be compared."
-    return " ".join((*_places(versus, names), *_outcomes(versus, names)))
+    return " ".join((*_places(versus), *_outcomes(versus)))
 
 
-def _places(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+def _places(versus: Versus) -> Iterator[str]:
     others = [each for each in versus.standings if each.run != versus.reference]
     if not others:
         return
     first, last = others[0], others[-1]
-    over = "the median of all" if versus.reference is None else names[versus.reference]
+    fastest, slowest = (versus.runs[each.run].label for each in (first, last))
+    base = over(versus, "the median of all")
     best = f"best variant of {counted(first.workloads, 'workload')}"
     if len(others) == 1:
-        yield f"{_pair(names[first.run], over, first.score)}, {best}."
+        yield f"{_pair(fastest, base, first.score)}, by the {best}."
     elif versus.standings[0].run == versus.reference:
-        yield f"{over} is the fastest, and {names[last.run]} the slowest, {_score(last)} {over}, {best}."
+        yield f"{base} is the fastest and {slowest} the slowest, {score(last)} as fast, by the {best}."
     else:
         yield (
-            f"{names[first.run]} is the fastest, {_score(first)} {over}, and {names[last.run]} the slowest, "
-            f"{_score(last)}, {best}."
+            f"{fastest} is the fastest, {score(first)} as fast as {base}, and {slowest} the slowest, "
+            f"{score(last)}, by the {best}."
         )
 
 
-def _score(standing: Standing) -> str:
-    return f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}"
+def score(standing: Standing | None) -> str:
+    """Write a run's score."""
+    return (
+        f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}" if standing else numbers.MISSING
+    )
 
 
 def _interval(value: Estimate) -> str:
     return f" ({numbers.ratio_interval(value)})" if value.n > 1 else ""
 
 
-def _pair(name: str, over: str, score: Estimate) -> str:
-    if score.n > 1 and score.low <= 1 <= score.high:
-        close = score.low >= 1 / _CLOSE and score.high <= _CLOSE
+def _pair(name: str, over: str, ratio: Estimate) -> str:
+    if ratio.n > 1 and ratio.low <= 1 <= ratio.high:
+        close = ratio.low >= 1 / _CLOSE and ratio.high <= _CLOSE
         return f"{name} is {'about as fast as' if close else 'not measurably faster or slower than'} {over}"
-    if score.median < 0.5:
+    if ratio.median < 0.5:
         name, over = over, name
-        score = replace(score, median=1 / score.median, low=1 / score.high, high=1 / score.low)
-    return f"{name} is {numbers.ratio(score.median)} as fast as {over}{_interval(score)}"
+        ratio = replace(ratio, median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+    return f"{name} is {numbers.ratio(ratio.median)} as fast as {over}{_interval(ratio)}"
 
 
-def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
+def _outcomes(versus: Versus) -> Iterator[str]:
     compared = [each for each in versus.results if each.ratio is not None]
     if not compared:
         yield "No workload was measured in more than one run."
@@ -115,9 +134,9 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
     parts = []
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
         if results := [each for each in compared if each.outcome is outcome]:
-            parts.append(f"{outcome.value} {_which(versus, results, names)}")
+            parts.append(f"{outcome.value} {_which(versus, results)}")
     if parts and len(versus.runs) == 2:
-        yield f"{names[compared[0].run]} is {'; '.join(parts)}."
+        yield f"{versus.runs[compared[0].run].label} is {'; '.join(parts)}."
     elif parts:
         text = "; ".join(parts)
         yield f"{text[0].upper()}{text[1:]}."
@@ -127,30 +146,24 @@ def _outcomes(versus: Versus, names: Sequence[str]) -> Iterator[str]:
         yield f"No difference in {counted(len(compared), 'comparison')}."
 
 
-def _which(versus: Versus, results: Sequence[Result], names: Sequence[str]) -> str:
+def _which(versus: Versus, results: Sequence[Result]) -> str:
     if len(versus.runs) > 2:
-        than = (
-            "than their kind of machine: "
-            if versus.reference is None
-            else f"than {names[versus.reference]}: "
-        )
-        return than + some([names[run] for run in dict.fromkeys(each.run for each in results)], _NAMED)
-    devices = list(dict.fromkeys(each.device for each in versus.results))
+        labels = [versus.runs[run].label for run in dict.fromkeys(each.run for each in results)]
+        return f"than {over(versus, 'their kind of machine')}: {some(labels, _NAMED)}"
     speeds = [
-        f"{_what(each, devices)} ({numbers.ratio(each.ratio.median)})" for each in results if each.ratio
+        f"{each.workload} {variant_name(each.variant)} on {device_in(versus, each.device)} "
+        f"({numbers.ratio(each.ratio.median)})"
+        for each in results
+        if each.ratio
     ]
     return f"on {some(speeds, _NAMED)}"
-
-
-def _what(each: Result, devices: Sequence[str]) -> str:
-    return f"{each.workload} {variant_name(each.variant)} on {device_of_row(each.device, devices)}"
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
     """Yield what must be known before any number: the check, smoke runs, what is not comparable."""
     if gate is not None and gate.failed:
         slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
-        yield f"Check failed: {slower} slower than the baseline by {numbers.percent(gate.limit)} or more."
+        yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke, _NAMED)}."
     groups: dict[Section, list[Difference]] = {}
@@ -194,16 +207,12 @@ def _incomplete(run: Extract) -> Iterator[str]:
 
 def method(versus: Versus) -> str:
     """Return how speeds were compared, and what the marks mean."""
-    over = "Against the median of its kind a run is measured by the spread of that kind. "
-    together = (
-        f"the interval that holds for all {versus.tests} comparisons together"
-        if versus.tests > 1
-        else "the interval"
-    )
+    kind = "Against the median of its kind a run is measured by the spread of that kind. "
+    all_ = f" that holds for all {versus.tests} comparisons together" if versus.tests > 1 else ""
     return (
         "Speeds are geometric means over trials, with Welch's intervals on logarithms. "
-        f"{over if versus.reference is None else ''}"
-        f"▲ faster and ▼ slower: {together} excludes 1. = it does not. ? one trial."
+        f"{kind if versus.reference is None else ''}"
+        f"▲ faster and ▼ slower: the interval{all_} excludes 1. = it does not. ? one trial."
     )
 
 

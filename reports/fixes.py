@@ -75,9 +75,3 @@ def diff_of(finding: Finding, row: Row) -> tuple[str, ...]:
 def snippet(name: str) -> str:
     """Return a snippet's diff: lines that begin with "+", "-" or a space."""
     return (resources.files("reports") / "snippets" / f"{name}.diff").read_text(encoding="utf-8")
-
-
-def applied(diff: str, *, after: bool = True) -> str:
-    """Return the program before or after a diff."""
-    keep = " +" if after else " -"
-    return "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] in keep)

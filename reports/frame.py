@@ -1,58 +1,104 @@
-"""What all pages have in common: style, scripts, figures and the numbers behind them, in one file."""
+"""What all pages have in common: templates, style, scripts, figures and the numbers behind them, in one file."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import palette
+from harness.rounding import counted, scalar_word, short_digests
+from reports import compare_messages, escaping, messages, numbers, palette
 from reports.charts import Figure, still
+from reports.names import device_name, variant_name
+from reports.overview import speed_factor
+from reports.setup_rows import setup_rows, state, system_rows
+from reports.sweep_chart import sweep_table
 
-# Begins to draw a figure; what it gives waits for the SVG.
-Drawing = Callable[[Figure], Callable[[], str]]
-STILLS = 8  # each takes some 40 ms to draw; the others are drawn by the reader's browser only
+# Vega, Vega-Lite and Vega-Embed, as vl-convert ships them.
+_EXPORT = "window.vegaEmbed = vegaEmbed;"
+# What the templates can call, by its own name.
+_FILTERS: tuple[Callable[..., Any], ...] = (
+    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, escaping.coded_markdown,
+    messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate, messages.worth_listing,
+    numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
+    numbers.percent, numbers.published, numbers.quantity, numbers.rate, numbers.ratio, numbers.ratio_interval,
+    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word, setup_rows, short_digests,
+    speed_factor, state, sweep_table, system_rows, variant_name,
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A rendered section: its id, its heading, and its body."""
+@cache
+def environment(*, html: bool) -> Environment:
+    """Give the templates' environment: everything is escaped, and an unknown name is an error.
 
-    id: str
-    title: str
-    body: str
+    Args:
+        html: for HTML, else for GitHub's Markdown.
+    """
+    made = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=html,  # noqa: S701 - Markdown is escaped in its own way
+        undefined=StrictUndefined,
+        finalize=escaping.escape_html if html else escaping.escape_markdown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {each.__name__: each for each in _FILTERS}
+    made.globals |= {"messages": messages, "compare_messages": compare_messages}
+    return made
+
+
+def charts_code(cache_folder: Path | None = None) -> str:
+    """Return the charts' JavaScript.
+
+    Args:
+        cache_folder: where it is kept for the next page, as it takes over a second to make; None for nowhere.
+    """
+    kept = cache_folder / f"vega-{version('vl-convert-python')}.js" if cache_folder else None
+    with contextlib.suppress(OSError):
+        if kept is not None:
+            return kept.read_text(encoding="utf-8")
+    text: str = vl_convert.javascript_bundle(_EXPORT)
+    with contextlib.suppress(OSError):  # what cannot be kept is made again
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_name(f"{kept.name}.{os.getpid()}.partial")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(kept)
+    return text
 
 
 def framed(
-    environment: Environment,
     template: str,
     page: Any,
+    figures: Mapping[str, Figure],
     *,
     folder: str,
-    figures: Mapping[str, Figure],
     document: Any,
-    bundle: Callable[[], str],
+    code: Callable[[], str] = charts_code,
     record: str = "",
 ) -> str:
     """Write a page that extends frame.html.
 
     Args:
-        environment: as reports.render.html_environment gives it.
         template: its name.
         page: what the templates see as `page`.
-        folder: where its sections' templates lie.
         figures: by id.
+        folder: where its sections' templates lie.
         document: plain values for the page to carry.
-        bundle: gives the charts' code; asked late, so that it may be made meanwhile.
+        code: gives the charts' JavaScript, for pages that have any.
         record: a run for the page to carry, as harness.run.recording packs it.
     """
     specs = {
@@ -64,103 +110,55 @@ def framed(
         }
         for figure in figures.values()
     }
+    # For paper and for readers without scripts.
+    stills = {
+        figure.id: Markup(still(figure))  # noqa: S704 - made by Vega, text escaped
+        for figure in figures.values()
+        if not figure.zoomable
+    }
+    context = {"page": page, "figures": figures, "stills": stills}
     style, script = palette.style() + _text("report.css"), _text("report.js")
-    rest = {"specs": packed(specs), "data": packed(document)}
-    made = sections(environment, page, folder)
-    code = bundle() if figures else ""
-    return environment.get_template(template).render(
-        page=page,
-        sections=made,
-        policy=policy(scripts=(script, code), styles=(style,)),
-        style=Markup(style),  # noqa: S704 - our own
-        script=Markup(script),  # noqa: S704 - our own
-        bundle=packed_text(code) if code else "",
-        record=record,
-        **rest,
-    )
-
-
-def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
-    """Give a Content-Security-Policy under which nothing runs and nothing is styled but these texts.
-
-    A script or a style sheet that somebody brings in has another hash. Style attributes are allowed: charts
-    and tooltips are placed by them.
-    """
-    allowed = " ".join(_hash(text) for text in scripts if text)
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {allowed}",
-            f"style-src-elem {' '.join(map(_hash, styles))}",
-            "style-src-attr 'unsafe-inline'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
+    charts = code() if figures else ""
+    return (
+        environment(html=True)
+        .get_template(template)
+        .render(
+            **context,
+            sections=_sections(context, folder),
+            script_hashes=" ".join(_hash(text) for text in (script, charts) if text),
+            style_hash=_hash(style),
+            style=Markup(style),  # noqa: S704 - our own
+            script=Markup(script),  # noqa: S704 - our own
+            specs=_packed(_json(specs)),
+            data=_packed(_json(document)),
+            bundle=_packed(charts) if charts else "",
+            record=record,
         )
     )
 
 
 def _hash(text: str) -> str:
+    """Give a text's hash as a Content-Security-Policy names what it allows."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def sections(environment: Environment, page: Any, folder: str) -> tuple[Section, ...]:
+def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Render the sections of a folder that have something to say; their names begin with their order."""
-    found = []
-    names = sorted(one for one in environment.list_templates() if one.startswith(f"{folder}/"))
-    # All are compiled before the first is filled in: stills may still be being drawn meanwhile.
-    templates = [environment.get_template(name) for name in (*names, "macros.html")]
-    for name, template in zip(names, templates, strict=False):
-        module: Any = template.make_module({"page": page})
-        body = str(module).strip()
-        if body:
-            id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1].replace("_", "-")
-            found.append(Section(id=id_, title=str(module.title), body=Markup(body)))  # noqa: S704
-    return tuple(found)
+    made, found = environment(html=True), []
+    for name in sorted(one for one in made.list_templates() if one.startswith(f"{folder}/")):
+        module: Any = made.get_template(name).make_module(dict(context))
+        if body := str(module).strip():
+            id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1]
+            found.append({"id": id_, "title": str(module.title), "body": Markup(body)})  # noqa: S704
+    return found
 
 
-def here(figure: Figure) -> Callable[[], str]:
-    """Draw a figure when it is asked for."""
-    return partial(still, figure)
+def _json(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def stills(figures: Mapping[str, Figure], draw: Drawing = here) -> Mapping[str, Markup]:
-    """Draw the figures of the lowest rank for paper and for readers without scripts.
-
-    Args:
-        figures: by id.
-        draw: begins to draw a figure, and gives what waits for its SVG.
-    """
-    first = sorted(figures.values(), key=lambda figure: figure.rank)[:STILLS]
-    return _Stills({figure.id: draw(figure) for figure in first})
-
-
-class _Stills(Mapping[str, Markup]):
-    """Drawings that are waited for when they are first looked at."""
-
-    def __init__(self, coming: Mapping[str, Callable[[], str]]) -> None:
-        self._coming = coming
-        self._drawn: dict[str, Markup] = {}
-
-    def __getitem__(self, id_: str) -> Markup:
-        if id_ not in self._drawn:
-            self._drawn[id_] = Markup(self._coming[id_]())  # noqa: S704 - made by Vega, text escaped
-        return self._drawn[id_]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._coming)
-
-    def __len__(self) -> int:
-        return len(self._coming)
-
-
-def packed(document: Any) -> str:
-    """Give JSON, gzipped and in base64: a tenth of the size, and no character to escape."""
-    return packed_text(json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
-
-
-def packed_text(text: str) -> str:
-    """Give text, gzipped and in base64."""
+def _packed(text: str) -> str:
+    """Give text, gzipped and in base64: a tenth of the size, and no character to escape."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 

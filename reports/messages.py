@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.analysis.limits import ceiling_names
@@ -21,7 +22,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.rounding import counted
 from reports import numbers
-from reports.names import SHORT_PARTS, device_name, variant_name
+from reports.names import SHORT_PARTS, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Half width over median: up to these a speed is called reliable, and usable.
@@ -56,7 +57,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     name = finding.cause.value
     if finding.parts and finding.cause not in (Cause.HEAT, Cause.POWER, Cause.MEMORY_BANDWIDTH):
         name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
-    detail = "/".join(finding.stages)
+    detail = ", ".join(finding.stages)
     if Part.FRAMEWORK in finding.parts or finding.cause in _NAMED:
         detail = finding.cause.value
     compute = time.share(Part.COMPUTE) if time else 0.0
@@ -65,52 +66,58 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     return f"{name}{share}{f' ({detail})' if detail else ''}"
 
 
+# What a finding means; figures in braces are its facts.
+_EXPLANATIONS: Mapping[Cause, str] = {
+    Cause.OVERLAP: "The pipeline is fast enough alone, but input and computing take turns.",
+    Cause.COPY: "Batches are copied to the device while it waits.",
+    Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
+    Cause.EXCHANGE: "{gpus} GPUs exchange gradients in every step.",
+    Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
+    Cause.PYTHON_IN_STEP: "The step calls Python functions: {python_s} of each step.",
+    Cause.RETRACING: "{shapes} batch shapes were compiled anew while training.",
+    Cause.KERAS_LOOP: "Keras fit adds this to the same steps in a bare loop.",
+    Cause.QUOTA: "The container's CPU quota runs out; CPUs are idle meanwhile.",
+    Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
+    Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
+    Cause.MEMORY_BANDWIDTH: "The GPU's memory is the limit: {dram} of its bandwidth is used; "
+    "80 % is the most that can be reached.",
+    Cause.HEAT: "Heat lowered the clock for {time} of the time.",
+    Cause.POWER: "The power limit lowered the clock for {time} of the time.",
+    Cause.NOT_LEARNING: "Only {accuracy} of held-out samples are right ({needed} expected). Ignore the speed.",
+    Cause.UNEXPLAINED: "No measured part accounts for this time.",
+}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name several: "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def explanation(finding: Finding) -> str:
     """Return what a finding means, in one or two sentences."""
     facts = finding.facts
-    texts: Mapping[Cause, Callable[[], str]] = {
+    special: Mapping[Cause, Callable[[], str]] = {
         Cause.INPUT: lambda: _input(finding),
-        Cause.OVERLAP: lambda: "The pipeline is fast enough alone, but input and computing take turns.",
         Cause.DISK: lambda: f"The input waits for storage{_rate(facts)}.",
-        Cause.COPY: lambda: "Batches are copied to the device while it waits.",
-        Cause.LAUNCH: lambda: "Steps are too small: the device waits for Python to start the next one.",
-        Cause.EXCHANGE: lambda: f"{facts.get('gpus', 2):.0f} GPUs exchange gradients in every step.",
-        Cause.RUN_EAGERLY: lambda: "The model runs eagerly: Python executes every operation of every step.",
         Cause.CALLBACKS: lambda: _callbacks(facts),
-        Cause.PYTHON_IN_STEP: lambda: (
-            f"The step calls Python functions: {numbers.duration(facts.get('python_s', 0))} of each step."
-        ),
-        Cause.RETRACING: lambda: (
-            f"{facts.get('shapes', 0):.0f} batch shapes were compiled anew while training."
-        ),
-        Cause.KERAS_LOOP: lambda: "Keras fit adds this to the same steps in a bare loop.",
-        Cause.QUOTA: lambda: "The container's CPU quota runs out; CPUs are idle meanwhile.",
-        Cause.STEAL: lambda: "The hypervisor gives this CPU time to other guests.",
-        Cause.OTHER_PROGRAMS: lambda: "Other programs use the CPUs that this workload needs.",
         Cause.COMPUTE: lambda: _compute(facts),
-        Cause.MEMORY_BANDWIDTH: lambda: (
-            f"The GPU's memory is the limit: {numbers.percent(facts.get('dram', 0))} of its bandwidth is used; "
-            "80 % is the most that can be reached."
-        ),
-        Cause.HEAT: lambda: (
-            f"Heat lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
-        ),
-        Cause.POWER: lambda: (
-            f"The power limit lowered the clock for {numbers.percent(facts.get('time', 0))} of the time."
-        ),
-        Cause.NOT_LEARNING: lambda: (
-            f"Only {numbers.percent(facts.get('accuracy', 0))} of held-out samples are right "
-            f"({numbers.percent(facts.get('needed', 0))} expected). Ignore the speed."
-        ),
-        Cause.UNEXPLAINED: lambda: "No measured part accounts for this time.",
         Cause.IMPOSSIBLE: lambda: _impossible(finding),
     }
-    return texts[finding.cause]()
+    if finding.cause in special:
+        return special[finding.cause]()
+    written = {name: _fact(name, value) for name, value in facts.items()}
+    return _EXPLANATIONS[finding.cause].format_map(defaultdict(lambda: numbers.MISSING, written))
+
+
+def _fact(name: str, value: float) -> str:
+    if name.endswith("_s"):
+        return numbers.duration(value)
+    return f"{value:.0f}" if name in ("gpus", "shapes") else numbers.percent(value)
 
 
 def _input(finding: Finding) -> str:
     facts = finding.facts
-    stages = " and ".join(finding.stages)
+    stages = listed(finding.stages)
     where = ""
     if len(finding.stages) == 1:
         where = f" The slowest stage is {stages}."
@@ -208,6 +215,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if run.tried_out:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
     own = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
+    own += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]
     if not own:
         return "Nothing was measured.", "alert"
     trials = min(value.n for value in own)
@@ -330,7 +338,16 @@ TERMS: Mapping[str, str] = {
 }
 
 
-def device_of_row(device: str, devices: Sequence[str]) -> str:
-    """Return a device's name; "GPU" where there is only one."""
-    single = [each for each in devices if each.startswith("gpu") and "+" not in each]
-    return device_name(device, alone=len(single) == 1)
+# Reasons for leaving a variant out that are so by design.
+_BY_DESIGN = (
+    "it says nothing",
+    "input costs little",
+    "copying costs little",
+    "many steps",
+    "Keras fit compiles",
+)
+
+
+def worth_listing(reason: str) -> bool:
+    """Tell whether a variant was left out for another reason than that it would tell nothing."""
+    return not reason.startswith(_BY_DESIGN)

@@ -1,65 +1,41 @@
-"""What things are called: devices, variants, parts, phases, metrics."""
+"""What things are called: devices, variants, parts, phases."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness.model.analysis import Analysis, Part
-from workloads.protocol import (
-    BASELINE,
-    BATCH_PREFIX,
-    BUILD,
-    CACHED_EPOCH,
-    CALLS_PREFIX,
-    CUSTOM_LOOP,
-    DATA,
-    EVALUATE,
-    FIRST_EPOCH,
-    FIRST_STEP,
-    HOST_FED,
-    IMPORT,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    PARALLEL_INPUT,
-    STAGE_PREFIX,
-    STEADY,
-    THREADS_PREFIX,
-    TUNED,
-    WARM_UP,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
-)
+from workloads import protocol
 
 PHASE_NAMES = {
-    IMPORT: "import",
-    DATA: "data",
-    BUILD: "model build",
-    FIRST_STEP: "first step",
-    WARM_UP: "warm-up",
-    STEADY: "measured",
-    EVALUATE: "evaluation",
+    protocol.IMPORT: "import",
+    protocol.DATA: "data",
+    protocol.BUILD: "model build",
+    protocol.FIRST_STEP: "first step",
+    protocol.WARM_UP: "warm-up",
+    protocol.STEADY: "measured",
+    protocol.EVALUATE: "evaluation",
 }
 VARIANT_NAMES = {
-    BASELINE: "baseline",
-    TUNED: "tuned",
-    INPUT_ONLY: "input alone",
-    MODEL_ONLY: "model alone",
-    CUSTOM_LOOP: "bare loop",
-    HOST_FED: "model fed from the host",
-    FIRST_EPOCH: "input alone, first epoch",
-    CACHED_EPOCH: "input alone, cached",
-    PARALLEL_INPUT: "parallel input",
-    WITHOUT_INPUT: "fed from memory",
-    WITHOUT_LAUNCH: "several steps a call",
-    WITHOUT_FRAMEWORK: "compiled, no callbacks",
-    WITHOUT_COPY: "prefetch to device",
+    protocol.BASELINE: "baseline",
+    protocol.TUNED: "tuned",
+    protocol.INPUT_ONLY: "input alone",
+    protocol.MODEL_ONLY: "model alone",
+    protocol.CUSTOM_LOOP: "bare loop",
+    protocol.HOST_FED: "model fed from the host",
+    protocol.FIRST_EPOCH: "input alone, first epoch",
+    protocol.CACHED_EPOCH: "input alone, cached",
+    protocol.PARALLEL_INPUT: "parallel input",
+    protocol.WITHOUT_INPUT: "fed from memory",
+    protocol.WITHOUT_LAUNCH: "several steps a call",
+    protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
+    protocol.WITHOUT_COPY: "prefetch to device",
 }
 _NUMBERED = {
-    BATCH_PREFIX: "model alone, {}x batch",
-    CALLS_PREFIX: "model alone, {} steps a call",
-    THREADS_PREFIX: "input alone, {} thread",
-    STAGE_PREFIX: "input up to {}",
+    protocol.BATCH_PREFIX: "model alone, {}x batch",
+    protocol.CALLS_PREFIX: "model alone, {} steps a call",
+    protocol.THREADS_PREFIX: "input alone, {} thread",
+    protocol.STAGE_PREFIX: "input up to {}",
 }
 # NVML's clocks event reasons, nvmlClocksEventReason*: an idle GPU and clocks set by the user are no throttling.
 THROTTLE_REASONS = {
@@ -89,17 +65,19 @@ def device_name(device: str, *, alone: bool = False) -> str:
     return kind if alone else f"{kind} {index}".strip()
 
 
+def device_names(devices: Iterable[str]) -> dict[str, str]:
+    """Return each device's name; "GPU" where there is only one."""
+    distinct = dict.fromkeys(devices)
+    single = [device for device in distinct if is_gpu(device) and "+" not in device]
+    return {device: device_name(device, alone=len(single) == 1) for device in distinct}
+
+
 def variant_name(variant: str) -> str:
     """Return a variant's name in words."""
     for prefix, words in _NUMBERED.items():
         if variant.startswith(prefix):
             return words.format(variant.removeprefix(prefix))
-    return VARIANT_NAMES.get(variant, variant.removeprefix(OPTIMIZATION_PREFIX))
-
-
-def phase_name(phase: str) -> str:
-    """Return a phase's name in words."""
-    return PHASE_NAMES.get(phase, phase)
+    return VARIANT_NAMES.get(variant, variant.removeprefix(protocol.OPTIMIZATION_PREFIX))
 
 
 def throttle_names(reasons: int) -> tuple[str, ...]:
@@ -107,10 +85,14 @@ def throttle_names(reasons: int) -> tuple[str, ...]:
     return tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
 
 
+def devices_of(analysis: Analysis) -> dict[str, str]:
+    """Return each device's name; "GPU" where there is only one."""
+    groups = (analysis.run.planned, analysis.run.trials, analysis.summaries, analysis.published)
+    return device_names(each.device for group in groups for each in group)
+
+
 def titles_of(analysis: Analysis) -> dict[str, str]:
     """Return each workload's title by its name; the name itself where nothing is declared."""
+    groups = (analysis.run.planned, analysis.run.trials, analysis.summaries)
     titles = {workload.name: workload.title or workload.name for workload in analysis.run.workloads}
-    for group in (analysis.run.planned, analysis.run.trials, analysis.summaries):
-        for each in group:
-            titles.setdefault(each.workload, each.workload)
-    return titles
+    return {each.workload: each.workload for group in groups for each in group} | titles

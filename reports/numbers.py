@@ -13,9 +13,9 @@ MISSING = "–"
 _MINUS = "\u2212"
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3) -> str:
     """Write `value` with `digits` significant digits and grouped thousands."""
-    return _fixed(value, decimals(value, digits)) if math.isfinite(value) else MISSING
+    return MISSING if value is None or not math.isfinite(value) else _fixed(value, decimals(value, digits))
 
 
 def estimate(value: Estimate | None) -> str:
@@ -50,13 +50,6 @@ def factor(value: float) -> str:
     if not math.isfinite(value):
         return MISSING
     return f"{number(value, 2 if 0.1 <= value < 100 else 3)}×"
-
-
-def factor_interval(value: Estimate) -> str:
-    """Write a ratio's interval in the same digits, "0.61 to 0.70"; "" for one trial."""
-    if value.n < 2:
-        return ""
-    return f"{factor(value.low)[:-1]} to {factor(value.high)[:-1]}"
 
 
 def ratio(value: float) -> str:
@@ -135,6 +128,11 @@ def size(bytes_: float | None) -> str:
             return f"{number(value)}{SPACE}{unit}"
         value /= 1024
     return f"{number(value)}{SPACE}TiB"
+
+
+def rate(bytes_per_s: float | None) -> str:
+    """Write bytes a second."""
+    return MISSING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
 
 
 def energy(joules: float) -> str:

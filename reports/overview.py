@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from harness.analysis.compare import GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
 from harness.analysis.findings import primary
 from harness.model.analysis import (
     Analysis,
-    Comparison,
     Estimate,
     Finding,
     PublishedComparison,
     StepTime,
     Summary,
 )
-from reports.names import titles_of
+from reports.names import devices_of
 from workloads.protocol import BASELINE, TUNED
 
 CPU = "cpu"
@@ -26,19 +26,21 @@ class Row:
     """One workload on one device beside the CPU.
 
     Attributes:
+        name: the workload, with the device where it ran on several besides the CPU.
         cpu: the baseline's samples/s on the CPU; None where `device` is the CPU, or it was not measured.
-        over_cpu: baseline on `device` over baseline on the CPU.
+        over_cpu, tuned_over_cpu: baseline on `device` over baseline on the CPU, and tuned over tuned.
         scaling: several GPUs over as many times one.
         gain: of tuned over the baseline.
         published: those with a number to compare, of this device.
     """
 
+    name: str
     workload: str
-    title: str
     device: str
     baseline: Summary | None
     cpu: Estimate | None
     over_cpu: Estimate | None
+    tuned_over_cpu: Estimate | None
     scaling: Estimate | None
     tuned: Summary | None
     gain: Estimate | None
@@ -49,10 +51,10 @@ class Row:
 
 def rows(analysis: Analysis) -> tuple[Row, ...]:
     """Return a row for each workload and GPU device, and for workloads that ran on the CPU alone."""
-    titles = titles_of(analysis)
+    devices = devices_of(analysis)
     summaries = {(each.workload, each.device, each.variant): each for each in analysis.summaries}
     pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
-    on_gpu = {workload for workload, device in pairs if device != CPU}
+    on_gpu = Counter(workload for workload, device in pairs if device != CPU)
     found = []
     for workload, device in pairs:
         if device == CPU and workload in on_gpu:
@@ -60,12 +62,13 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
         cpu = summaries.get((workload, CPU, BASELINE)) if device != CPU else None
         found.append(
             Row(
+                name=f"{workload} ({devices[device]})" if on_gpu[workload] > 1 else workload,
                 workload=workload,
-                title=titles[workload],
                 device=device,
                 baseline=summaries.get((workload, device, BASELINE)),
                 cpu=cpu.throughput if cpu else None,
                 over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{BASELINE}"),
+                tuned_over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{TUNED}"),
                 scaling=_ratio(analysis, SCALING, workload, f"{device}/{TUNED}"),
                 tuned=summaries.get((workload, device, TUNED)),
                 gain=_ratio(analysis, TUNED_OVER_BASELINE, workload, f"{device}/{TUNED}"),
@@ -83,26 +86,22 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def step_time(analysis: Analysis, workload: str, device: str, variant: str) -> StepTime | None:
     """Return a breakdown, None where there is none."""
-    return next(
-        (
-            each
-            for each in analysis.step_times
-            if (each.workload, each.device, each.variant) == (workload, device, variant)
-        ),
-        None,
-    )
+    key = (workload, device, variant)
+    found = (each for each in analysis.step_times if (each.workload, each.device, each.variant) == key)
+    return next(found, None)
 
 
 def _ratio(analysis: Analysis, kind: str, workload: str, numerator: str) -> Estimate | None:
-    def matches(each: Comparison) -> bool:
-        return (each.kind, each.workload, each.numerator) == (kind, workload, numerator)
+    wanted = (kind, workload, numerator)
+    found = (
+        each.ratio for each in analysis.comparisons if (each.kind, each.workload, each.numerator) == wanted
+    )
+    return next(found, None)
 
-    return next((each.ratio for each in analysis.comparisons if matches(each)), None)
 
-
-def speed_factor(published: tuple[PublishedComparison, ...]) -> PublishedComparison | None:
-    """Return the published speed or time to show beside a baseline; None where articles give neither."""
-    return next((each for each in published if each.unit in ("samples/s", "s")), None)
+def speed_factor(row: Row) -> PublishedComparison | None:
+    """Return the published speed or time to show beside a row's baseline; None where articles give neither."""
+    return next((each for each in row.published if each.unit in ("samples/s", "s")), None)
 
 
 def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:

@@ -1,21 +1,50 @@
-"""What the templates of a report see: the analysis, its figures, and the words for both."""
+"""The report of a run: what its templates see, as one HTML page or as Markdown for a pull request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from harness.analysis.facts import machine_name
-from harness.model.analysis import Analysis, Cause, Latency, Part, Pipeline, Severity
-from reports import messages, numbers
+from harness.analysis.results import results_document
+from harness.model.analysis import Analysis, Cause, Latency, Pipeline
+from harness.model.comparison import Extract
+from reports import numbers
 from reports.charts import Figure
+from reports.figures import figures_of
 from reports.fixes import Fix, fixes
-from reports.names import titles_of, variant_name
+from reports.frame import charts_code, environment, framed
+from reports.names import devices_of, titles_of, variant_name
 from reports.overview import CPU, Row, rows, speed_factor
 from reports.pipeline_chart import shown_pipelines
 from workloads.protocol import SINGLE_STREAM
+
+
+def render_html(
+    analysis: Analysis,
+    *,
+    record: str = "",
+    code: Callable[[], str] = charts_code,
+    references: Sequence[Extract] = (),
+) -> str:
+    """Write the report as one HTML page without any external reference.
+
+    Args:
+        analysis: what to report.
+        record: the run for the page to carry, as harness.run.recording packs it.
+        code: gives the charts' JavaScript.
+        references: machines that tfbench was measured on, shown beside published numbers.
+    """
+    figures = figures_of(analysis, references)
+    document = results_document(analysis)
+    page = page_of(analysis, figures)
+    return framed("page.html", page, figures, folder="sections", document=document, code=code, record=record)
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Write the report in GitHub's Markdown, short enough for a pull request."""
+    template = environment(html=False).get_template("report.md")
+    return template.render(page=page_of(analysis, {})).strip() + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,31 +52,18 @@ class Page:
     """An analysis made ready for templates.
 
     Attributes:
-        titles: workload name -> its title.
+        machine: what the page is about: GPUs, CPU, vCPUs.
+        timelines: the figures that show a trial through time.
+        titles, devices: what workloads and devices are called, by their names.
         rows: of the overview.
-        stills: figure id -> SVG, for those that have one.
     """
 
     analysis: Analysis
-    figures: Mapping[str, Figure]
-    stills: Mapping[str, Markup]
+    machine: str
+    timelines: tuple[Figure, ...]
     titles: Mapping[str, str]
+    devices: Mapping[str, str]
     rows: tuple[Row, ...]
-
-    @property
-    def terms(self) -> Mapping[str, str]:
-        """The words that are explained at the end."""
-        return messages.TERMS
-
-    @property
-    def part_texts(self) -> Mapping[Part, str]:
-        """What each part of a step's time is."""
-        return messages.PART_TEXTS
-
-    @property
-    def published_caveat(self) -> str:
-        """What holds of all published numbers."""
-        return messages.PUBLISHED_CAVEAT
 
     @property
     def has_gpu(self) -> bool:
@@ -57,38 +73,20 @@ class Page:
     @property
     def has_published(self) -> bool:
         """Whether any row has a published speed or time to compare with."""
-        return any(speed_factor(row.published) for row in self.rows)
-
-    def machine(self) -> str:
-        """Return what the page is about: GPUs, CPU, vCPUs."""
-        return machine_name(self.analysis.run.manifest)
+        return any(speed_factor(row) for row in self.rows)
 
     def kicker(self) -> list[str]:
         """Return what was run: driver, framework, engine, profile, time."""
         run = self.analysis.run
         manifest = run.manifest
-        driver = f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else ""
         words = (
-            driver,
+            f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else "",
             run.system["framework"],
             manifest.engine.name,
             manifest.profile.name,
             numbers.when(manifest.created),
         )
         return [word for word in words if word]
-
-    def trust(self) -> tuple[str, str]:
-        """Return how far to trust the run, and the level of that."""
-        return messages.trust(self.analysis)
-
-    def banners(self) -> list[str]:
-        """Return what must be known before reading on."""
-        return list(messages.banners(self.analysis.run))
-
-    def device(self, device: str) -> str:
-        """Return a device's name; "GPU" where there is only one."""
-        devices = [each.device for each in self.analysis.run.planned] or [row.device for row in self.rows]
-        return messages.device_of_row(device, list(dict.fromkeys(devices)))
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         """Return the input pipelines that matter."""
@@ -101,17 +99,9 @@ class Page:
             groups.setdefault((fix.finding.cause, fix.diff), []).append(fix)
         return list(groups.values())
 
-    def caveats(self) -> list[tuple[Severity, str, tuple[str, ...]]]:
-        """Return the caveats, grouped."""
-        return messages.caveat_lines(self.analysis.caveats)
-
     def singles(self) -> list[Latency]:
         """Return what requests one after the other took."""
         return [each for each in self.analysis.latencies if each.scenario == SINGLE_STREAM]
-
-    def timelines(self) -> list[Figure]:
-        """Return the figures that show a trial through time."""
-        return [figure for figure in self.figures.values() if figure.zoomable]
 
     def energy_sources(self) -> list[str]:
         """Return where the energy readings come from."""
@@ -123,7 +113,7 @@ class Page:
         """Return what workloads reported of their variants, the same once."""
         found = (
             (
-                f"{trial.workload}, {self.device(trial.device)}, {variant_name(fact.variant)}",
+                f"{trial.workload}, {self.devices[trial.device]}, {variant_name(fact.variant)}",
                 fact.name,
                 fact.text,
             )
@@ -133,8 +123,13 @@ class Page:
         return list(dict.fromkeys(found))
 
 
-def page_of(analysis: Analysis, figures: Mapping[str, Figure], stills: Mapping[str, Markup]) -> Page:
+def page_of(analysis: Analysis, figures: Mapping[str, Figure]) -> Page:
     """Make an analysis ready for templates."""
     return Page(
-        analysis=analysis, figures=figures, stills=stills, titles=titles_of(analysis), rows=rows(analysis)
+        analysis=analysis,
+        machine=machine_name(analysis.run.manifest),
+        timelines=tuple(figure for figure in figures.values() if figure.zoomable),
+        titles=titles_of(analysis),
+        devices=devices_of(analysis),
+        rows=rows(analysis),
     )

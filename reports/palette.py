@@ -25,7 +25,6 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "added": ("#e4f3ea", "#17382a"),
     "cpu": ("#5b6770", "#a9b4bd"),
     "gpu": ("#0072b2", "#56b4e9"),
-    "published": ("#d55e00", "#e69f00"),
     "part-compute": ("#0072b2", "#3d8fc4"),
     "part-launch": ("#e69f00", "#e6ab2e"),
     "part-framework": ("#d55e00", "#e07a33"),
@@ -44,9 +43,6 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "phase-warm": ("#f7ead0", "#4a3d20"),
     "phase-measured": ("#cfe3f1", "#1d3f57"),
     "phase-other": ("#e3e6ea", "#333a41"),
-    "heat-low": ("#b2402f", "#e0705c"),
-    "heat-middle": ("#e9ecef", "#2b3137"),
-    "heat-high": ("#2b69a8", "#7db4ee"),
 }
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 

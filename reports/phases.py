@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.model.run import Trial
-from reports.names import THROTTLE_REASONS, device_name, phase_name, throttle_names, variant_name
+from reports.names import PHASE_NAMES, THROTTLE_REASONS, device_name, throttle_names, variant_name
 from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
 
 START, FIRST, WARM, MEASURED, OTHER = KINDS = ("start-up", "first step", "warm-up", "measured", "between")
@@ -40,9 +40,7 @@ def bands(trial: Trial) -> tuple[Band, ...]:
     for band in _filled(trial):
         last = found[-1] if found else None
         if last and (last.kind, last.variant) == (band.kind, band.variant):
-            found[-1] = Band(
-                kind=last.kind, variant=last.variant, label=last.label, start_s=last.start_s, end_s=band.end_s
-            )
+            found[-1] = replace(last, end_s=band.end_s)
         else:
             found.append(band)
     return tuple(found)
@@ -55,11 +53,11 @@ def _filled(trial: Trial) -> Iterator[Band]:
         if start - at > _TOUCHING_S:
             kind, label = (START, "container start") if not at else (OTHER, "between variants")
             yield Band(kind=kind, variant="", label=label, start_s=at, end_s=start)
-        words = (phase_name(phase.name), variant_name(phase.variant) if phase.variant else "")
+        name = PHASE_NAMES.get(phase.name, phase.name)
         yield Band(
-            kind=_KINDS.get(phase.name, START if not phase.variant else OTHER),
+            kind=_KINDS.get(phase.name, OTHER if phase.variant else START),
             variant=phase.variant,
-            label=", ".join(filter(None, words)),
+            label=f"{name}, {variant_name(phase.variant)}" if phase.variant else name,
             start_s=max(start, at),
             end_s=max(end, at),
         )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, Analysis, Estimate, Pipeline
 from reports import numbers
-from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
-from reports.messages import device_of_row
-from reports.names import titles_of, variant_name
+from reports.charts import Figure, Panel, Table, beside, labelled, panel, stacked, whiskers
+from reports.names import devices_of, titles_of, variant_name
 from reports.overview import step_time
 from workloads.protocol import BASELINE
 
 _LABELS_PX = 150
 _TEXT_PX = 120
-_ROW_PX = 20
+_ROW_PX = 18
 # Input below this share of a step is not worth a picture; xprof calls 5 % moderate.
 LEAST_SHARE = 0.05
 
@@ -38,24 +37,22 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
     if not shown:
         return None
     titles = titles_of(analysis)
-    devices = list(dict.fromkeys(each.device for each in analysis.step_times))
+    devices = devices_of(analysis)
     panels = [
         panel
         for pipeline in shown
-        for panel in _panels(
-            pipeline, f"{titles[pipeline.workload]}, {device_of_row(pipeline.device, devices)}"
-        )
+        for panel in _panels(pipeline, f"{titles[pipeline.workload]}, {devices[pipeline.device]}")
     ]
     return Figure(
         id="figure-pipeline",
         title="Time of each stage, and capacities on one scale",
         description="Bars of the time that each stage adds to a sample, with 95 % intervals, and dots of "
         "samples a second on a logarithmic axis for the input alone, the model alone, baseline and tuned.",
-        spec=stacked(panels, spacing=48),
+        spec=stacked(panels, spacing=44),
         table=Table(
             header=("Workload", "Device", "What", "Value", "95 % interval"),
             rows=tuple(
-                (titles[pipeline.workload], device_of_row(pipeline.device, devices), *cells)
+                (titles[pipeline.workload], devices[pipeline.device], *cells)
                 for pipeline in shown
                 for cells in _cells(pipeline)
             ),
@@ -74,18 +71,28 @@ def _cells(pipeline: Pipeline) -> Iterator[tuple[str, str, str]]:
         yield variant_name(variant), numbers.speed(speed), numbers.interval(speed)
 
 
-def _panels(pipeline: Pipeline, heading: str) -> Iterator[alt.LayerChart]:
+def _panels(pipeline: Pipeline, heading: str) -> Iterator[Panel]:
     if pipeline.stages:
-        records = [
-            _record(stage.name, stage.cost, 1e6, f"{numbers.duration(stage.cost.median)}")
-            for stage in pipeline.stages
-        ]
-        yield _bars(f"{heading}: time of each stage, µs a sample", records)
-    speeds = [
-        _record(variant_name(variant), speed, 1.0, numbers.speed(speed))
-        for variant, speed in pipeline.capacities.items()
-    ]
-    yield _dots(f"{heading}: samples a second", speeds)
+        base = labelled(
+            [
+                _record(stage.name, stage.cost, 1e6, numbers.duration(stage.cost.median))
+                for stage in pipeline.stages
+            ],
+            _LABELS_PX,
+        )
+        bars = base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)")
+        x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
+        yield _panel(f"{heading}: time of each stage, µs a sample", bars.encode(x=x), base)
+    base = labelled(
+        [
+            _record(variant_name(variant), speed, 1.0, numbers.speed(speed))
+            for variant, speed in pipeline.capacities.items()
+        ],
+        _LABELS_PX,
+    )
+    dots = base.mark_point(filled=True, size=64, fill="var(--gpu)", opacity=1)
+    x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=4, format="~s"), scale=alt.Scale(type="log"))
+    yield _panel(f"{heading}: samples a second", dots.encode(x=x), base)
 
 
 def _record(row: str, value: Estimate, scale: float, text: str) -> dict[str, Any]:
@@ -93,42 +100,5 @@ def _record(row: str, value: Estimate, scale: float, text: str) -> dict[str, Any
     return {**whole, "low": value.low * scale, "high": value.high * scale}
 
 
-def _bars(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
-    base = _base(records)
-    x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
-    return layered(
-        base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(x=x),
-        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
-        _texts(base),
-        heading=heading,
-        labels_px=_LABELS_PX,
-        row_px=_ROW_PX,
-    )
-
-
-def _dots(heading: str, records: Sequence[dict[str, Any]]) -> alt.LayerChart:
-    base = _base(records)
-    x = alt.X("value:Q", axis=alt.Axis(title=None, tickCount=4, format="~s"), scale=alt.Scale(type="log"))
-    return layered(
-        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
-        base.mark_point(filled=True, size=64, fill="var(--gpu)", opacity=1).encode(x=x),
-        _texts(base),
-        heading=heading,
-        labels_px=_LABELS_PX,
-        row_px=_ROW_PX,
-    )
-
-
-def _base(records: Sequence[dict[str, Any]]) -> alt.Chart:
-    order = [record["row"] for record in records]
-    base: alt.Chart = alt.Chart(rows(records)).encode(
-        y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX)),
-    )
-    return base
-
-
-def _texts(base: alt.Chart) -> alt.Chart:
-    texts: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
-        x=alt.value("width"), text="text:N"
-    )
-    return texts
+def _panel(heading: str, marks: alt.Chart, base: alt.Chart) -> Panel:
+    return panel(marks, whiskers(base), beside(base), heading=heading, labels_px=_LABELS_PX, row_px=_ROW_PX)

@@ -11,10 +11,9 @@ import altair as alt
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, PublishedComparison
 from harness.model.comparison import Extract
-from reports import numbers
-from reports.charts import Figure, Key, Table, labels_axis, layered, rows, stacked
-from reports.messages import device_of_row, published_note
-from reports.names import is_gpu, titles_of
+from reports import charts, numbers
+from reports.messages import published_note
+from reports.names import devices_of, titles_of
 from reports.palette import gpu_colour
 
 _LABELS_PX = 330
@@ -22,7 +21,7 @@ _TEXT_PX = 90
 _ROW_PX = 22
 
 
-def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> Figure | None:
+def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> charts.Figure | None:
     """Draw each published speed, time or ratio that was measured here; None where there is none.
 
     Args:
@@ -32,7 +31,7 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
     if not shown:
         return None
     titles = titles_of(analysis)
-    devices = list(dict.fromkeys(each.device for each in analysis.published))
+    devices = devices_of(analysis)
     records = [_record(each, titles, devices) for each in shown]
     others = [
         record
@@ -41,18 +40,18 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
         for record in _of_reference(analysis, each, extract, place, row["row"])
     ]
     names = {record["name"]: record["colour"] for record in others}
-    return Figure(
+    return charts.Figure(
         id="figure-published",
         title="Here over published: 1× is as fast as published",
         description="Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
-        spec=stacked([_panel(records, others)]),
-        table=Table(
+        spec=charts.stacked([_panel(records, others)]),
+        table=charts.Table(
             header=("Workload", "Published for", "Published", "Here", "Here / published", "Note"),
             rows=tuple(_cells(each, titles, devices) for each in shown),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
         rank=3,
-        legend=tuple(Key(colour=colour, shape="diamond", name=name) for name, colour in names.items()),
+        legend=tuple(charts.Key(colour=colour, shape="diamond", name=name) for name, colour in names.items()),
     )
 
 
@@ -75,9 +74,9 @@ def _of_reference(
         }  # fmt: skip
 
 
-def _cells(each: PublishedComparison, titles: dict[str, str], devices: Sequence[str]) -> tuple[str, ...]:
+def _cells(each: PublishedComparison, titles: dict[str, str], devices: dict[str, str]) -> tuple[str, ...]:
     return (
-        f"{titles[each.workload]}, {device_of_row(each.device, devices)}",
+        f"{titles[each.workload]}, {devices[each.device]}",
         f"{each.system} ({each.source})",
         numbers.published(each.value, each.upto, each.unit),
         numbers.quantity(each.measured),
@@ -86,39 +85,40 @@ def _cells(each: PublishedComparison, titles: dict[str, str], devices: Sequence[
     )
 
 
-def _record(each: PublishedComparison, titles: dict[str, str], devices: Sequence[str]) -> dict[str, Any]:
+def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str, str]) -> dict[str, Any]:
     assert each.factor is not None
     what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}.get(
         each.unit, ""
     )
-    where = device_of_row(each.device, devices)
+    where = devices[each.device]
     number = numbers.published(each.value, each.upto, each.unit)
     return {
-        "row": f"{each.workload} {what or where} / {each.system.split(',')[0]}: {number}",
+        "row": f"{each.workload} {what or where} {number}, {each.system.split(',')[0]}",
         "value": each.factor.median,
         "low": each.factor.low,
         "high": each.factor.high,
         "text": numbers.factor(each.factor.median),
-        "colour": "var(--gpu)" if is_gpu(each.device) else "var(--cpu)",
+        "colour": charts.device_colour(each.device),
     }
 
 
-def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> alt.LayerChart:
+def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> charts.Panel:
     values = [record["value"] for record in (*records, *others)] + [0.5, 2.0]
     scale = alt.Scale(type="log", domain=[min(values) / 1.3, max(values) * 1.3], nice=False)
-    y = alt.Y("row:N", sort=[record["row"] for record in records], axis=labels_axis(_LABELS_PX))
-    base = alt.Chart(rows(records)).encode(y=y)
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
-    one = alt.Chart(rows([{"value": 1.0}])).mark_rule(stroke="var(--ink-2)", strokeDash=[4, 3]).encode(x=x)
-    diamonds = alt.Chart(rows(others)).mark_point(
+    base = charts.labelled(records, _LABELS_PX)
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=charts.COLOUR)
+    diamonds = base.properties(data=charts.rows(others)).mark_point(
         shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
     )
-    colour = alt.Stroke("colour:N", scale=None)
-    return layered(
-        one,
-        *([diamonds.encode(x=x, y=y, stroke=colour, tooltip=["name:N", "text:N"])] if others else []),
-        base.mark_rule(stroke="var(--ink)", strokeWidth=1.5, clip=True).encode(x="low:Q", x2="high:Q"),
-        base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=alt.Color("colour:N", scale=None)),
-        base.mark_text(align="left", baseline="middle", dx=8).encode(x=alt.value("width"), text="text:N"),
-        row_px=_ROW_PX,
+    references = diamonds.encode(
+        x=x, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("text:N")], stroke=alt.Stroke("colour:N", scale=None)
     )
+    layers = [
+        charts.unity(x),
+        *([references] if others else []),
+        charts.whiskers(base),
+        dots,
+        charts.beside(base),
+    ]
+    return charts.panel(*layers, row_px=_ROW_PX)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import altair as alt
 
 from harness.model.analysis import Analysis, Latency
 from reports import numbers
-from reports.charts import Figure, Key, Table, chart
+from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, is_gpu, titles_of, variant_name
 from reports.palette import line_colour
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
@@ -15,24 +17,28 @@ from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
 _LABELS_PX = 62
 _PANEL_PX = 170
 _SPACING_PX = 76  # room for an axis with its title and the next panel's own
-_DASHES: Mapping[str, list[int]] = {"p50": [1, 0], "p99": [5, 3], "p90": [5, 3]}
-_VARIANTS = (BASELINE, TUNED)
 
 
 def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw latency and speed against the batch size; None where no workload was asked at several."""
     titles = titles_of(analysis)
-    own = [one for one in analysis.latencies if one.scenario == SINGLE_STREAM and one.variant in _VARIANTS]
-    panels: list[dict[str, Any]] = []
+    own = [
+        one
+        for one in analysis.latencies
+        if one.scenario == SINGLE_STREAM and one.variant in (BASELINE, TUNED)
+    ]
+    panels: list[Panel] = []
     shown: list[Latency] = []
     for workload in dict.fromkeys(one.workload for one in own):
         group = [one for one in own if one.workload == workload]
         if len({one.batch_size for one in group}) < 2:
             continue
         shown += group
+        speeds = [_record(one, one.batch_size, one.samples_per_s.median, "p50") for one in group]
+        latencies = _latencies(group, [one.batch_size for one in group])
         panels += [
-            _panel(f"{titles[workload]}: latency of a request, ms", _quantiles(group, "batch"), "batch size"),
-            _panel(f"{titles[workload]}: samples a second", _speeds(group), "batch size"),
+            _panel(f"{titles[workload]}: latency of a request, ms", latencies, "batch size"),
+            _panel(f"{titles[workload]}: samples a second", speeds, "batch size"),
         ]
     if not panels:
         return None
@@ -41,18 +47,16 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         title="Latency and speed against the batch size",
         description="Lines of the median (drawn through) and of the 99th percentile (dashed; the 90th where "
         "requests were too few) of latency, and of samples a second, against the batch size.",
-        spec=chart(panels, spacing=_SPACING_PX),
+        spec=stacked(panels, spacing=_SPACING_PX),
         table=Table(
             header=("Workload", "Device", "Variant", "Batch", "samples/s", "p50", "p90", "p99", "Requests"),
             rows=tuple(
                 (titles[one.workload], device_name(one.device), variant_name(one.variant),
-                str(one.batch_size),
-                 numbers.estimate(one.samples_per_s), *_cells(one), str(one.requests))
+                 str(one.batch_size), numbers.estimate(one.samples_per_s), *_cells(one), str(one.requests))
                 for one in shown
             ),
         ),
         reserve_px=_LABELS_PX + 4,
-        rank=5,
         legend=_legend(shown, "line", "dash"),
     )  # fmt: skip
 
@@ -65,30 +69,28 @@ def server_figure(analysis: Analysis) -> Figure | None:
         return None
     panels = []
     for workload in dict.fromkeys(one.workload for one in shown):
-        group = sorted(
-            (one for one in shown if one.workload == workload), key=lambda one: one.rate_per_s or 0.0
-        )
+        whole = [one for one in shown if one.workload == workload and one.requests >= one.planned]
+        latencies = _latencies(whole, [one.rate_per_s or 0.0 for one in whole])
         title = f"{titles[workload]}: latency, ms"
-        panels.append(_panel(title, _quantiles(group, "rate"), "requests offered a second", points_only=True))
+        panels.append(_panel(title, latencies, "requests offered a second", points_only=True))
     return Figure(
         id="figure-server",
         title="Latency against the rate of requests",
         description="Points of latency against the rate at which single samples were offered, each a series "
         "of one trial: the median filled, the 99th percentile hollow. A series that was given up is left "
         "out: it could not keep to the bound.",
-        spec=chart(panels, spacing=_SPACING_PX),
+        spec=stacked(panels, spacing=_SPACING_PX),
         table=Table(
             header=("Workload", "Device", "Variant", "Offered, 1/s", "Served, 1/s", "p50", "p90", "p99",
                     "Served of planned"),
             rows=tuple(
                 (titles[one.workload], device_name(one.device), variant_name(one.variant),
-                 numbers.number(one.rate_per_s or 0.0, 3), numbers.estimate(one.samples_per_s), *_cells(one),
+                 numbers.number(one.rate_per_s or 0.0), numbers.estimate(one.samples_per_s), *_cells(one),
                  f"{one.requests} of {one.planned}" + ("" if one.requests == one.planned else ", given up"))
                 for one in shown
             ),
         ),
         reserve_px=_LABELS_PX + 4,
-        rank=6,
         legend=_legend(shown, "dot", "ring"),
     )  # fmt: skip
 
@@ -120,66 +122,44 @@ def _high(one: Latency) -> str:
     return "p99" if "p99" in one.quantiles_s else "p90"
 
 
-def _quantiles(group: Sequence[Latency], against: str) -> list[dict[str, Any]]:
-    rows = []
-    for one in group:
-        if one.scenario == SERVER and one.requests < one.planned:
-            continue
-        for name in ("p50", _high(one)):
-            if name in one.quantiles_s:
-                x = one.batch_size if against == "batch" else one.rate_per_s
-                rows.append(_row(one, x or 0.0, one.quantiles_s[name] * 1e3, name))
-    return rows
-
-
-def _speeds(group: Sequence[Latency]) -> list[dict[str, Any]]:
-    return [_row(one, one.batch_size, one.samples_per_s.median, "p50") for one in group]
-
-
-def _row(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
-    return {
-        "x": x, "y": y, "colour": line_colour(one.device, one.variant), "dash": name,
-        "line": f"{device_name(one.device)} {variant_name(one.variant)} {name}", "text": numbers.number(y, 3),
-    }  # fmt: skip
-
-
-def _panel(title: str, rows: list[dict[str, Any]], x_title: str, points_only: bool = False) -> dict[str, Any]:
-    """Draw one panel on logarithmic axes: each line a device's variant and a quantile."""
-    axis = {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 3, "format": "~s"}
-    x: dict[str, Any] = {
-        "field": "x", "type": "quantitative", "title": x_title,
-        "scale": {"type": "log", "base": 10 if points_only else 2, "nice": False, "padding": 12},
-        "axis": {"grid": False, "format": "~s", "tickCount": 6},
-    }  # fmt: skip
-    y = {"field": "y", "type": "quantitative", "title": None, "scale": {"type": "log"}, "axis": axis}
-    stroke = {"field": "colour", "type": "nominal", "scale": None}
-    tooltip = [
-        {"field": "line", "title": "what", "type": "nominal"},
-        {"field": "x", "title": x_title, "type": "quantitative", "format": ".4~g"},
-        {"field": "text", "title": "value", "type": "nominal"},
+def _latencies(group: Sequence[Latency], at: Sequence[float]) -> list[dict[str, Any]]:
+    return [
+        _record(one, x, one.quantiles_s[name] * 1e3, name)
+        for one, x in zip(group, at, strict=True)
+        for name in ("p50", _high(one))
+        if name in one.quantiles_s
     ]
-    dash = {
-        "field": "dash", "type": "nominal", "legend": None,
-        "scale": {"domain": list(_DASHES), "range": list(_DASHES.values())},
-    }  # fmt: skip
-    median = {"test": "datum.dash == 'p50'", "field": "colour", "type": "nominal", "scale": None}
-    points = {
-        "mark": {"type": "point", "size": 34, "strokeWidth": 1.5},
-        "encoding": {
-            "x": x, "y": y, "stroke": stroke, "tooltip": tooltip,
-            "fill": {"condition": median, "value": "var(--paper)"},
-        },
-    }  # fmt: skip
-    lines = {
-        "mark": {"type": "line", "strokeWidth": 1.6},
-        "encoding": {
-            "x": x, "y": y, "stroke": stroke, "strokeDash": dash,
-            "detail": {"field": "line", "type": "nominal"},
-        },
-    }  # fmt: skip
+
+
+def _record(one: Latency, x: float, y: float, name: str) -> dict[str, Any]:
     return {
-        "title": {"text": title, "dx": -_LABELS_PX},
-        "height": _PANEL_PX,
-        "data": {"values": rows},
-        "layer": [points] if points_only else [lines, points],
-    }
+        "x": x, "y": y, "colour": line_colour(one.device, one.variant), "quantile": name,
+        "dash": [1, 0] if name == "p50" else [5, 3],
+        "line": f"{device_name(one.device)} {variant_name(one.variant)} {name}", "text": numbers.number(y),
+    }  # fmt: skip
+
+
+def _panel(title: str, records: list[dict[str, Any]], x_title: str, *, points_only: bool = False) -> Panel:
+    """Draw one panel on logarithmic axes: each line a device's variant and a quantile."""
+    scale = alt.Scale(type="log", base=10 if points_only else 2, nice=False, padding=12)
+    x = alt.X("x:Q", scale=scale, axis=alt.Axis(title=x_title, grid=False, format="~s", tickCount=6))
+    y = alt.Y("y:Q", scale=alt.Scale(type="log"), axis=labels_axis(_LABELS_PX, tickCount=3, format="~s"))
+    base = alt.Chart(rows(records)).encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None))
+    fill = alt.condition(
+        "datum.quantile == 'p50'", alt.Fill("colour:N", scale=None), alt.value("var(--paper)")
+    )
+    tooltip = [
+        alt.Tooltip("line:N", title="what"),
+        alt.Tooltip("x:Q", title=x_title, format=".4~g"),
+        alt.Tooltip("text:N", title="value"),
+    ]
+    points = base.mark_point(size=34, strokeWidth=1.5).encode(fill=fill, tooltip=tooltip)
+    lines = base.mark_line(strokeWidth=1.6).encode(
+        detail=alt.Detail("line:N"), strokeDash=alt.StrokeDash("dash:N", scale=None)
+    )
+    return panel(
+        *([points] if points_only else [lines, points]),
+        heading=title,
+        labels_px=_LABELS_PX,
+        height_px=_PANEL_PX,
+    )

@@ -2,116 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import altair as alt
 
 from harness.model.analysis import Analysis, Part, StepTime
 from reports import numbers
-from reports.charts import Figure, Key, Table, labels_axis, layered, rows, stacked
-from reports.messages import device_of_row
-from reports.names import titles_of, variant_name
+from reports.charts import COLOUR, Figure, Key, Panel, Table, beside, labelled, panel, stacked
+from reports.names import SHORT_PARTS, devices_of, titles_of, variant_name
 from reports.palette import part_colour
 
 _LABELS_PX = 104
 _TOTAL_PX = 112
 _ROW_PX = 24
-# A segment narrower than this share of the axis has no room for its number.
-_LABELLED = 0.07
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """A panel of bars.
-
-    Attributes:
-        rows: label -> breakdown.
-        common: all on one axis of milliseconds; otherwise each bar is as long as its own step.
-    """
-
-    heading: str
-    rows: dict[str, StepTime]
-    common: bool = False
+_LETTER_PX = 6.4  # of a segment's label, on average
 
 
 def step_time_figure(analysis: Analysis) -> Figure | None:
     """Draw the breakdowns, baseline above tuned, each bar one whole step; None where there are none."""
     titles = titles_of(analysis)
-    devices = list(dict.fromkeys(each.device for each in analysis.step_times))
-    panels: dict[str, Bars] = {}
+    devices = devices_of(analysis)
+    panels: dict[str, dict[str, StepTime]] = {}
     for time in analysis.step_times:
-        panel = panels.setdefault(time.workload, Bars(heading=titles[time.workload], rows={}))
-        panel.rows[f"{device_of_row(time.device, devices)} {variant_name(time.variant)}"] = time
+        label = f"{devices[time.device]} {variant_name(time.variant)}"
+        panels.setdefault(titles[time.workload], {})[label] = time
     return breakdown_figure(
-        list(panels.values()),
+        panels,
         "Shares of one step; milliseconds at the end of each bar",
         "A stacked bar a workload, device and variant, as shares of its own step; at its end the milliseconds.",
     )
 
 
 def breakdown_figure(
-    panels: Sequence[Bars], title: str, description: str, *, labels_px: int = _LABELS_PX
+    panels: Mapping[str, Mapping[str, StepTime]],
+    title: str,
+    description: str,
+    *,
+    labels_px: int = _LABELS_PX,
+    common: bool = False,
 ) -> Figure | None:
-    """Draw panels of breakdowns; those of which only the whole step is known are left out."""
-    shown = [
-        (panel, own)
-        for panel in panels
-        if (
-            own := {
-                label: time for label, time in panel.rows.items() if set(time.parts) != {Part.UNEXPLAINED}
-            }
-        )
-    ]
-    times = [time for _, own in shown for time in own.values()]
+    """Draw panels of breakdowns; those of which only the whole step is known are left out.
+
+    Args:
+        panels: heading -> label of a bar -> breakdown.
+        common: all bars of a panel on one axis of milliseconds; otherwise each is as long as its own step.
+    """
+    shown: dict[str, dict[str, StepTime]] = {}
+    for heading, bars in panels.items():
+        own = {label: time for label, time in bars.items() if set(time.parts) != {Part.UNEXPLAINED}}
+        if own:
+            shown[heading] = own
+    times = [time for own in shown.values() for time in own.values()]
     if not times:
         return None
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
+    drawn = [
+        _panel(number, heading, own, labels_px, common=common)
+        for number, (heading, own) in enumerate(shown.items())
+    ]
     return Figure(
         id="figure-step-time",
         title=title,
         description=f"{description} The table below has every part in milliseconds with its interval.",
-        spec=stacked([_panel(panel, own, labels_px) for panel, own in shown], spacing=30),
+        spec=stacked(drawn, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),
-            rows=tuple(row for panel, own in shown for row in _table(panel.heading, own)),
+            rows=tuple(row for heading, own in shown.items() for row in _table(heading, own)),
         ),
         reserve_px=labels_px + _TOTAL_PX,
         legend=tuple(Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),
     )
 
 
-def _panel(panel: Bars, times: dict[str, StepTime], labels_px: int) -> alt.LayerChart:
-    batches = {each.batch for each in times.values()}
-    longest = max(map(_drawn, times.values())) if panel.common else None
-    records = [record for label, time in times.items() for record in _segments(label, time, longest)]
-    y = alt.Y("row:N", sort=list(times), axis=labels_axis(labels_px))
-    scale = alt.Scale(domain=[0, 1])
-    tooltip = [
-        alt.Tooltip("part:N"),
-        alt.Tooltip("ms:N", title="ms a step"),
-        alt.Tooltip("share:N"),
-        alt.Tooltip("interval:N", title="95 % interval"),
+def _panel(
+    number: int, heading: str, times: Mapping[str, StepTime], labels_px: int, *, common: bool
+) -> Panel:
+    longest = max(map(_drawn, times.values()))
+    wholes = {label: longest if common else _drawn(time) for label, time in times.items()}
+    parts = [record for label, time in times.items() for record in _segments(label, time, wholes[label])]
+    names = [record for label, time in times.items() for record in _labels(label, time, wholes[label])]
+    totals = [
+        {"row": label, "total": f"{numbers.milliseconds(time.total.median)} ms"}
+        for label, time in times.items()
     ]
-    base = alt.Chart(rows(records)).encode(y=y)
-    bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1).encode(
-        x=alt.X("start:Q", scale=scale, axis=None),
-        x2="end:Q",
-        color=alt.Color("colour:N", scale=None),
-        tooltip=tooltip,
+    scale = alt.Scale(domain=[0, 1])
+    bars = labelled(parts, labels_px).mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
+    # The panels of a concatenation are numbered, and so are their scales.
+    room = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
+    fitting = (
+        f"{room} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
     )
-    labels = base.mark_text(baseline="middle", fill="var(--segment-ink)", fontWeight=600).encode(
-        x=alt.X("middle:Q", scale=scale, axis=None), text="label:N"
+    text = f"{''.join(fitting)}''"
+    labels = labelled(names, labels_px).mark_text(
+        text=alt.expr(text), baseline="middle", fill="var(--segment-ink)", fontWeight=600
     )
-    totals = (
-        alt.Chart(rows([record for record in records if record["total"]]))
-        .mark_text(align="left", baseline="middle", dx=8)
-        .encode(y=y, x=alt.value("width"), text="total:N")
-    )
-    size = f", batch {batches.pop():,}" if len(batches) == 1 else ""
-    return layered(
-        bars, labels, totals, heading=f"{panel.heading}{size}", labels_px=labels_px, row_px=_ROW_PX
+    sizes = {each.batch for each in times.values()}
+    return panel(
+        bars.encode(
+            x=alt.X("start:Q", scale=scale, axis=None),
+            x2=alt.X2("end:Q"),
+            tooltip=[
+                alt.Tooltip("part:N"),
+                alt.Tooltip("ms:N", title="ms a step"),
+                alt.Tooltip("share:N"),
+                alt.Tooltip("interval:N", title="95 % interval"),
+            ],
+            color=COLOUR,
+        ),
+        labels.encode(x=alt.X("middle:Q", scale=scale, axis=None)),
+        beside(labelled(totals, labels_px), "total"),
+        heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
+        labels_px=labels_px,
+        row_px=_ROW_PX,
     )
 
 
@@ -120,36 +124,42 @@ def _drawn(time: StepTime) -> float:
     return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
 
 
-def _segments(label: str, time: StepTime, longest: float | None) -> Iterator[dict[str, Any]]:
-    whole, at = longest or _drawn(time), 0.0
-    positive = {part: value for part, value in time.parts.items() if value.median > 0}
-    for number, (part, value) in enumerate(positive.items()):
-        width = value.median / whole
+def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
+    at = 0.0
+    for part, value in time.parts.items():
+        if value.median > 0:
+            width = value.median / whole
+            yield {
+                "row": label, "part": part.value, "start": at, "end": at + width, "colour": part_colour(part),
+                "ms": numbers.milliseconds(value.median), "share": numbers.percent(time.share(part)),
+                "interval": _interval(time, part),
+            }  # fmt: skip
+            at += width
+
+
+def _labels(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
+    """Yield what stands in a bar: parts of one name share one number, the same as in the overview."""
+    at = 0.0
+    positive = [part for part, value in time.parts.items() if value.median > 0]
+    for name, group in groupby(positive, key=lambda part: SHORT_PARTS.get(part, part.value)):
+        own = tuple(group)
+        width = sum(time.parts[part].median for part in own) / whole
+        share = numbers.percent(time.share(*own))
         yield {
-            "row": label,
-            "part": part.value,
-            "start": at,
-            "end": at + width,
-            "middle": at + width / 2,
-            "colour": part_colour(part),
-            "label": numbers.percent(value.median / _drawn(time)) if width >= _LABELLED else "",
-            "ms": numbers.milliseconds(value.median),
-            "share": numbers.percent(time.share(part)),
-            "interval": f"{numbers.milliseconds(value.low)} to {numbers.milliseconds(value.high)}",
-            "total": f"{numbers.milliseconds(time.total.median)} ms" if number == 0 else "",
-        }
+            "row": label, "start": at, "middle": at + width / 2, "end": at + width,
+            "long": f"{name} {share}", "short": share,
+        }  # fmt: skip
         at += width
 
 
-def _table(heading: str, times: dict[str, StepTime]) -> Iterator[tuple[str, ...]]:
+def _interval(time: StepTime, part: Part) -> str:
+    value = time.parts[part]
+    return f"{numbers.milliseconds(value.low)} to {numbers.milliseconds(value.high)}"
+
+
+def _table(heading: str, times: Mapping[str, StepTime]) -> Iterator[tuple[str, ...]]:
     for label, time in times.items():
         for part, value in time.parts.items():
-            yield (
-                heading,
-                label,
-                part.value,
-                numbers.milliseconds(value.median),
-                f"{numbers.milliseconds(value.low)} to {numbers.milliseconds(value.high)}",
-                numbers.percent(time.share(part)),
-            )
-        yield (heading, label, "step", numbers.milliseconds(time.total.median), "", numbers.percent(1.0))
+            share = numbers.percent(time.share(part))
+            yield heading, label, part.value, numbers.milliseconds(value.median), _interval(time, part), share
+        yield heading, label, "step", numbers.milliseconds(time.total.median), "", numbers.percent(1.0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import altair as alt
 
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Scalar, Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
-from reports.charts import Figure, Key, Table, chart
-from reports.names import device_name, is_gpu, variant_name
+from reports.charts import Figure, Key, Panel, Table, device_colour, labels_axis, panel, rows, stacked
+from reports.names import device_name, variant_name
 
 _CELL_PX = 46
 _LINE_PX = 220
@@ -19,7 +21,7 @@ _LABELS_PX = 96
 # Faint to strong; text on the strongest still reads in the light and in the dark.
 _OPACITY = (0.05, 0.5)
 _BEST, _TIED = "fastest", "may be as fast"
-LOST = {
+_LOST = {
     None: "not measured yet",
     Status.OUT_OF_MEMORY: "out of memory",
     Status.INTERRUPTED: "interrupted",
@@ -47,41 +49,37 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         title=f"{where}: samples per second",
         description=f"Speed over the values of {', '.join(axis.name for axis in sweep.axes)} as {words}. "
         + (f"The fastest point is {point_words(best.point)}." if best else "No point was measured."),
-        spec=chart(panels, spacing=_BETWEEN_PX),
-        table=Table(header=header(sweep), rows=tuple(row(sweep, one) for one in ranked(sweep))),
+        spec=stacked(panels, spacing=_BETWEEN_PX),
+        table=sweep_table(sweep),
         reserve_px=_LABELS_PX + 4,
-        rank=5,
         legend=_legend(sweep) if len(varied) > 1 else (),
     )
 
 
-def ranked(sweep: Sweep) -> tuple[SweepPoint, ...]:
-    """Give the points from the fastest to the slowest, then those without a speed."""
-    return tuple(sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0))
-
-
-def header(sweep: Sweep) -> tuple[str, ...]:
-    """Name the columns of `row`."""
-    return (*(axis.name for axis in sweep.axes), "samples/s", "95 % interval", "over the fastest", "outcome")
-
-
-def row(sweep: Sweep, one: SweepPoint) -> tuple[str, ...]:
-    """Give a point as a table's row."""
-    values = dict(one.point)
-    return (
-        *(scalar_word(values[axis.name]) for axis in sweep.axes),
-        numbers.estimate(one.throughput) if one.throughput else "–",
-        numbers.interval(one.throughput) if one.throughput else "–",
-        numbers.factor(one.over_best.median) if one.over_best else "–",
-        outcome(sweep, one),
+def sweep_table(sweep: Sweep) -> Table:
+    """Return the points from the fastest to the slowest, then those without a speed."""
+    ranked = sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0)
+    names = tuple(axis.name for axis in sweep.axes)
+    return Table(
+        header=(*names, "speed", "95 % interval", "over the fastest", "outcome"),
+        rows=tuple(
+            (
+                *(scalar_word(dict(one.point)[name]) for name in names),
+                numbers.speed(one.throughput),
+                numbers.interval(one.throughput),
+                numbers.factor(one.over_best.median) if one.over_best else numbers.MISSING,
+                ": ".join(filter(None, (_outcome(sweep, one), one.message))),
+            )
+            for one in ranked
+        ),
     )
 
 
-def outcome(sweep: Sweep, one: SweepPoint) -> str:
+def _outcome(sweep: Sweep, one: SweepPoint) -> str:
     """Say in a few words what became of a point."""
     if one.throughput is None:
-        return LOST.get(one.status, "failed")
-    if one is sweep.best or one == sweep.best:
+        return _LOST.get(one.status, "failed")
+    if one == sweep.best:
         return _BEST
     return _TIED if one.tied else "" if one.tied is False else "cannot be told apart"
 
@@ -90,12 +88,14 @@ def _effect(axis: Axis) -> float:
     return axis.effect or 0.0
 
 
-def _fill(sweep: Sweep) -> str:
-    return "var(--gpu)" if is_gpu(sweep.device) else "var(--cpu)"
-
-
 def _legend(sweep: Sweep) -> tuple[Key, ...]:
-    keys = [Key(colour=_fill(sweep), shape="bar", name="speed: the fuller the faster, over all cells")]
+    keys = [
+        Key(
+            colour=device_colour(sweep.device),
+            shape="bar",
+            name="speed: the fuller the faster, over all cells",
+        )
+    ]
     if sweep.best is not None:
         keys.append(Key(colour="var(--ink)", shape="frame", name=_BEST))
     if any(one.tied and one != sweep.best for one in sweep.points):
@@ -103,7 +103,7 @@ def _legend(sweep: Sweep) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[dict[str, Any]]:
+def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[Panel]:
     """Map the two axes with most effect; a third gives a panel for each of its values.
 
     Of more axes than three, a cell stands for the best point of all that share its values.
@@ -124,7 +124,7 @@ def _maps(sweep: Sweep, varied: Sequence[Axis]) -> list[dict[str, Any]]:
     return [_map(sweep, x, y, name, points) for name, points in groups]
 
 
-def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]) -> dict[str, Any]:
+def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]) -> Panel:
     cells: dict[tuple[Scalar, Scalar], SweepPoint] = {}
     for one in points:
         values = dict(one.point)
@@ -132,112 +132,81 @@ def _map(sweep: Sweep, x: Axis, y: Axis, name: str, points: Sequence[SweepPoint]
         if _speed(one) > _speed(held):
             cells[values[x.name], values[y.name]] = one
     top = max((_speed(one) for one in sweep.points), default=0.0) or 1.0
-    data = [_cell(sweep, one, x, y, top) for one in cells.values()]
-    across = {
-        "field": "x", "type": "ordinal", "sort": None, "title": x.name,
-        "scale": {"paddingInner": 0.04, "paddingOuter": 0.02}, "axis": {"labelAngle": 0, "ticks": False},
-    }  # fmt: skip
-    labels = {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "labelLimit": _LABELS_PX - 30, "ticks": False}
-    down = {
-        "field": "y", "type": "ordinal", "sort": None, "title": y.name,
-        "scale": {"paddingInner": 0.08, "paddingOuter": 0.04}, "axis": labels,
-    }  # fmt: skip
-    place = {"x": across, "y": down, "tooltip": _tooltip()}
-    frame = {"type": "rect", "filled": False, "stroke": "var(--ink)", "strokeWidth": 2}
-    layers = [
-        {
-            "mark": {"type": "rect", "fill": _fill(sweep)},
-            "encoding": {**place, "fillOpacity": {"field": "opacity", "type": "quantitative", "scale": None}},
-        },
-        {"mark": frame, "transform": [{"filter": f"datum.outcome == '{_BEST}'"}], "encoding": place},
-        {
-            "mark": {**frame, "strokeWidth": 1.5, "strokeDash": [4, 3]},
-            "transform": [{"filter": f"datum.outcome == '{_TIED}'"}],
-            "encoding": place,
-        },
-        {
-            "mark": {"type": "text", "fill": "var(--ink)", "fontSize": 12},
-            "encoding": {**place, "text": {"field": "text"}},
-        },
-    ]
-    panel: dict[str, Any] = {"data": {"values": data}, "height": {"step": _CELL_PX}, "layer": layers}
-    return {"title": {"text": name, "dx": -_LABELS_PX}, **panel} if name else panel
-
-
-def _cell(sweep: Sweep, one: SweepPoint, x: Axis, y: Axis, top: float) -> dict[str, Any]:
-    values = dict(one.point)
     faint, full = _OPACITY
+    records = [
+        {
+            **_record(sweep, one, x),
+            "y": scalar_word(dict(one.point)[y.name]),
+            "opacity": faint + (full - faint) * _speed(one) / top if one.throughput else 0.0,
+        }
+        for one in cells.values()
+    ]
+    gap = alt.Scale(paddingInner=0.06, paddingOuter=0.03)
+    across = alt.X("x:O", sort=None, scale=gap, axis=alt.Axis(title=x.name, labelAngle=0, ticks=False))
+    down = alt.Y(
+        "y:O", sort=None, scale=gap, axis=labels_axis(_LABELS_PX, title=y.name, labelLimit=_LABELS_PX - 30)
+    )
+    base = alt.Chart(rows(records)).encode(x=across, y=down, tooltip=_TOOLTIP)
+    frame = base.mark_rect(filled=False, stroke="var(--ink)", strokeWidth=2)
+    dashed = base.mark_rect(filled=False, stroke="var(--ink)", strokeWidth=1.5, strokeDash=[4, 3])
+    return panel(
+        base.mark_rect(fill=device_colour(sweep.device)).encode(
+            fillOpacity=alt.FillOpacity("opacity:Q", scale=None)
+        ),
+        frame.transform_filter(f"datum.outcome == '{_BEST}'"),
+        dashed.transform_filter(f"datum.outcome == '{_TIED}'"),
+        base.mark_text(fontSize=12).encode(text=alt.Text("text:N")),
+        heading=name,
+        labels_px=_LABELS_PX,
+        row_px=_CELL_PX,
+    )
+
+
+def _line(sweep: Sweep, axis: Axis) -> Panel:
+    records = [
+        {
+            **_record(sweep, one, axis),
+            "value": _speed(one),
+            "low": one.throughput.low if one.throughput and one.throughput.n > 1 else None,
+            "high": one.throughput.high if one.throughput and one.throughput.n > 1 else None,
+            "done": one.throughput is not None,
+        }
+        for one in sweep.points
+    ]
+    x = alt.X(
+        "x:O", sort=None, scale=alt.Scale(type="point", padding=0.6),
+        axis=alt.Axis(title=axis.name, labelAngle=0, grid=False),
+    )  # fmt: skip
+    labels = labels_axis(_LABELS_PX, title="samples/s", tickCount=5, format="~s")
+    y = alt.Y("value:Q", scale=alt.Scale(zero=True), axis=labels)
+    base, fill = alt.Chart(rows(records)).encode(x=x, y=y), device_colour(sweep.device)
+    done = base.transform_filter("datum.done")
+    return panel(
+        done.mark_line(stroke=fill),
+        base.transform_filter("isValid(datum.low)").mark_rule().encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
+        done.mark_point(filled=True, size=60, fill=fill).encode(tooltip=_TOOLTIP),
+        base.mark_text(dy=-12, align="center").encode(text=alt.Text("text:N")),
+        height_px=_LINE_PX,
+    )
+
+
+def _record(sweep: Sweep, one: SweepPoint, axis: Axis) -> dict[str, Any]:
     return {
-        "x": scalar_word(values[x.name]),
-        "y": scalar_word(values[y.name]),
-        "opacity": faint + (full - faint) * _speed(one) / top if one.throughput else 0.0,
-        "text": numbers.estimate(one.throughput) if one.throughput else outcome(sweep, one),
-        **_told(sweep, one),
-    }
-
-
-def _line(sweep: Sweep, axis: Axis) -> dict[str, Any]:
-    data = []
-    for one in sweep.points:
-        whiskers = one.throughput is not None and one.throughput.n > 1
-        data.append(
-            {
-                "x": scalar_word(dict(one.point)[axis.name]),
-                "value": one.throughput.median if one.throughput else 0.0,
-                "low": one.throughput.low if one.throughput and whiskers else None,
-                "high": one.throughput.high if one.throughput and whiskers else None,
-                "done": one.throughput is not None,
-                "text": numbers.estimate(one.throughput) if one.throughput else outcome(sweep, one),
-                **_told(sweep, one),
-            }
-        )
-    x = {
-        "field": "x", "type": "ordinal", "sort": None, "title": axis.name,
-        "axis": {"labelAngle": 0, "grid": False}, "scale": {"type": "point", "padding": 0.6},
-    }  # fmt: skip
-    y = {
-        "field": "value", "type": "quantitative", "title": "samples/s", "scale": {"zero": True},
-        "axis": {"minExtent": _LABELS_PX, "maxExtent": _LABELS_PX, "tickCount": 5, "format": "~s"},
-    }  # fmt: skip
-    fill, done = _fill(sweep), [{"filter": "datum.done"}]
-    line = {"type": "line", "stroke": fill, "strokeWidth": 1.5}
-    text = {"type": "text", "fill": "var(--ink)", "dy": -12, "align": "center"}
-    return {
-        "data": {"values": data},
-        "height": _LINE_PX,
-        "layer": [
-            {"mark": line, "transform": done, "encoding": {"x": x, "y": y}},
-            {
-                "mark": {"type": "rule", "stroke": "var(--ink)", "strokeWidth": 1.5},
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 60, "fill": fill},
-                "transform": done,
-                "encoding": {"x": x, "y": y, "tooltip": _tooltip()},
-            },
-            {"mark": text, "encoding": {"x": x, "y": {**y, "field": "value"}, "text": {"field": "text"}}},
-        ],
-    }  # fmt: skip
-
-
-def _told(sweep: Sweep, one: SweepPoint) -> Mapping[str, str]:
-    return {
+        "x": scalar_word(dict(one.point)[axis.name]),
+        "text": numbers.estimate(one.throughput) if one.throughput else _outcome(sweep, one),
         "point": point_words(one.point),
-        "speed": numbers.estimate(one.throughput) if one.throughput else "–",
-        "interval": numbers.interval(one.throughput) if one.throughput else "–",
-        "outcome": outcome(sweep, one),
+        "speed": numbers.estimate(one.throughput),
+        "interval": numbers.interval(one.throughput),
+        "outcome": _outcome(sweep, one),
     }
 
 
-def _tooltip() -> list[dict[str, str]]:
-    return [
-        {"field": field, "title": title, "type": "nominal"}
-        for field, title in (
-            ("point", "point"), ("speed", "samples/s"), ("interval", "95 % interval"), ("outcome", "outcome"),
-        )
-    ]  # fmt: skip
+_TOOLTIP = [
+    alt.Tooltip("point:N"),
+    alt.Tooltip("speed:N", title="samples/s"),
+    alt.Tooltip("interval:N", title="95 % interval"),
+    alt.Tooltip("outcome:N"),
+]
 
 
 def _speed(one: SweepPoint) -> float:

@@ -1,28 +1,43 @@
-"""The summary as CSV for spreadsheets: one row for each workload, device and variant."""
+"""CSV for spreadsheets: a run's summary, or a comparison, with one row for each workload, device and variant."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from harness.analysis.findings import primary
 from harness.model.analysis import Analysis, Estimate, Part, Summary
+from harness.model.comparison import Result, Versus
+from reports.escaping import harmless
 from reports.overview import step_time
-from reports.text import harmless
 from workloads.protocol import BASELINE
 
 # A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_RATIOS = {
+    "gpu-over-cpu": "gpu_over_cpu",
+    "tuned-over-baseline": "tuned_over_baseline",
+    "optimization-over-baseline": "optimization_over_baseline",
+    "scaling": "scaling",
+}
 
 
 def render_csv(analysis: Analysis) -> str:
     """Write the summary; units are in the columns' names, and what is not known is empty."""
-    rows = [dict(_row(analysis, summary)) for summary in analysis.summaries]
-    columns = list(rows[0]) if rows else [name for name, _ in _identity(analysis)]
+    return _written(dict(_row(analysis, summary)) for summary in analysis.summaries)
+
+
+def comparison_csv(versus: Versus) -> str:
+    """Write every speed of a comparison; what is not known is empty."""
+    return _written(dict(_result_row(versus, each)) for each in versus.results)
+
+
+def _written(rows: Iterable[Mapping[str, Any]]) -> str:
+    rows = list(rows)
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["run"], lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: cell(value) for name, value in row.items()})
@@ -31,17 +46,15 @@ def render_csv(analysis: Analysis) -> str:
 
 def cell(value: Any) -> Any:
     """Give a value as a cell that says it and does nothing: text that looks like a formula is quoted."""
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, str):
-        return value
+        return "" if value is None else value
     text = harmless(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _identity(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     manifest = analysis.run.manifest
     yield "run", manifest.run_id
     yield "created", manifest.created
@@ -50,10 +63,6 @@ def _identity(analysis: Analysis) -> Iterator[tuple[str, Any]]:
     yield "profile", manifest.profile.name
     yield "tfbench", manifest.tfbench_version
     yield "commit", manifest.commit
-
-
-def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
-    yield from _identity(analysis)
     yield "workload", summary.workload
     yield "device", summary.device
     yield "variant", summary.variant
@@ -72,13 +81,11 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "energy_source", summary.energy_source
     yield "accuracy", summary.accuracy
     yield "accuracy_ok", summary.accuracy_ok
-    ratios = _ratios(analysis, summary)
-    for kind, name in (
-        ("gpu-over-cpu", "gpu_over_cpu"),
-        ("tuned-over-baseline", "tuned_over_baseline"),
-        ("optimization-over-baseline", "optimization_over_baseline"),
-        ("scaling", "scaling"),
-    ):
+    key = (summary.workload, f"{summary.device}/{summary.variant}")
+    ratios = {
+        each.kind: each.ratio for each in analysis.comparisons if (each.workload, each.numerator) == key
+    }
+    for kind, name in _RATIOS.items():
         yield from _estimate(name, ratios.get(kind))
     time = step_time(analysis, summary.workload, summary.device, summary.variant)
     for part in Part:
@@ -89,13 +96,25 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "trial_ids", " ".join(summary.trial_ids)
 
 
-def _ratios(analysis: Analysis, summary: Summary) -> Mapping[str, Estimate]:
-    name = f"{summary.device}/{summary.variant}"
-    return {
-        each.kind: each.ratio
-        for each in analysis.comparisons
-        if each.workload == summary.workload and each.numerator == name
-    }
+def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
+    run = versus.runs[each.run]
+    yield "run", run.label
+    yield "run_id", run.run_id
+    yield "created", run.created
+    yield "machine", run.machine
+    yield "workload", each.workload
+    yield "device", each.device
+    yield "variant", each.variant
+    yield "trials", each.speed.n
+    yield from _estimate("samples_per_s", each.speed)
+    yield from _estimate("ratio", each.ratio)
+    yield "joint_low", each.joint.low if each.joint else None
+    yield "joint_high", each.joint.high if each.joint else None
+    yield "outcome", each.outcome.value
+    yield "detectable_slowdown", each.detectable
+    yield "not_comparable", " ".join(each.not_comparable)
+    middle = versus.reference is None
+    yield "reference", "median of its kind" if middle else versus.runs[versus.reference or 0].label
 
 
 def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Gpu, Series, Trial
 from harness.run.thinning import thin
 from reports import numbers
-from reports.charts import Figure, Key, Table, chart
+from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, is_gpu, variant_name
 from reports.palette import DASHES, gpu_colour
 from reports.phases import MEASURED, Band, bands, measured_span, throttled
@@ -21,16 +22,18 @@ from reports.phases import MEASURED, Band, bands, measured_span, throttled
 Floats = NDArray[np.float64]
 
 _AXIS_PX = 46
-_PANEL_PX = 62
+_PANEL_PX = 56
 _RIBBON_PX = 14
 _SPACING_PX = 30  # room for a panel's title
 _CELLS = 160  # stretches that the crosshair reads
-_STILL_POINTS = 200
+_LEAST_POINTS, _MOST_POINTS = 120, 2_400  # of a line
+ALERT = "var(--alert)"
+_PICKED: Any = {"param": "hover", "empty": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One quantity through time.
+class Quantity:
+    """What one panel shows through time.
 
     Attributes:
         metrics: names in order of preference; of each device the first that was read is drawn.
@@ -52,42 +55,48 @@ class Panel:
     zero: bool = True
 
 
-PANELS = (
-    Panel(title="GPU utilisation", unit="%", metrics=("gpu_util_pct",), top=100),
-    Panel(title="SM activity", unit="%", metrics=("sm_util_pct",), decimals=1, top=100),
-    Panel(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w", "power_average_w")),
-    Panel(title="GPU temperature", unit="°C", metrics=("temperature_c",), zero=False),
-    Panel(title="CPU busy", unit="%", metrics=("cpu_util_pct",), sources=("host",), decimals=1, top=100),
-    Panel(title="CPU clock", unit="MHz", metrics=("cpu_freq_mhz",), only="cpu", zero=False),
-    Panel(title="Container memory", unit="GiB", metrics=("mem_used_bytes",), sources=("cgroup",), only="cpu",
-          scale=2.0**-30, decimals=2),
+QUANTITIES = (
+    Quantity(title="GPU utilisation", unit="%", metrics=("gpu_util_pct",), top=100),
+    Quantity(title="SM activity", unit="%", metrics=("sm_util_pct",), decimals=1, top=100),
+    Quantity(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w", "power_average_w")),
+    Quantity(title="GPU temperature", unit="°C", metrics=("temperature_c",), zero=False),
+    Quantity(title="CPU busy", unit="%", metrics=("cpu_util_pct",), sources=("host",), decimals=1, top=100),
+    Quantity(title="CPU clock", unit="MHz", metrics=("cpu_freq_mhz",), only="cpu", zero=False),
+    Quantity(title="Container memory", unit="GiB", metrics=("mem_used_bytes",), sources=("cgroup",), only="cpu",
+             scale=2.0**-30, decimals=2),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One device's readings in one panel: seconds since the trial began, values in the panel's unit."""
+    """One device's readings of one quantity: seconds since the trial began, values in the quantity's unit."""
 
-    panel: Panel
+    quantity: Quantity
     device: str
     t_s: Floats
     values: Floats
 
 
-def lines(trial: Trial) -> tuple[Line, ...]:
-    """Return what each panel draws of each device, in the panels' order."""
+def _lines(trial: Trial) -> tuple[Line, ...]:
+    """Return what is drawn of each quantity and device, in the panels' order."""
     kind = "gpu" if is_gpu(trial.device) else "cpu"
-    return tuple(line for panel in PANELS if panel.only in ("", kind) for line in _panel_lines(trial, panel))
+    return tuple(
+        line
+        for quantity in QUANTITIES
+        if quantity.only in ("", kind)
+        for device in dict.fromkeys(series.device for series in trial.telemetry)
+        for line in _lines_of(trial, quantity, device)
+    )
 
 
-def _panel_lines(trial: Trial, panel: Panel) -> Iterator[Line]:
-    for device in dict.fromkeys(series.device for series in trial.telemetry):
-        for metric in panel.metrics:
-            series = _finest(trial, device, metric, panel.sources)
-            if series is not None:
-                t_s = (series.t_ns - trial.started_ns) / 1e9
-                yield Line(panel=panel, device=device, t_s=t_s, values=series.columns[metric] * panel.scale)
-                break
+def _lines_of(trial: Trial, quantity: Quantity, device: str) -> Iterator[Line]:
+    for metric in quantity.metrics:
+        series = _finest(trial, device, metric, quantity.sources)
+        if series is not None:
+            t_s = (series.t_ns - trial.started_ns) / 1e9
+            values = series.columns[metric] * quantity.scale
+            yield Line(quantity=quantity, device=device, t_s=t_s, values=values)
+            return
 
 
 def _finest(trial: Trial, device: str, metric: str, sources: tuple[str, ...]) -> Series | None:
@@ -102,262 +111,191 @@ def _finest(trial: Trial, device: str, metric: str, sources: tuple[str, ...]) ->
     return max(candidates, key=lambda series: len(series.t_ns), default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """What all panels of a trial share: records of phases, of throttled stretches and of the crosshair's cells."""
+
+    phases: list[dict[str, Any]]
+    held: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
+    extent_s: float
+    points: int
+    limit_w: float | None
+
+    def x(self, field: str, axis: alt.Axis | None) -> alt.X:
+        """Return the time axis for a field of seconds."""
+        scale = alt.Scale(domain=[0, round(self.extent_s, 2)], nice=False)
+        return alt.X(f"{field}:Q", scale=scale, axis=axis)
+
+
 def telemetry_figure(
     trial: Trial, *, number: int, title: str, points: int, gpus: Sequence[Gpu]
 ) -> Figure | None:
-    """Draw one trial through time, at most `points` instants a line; None without telemetry.
+    """Draw one trial through time; None without telemetry.
 
     Args:
+        points: instants to draw, over all lines.
         gpus: of the manifest, for their power limits.
     """
-    drawn = lines(trial)
+    drawn = _lines(trial)
     if not drawn:
         return None
-    shaded = bands(trial)
+    shaded, held = bands(trial), list(throttled(trial))
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
-    drawing = _Drawing(
-        trial, drawn, shaded, extent, [gpus[index].power_limit_w for index in _indices(trial, gpus)]
+    groups: dict[str, list[Line]] = {}
+    for line in drawn:
+        groups.setdefault(line.quantity.title, []).append(line)
+    shared = _Trial(
+        phases=[_band(band) for band in shaded],
+        held=[{"a": round(a, 2), "b": round(b, 2), "why": why} for a, b, why in held],
+        cells=_cells(groups, extent),
+        extent_s=extent,
+        points=min(max(points // len(drawn), _LEAST_POINTS), _MOST_POINTS),
+        limit_w=_power_limit(trial, gpus),
     )
+    last = len(groups) - 1
+    panels = [_panel(place, own, shared, last=place == last) for place, own in enumerate(groups.values())]
+    params = [
+        {"name": "zoom", "bind": "scales", "views": [f"lines{place}" for place in range(len(groups))],
+         "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
+        {"name": "hover", "views": [f"cells{place}" for place in range(len(groups))],
+         "select": {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"}},
+    ]  # fmt: skip
     return Figure(
         id=f"figure-telemetry-{number}",
         title=title,
-        description="Telemetry through time: "
-        + ", ".join(dict.fromkeys(line.panel.title for line in drawn))
-        + ". It opens on the measured windows. The table below has least, mean and greatest values.",
-        spec=drawing.spec(points, interactive=True),
-        still_spec=drawing.spec(min(points, _STILL_POINTS), interactive=False),
+        description=f"Telemetry through time: {', '.join(groups)}. It opens on the measured windows. "
+        "The table below has least, mean and greatest values.",
+        spec=stacked([_ribbon(shared), *panels], spacing=_SPACING_PX, params=params),
         table=_table(drawn, shaded),
         reserve_px=_AXIS_PX + 4,
-        rank=10 + number,
-        legend=_legend(drawn, shaded, drawing.held),
+        legend=_legend(drawn, shaded, throttled=bool(held)),
         extent_s=extent,
         opens_s=measured_span(shaded),
     )
 
 
-def _indices(trial: Trial, gpus: Sequence[Gpu]) -> Iterator[int]:
-    for part in trial.device.split("+"):
-        index = part.removeprefix("gpu")
-        if index.isdecimal() and int(index) < len(gpus):
-            yield int(index)
+def _power_limit(trial: Trial, gpus: Sequence[Gpu]) -> float | None:
+    """Return the highest power limit of the trial's GPUs."""
+    places = [_gpu_index(device) for device in trial.device.split("+")]
+    limits = [gpus[place].power_limit_w for place in places if place is not None and place < len(gpus)]
+    return max((limit for limit in limits if limit is not None), default=None)
 
 
-class _Drawing:
-    """The specification of one figure, with or without what a pointer can do."""
-
-    def __init__(
-        self,
-        trial: Trial,
-        drawn: tuple[Line, ...],
-        shaded: tuple[Band, ...],
-        extent_s: float,
-        limits_w: Sequence[float | None],
-    ) -> None:
-        self._lines = drawn
-        self._bands = shaded
-        self._extent_s = extent_s
-        self._limits_w = [limit for limit in limits_w if limit is not None]
-        self._panels = tuple(dict.fromkeys(line.panel for line in drawn))
-        self.held = list(throttled(trial))
-
-    def spec(self, points: int, *, interactive: bool) -> dict[str, Any]:
-        span = self._span(interactive)
-        panels = [self._ribbon()]
-        panels += [self._panel(number, points, span, interactive) for number in range(len(self._panels))]
-        params = [
-            {
-                "name": "zoom", "bind": "scales",
-                "views": [f"lines{number}" for number in range(len(self._panels))],
-                "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"},
-            },
-            {
-                "name": "hover", "views": [f"cells{number}" for number in range(len(self._panels))],
-                "select": {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"},
-            },
-        ]  # fmt: skip
-        datasets = {
-            "bands": [_band(band) for band in self._bands],
-            "held": [_held(each) for each in self.held],
-        }
-        more = {"params": params} if interactive else {}
-        return chart(panels, spacing=_SPACING_PX, datasets=datasets, **more)
-
-    def _span(self, interactive: bool) -> tuple[float, float]:
-        """Return what the axis shows: all where a reader can zoom, the measured windows on paper."""
-        measured = measured_span(self._bands)
-        return (0.0, self._extent_s) if interactive or measured is None else measured
-
-    def _x(self, span: tuple[float, float], **more: Any) -> dict[str, Any]:
-        domain = [round(second, 2) for second in span]
-        return {"type": "quantitative", "scale": {"domain": domain, "nice": False}, **more}
-
-    def _ribbon(self) -> dict[str, Any]:
-        """Draw the phases of the whole trial, whatever stretch of it the panels show."""
-        tooltip = [
-            {"field": "what", "title": "phase", "type": "nominal"},
-            {"field": "long", "title": "lasted", "type": "nominal"},
-        ]
-        ribbon = {
-            "data": {"name": "bands"},
-            "mark": {"type": "rect", "clip": True},
-            "encoding": {
-                "x": self._x((0.0, self._extent_s), field="a", axis=None), "x2": {"field": "b"},
-                "fill": {"field": "c", "type": "nominal", "scale": None}, "tooltip": tooltip,
-            },
-        }  # fmt: skip
-        return {"title": {"text": "Whole trial", "dx": -_AXIS_PX}, "height": _RIBBON_PX, "layer": [ribbon]}
-
-    def _panel(
-        self, number: int, points: int, span: tuple[float, float], interactive: bool
-    ) -> dict[str, Any]:
-        panel = self._panels[number]
-        own = [line for line in self._lines if line.panel == panel]
-        last = number == len(self._panels) - 1
-        axis = {
-            "title": "seconds since the container started" if last else None,
-            "labels": last,
-            "grid": False,
-        }
-        x = self._x(span, field="t", axis={**axis, "ticks": last})
-        limit = max(self._limits_w, default=None) if panel.unit == "W" else None
-        y = {"field": "v", "type": "quantitative", "scale": _scale(panel, own, limit), "axis": _AXIS}
-        layers: list[dict[str, Any]] = [
-            _rects("bands", x, {"field": "c", "type": "nominal", "scale": None}, opacity=0.45),
-            {
-                "name": f"lines{number}",
-                "data": {"values": [_record(line, points) for line in own]},
-                "transform": [{"flatten": ["t", "v"]}],
-                "mark": {"type": "line", "clip": True},
-                "encoding": {
-                    "x": x, "y": y, "detail": {"field": "d"},
-                    "stroke": {"field": "c", "type": "nominal", "scale": None},
-                    "strokeDash": {"field": "dash", "type": "nominal", "scale": None},
-                },
-            },
-        ]  # fmt: skip
-        if limit is not None:
-            layers.append(
-                {
-                    "data": {"values": [{"v": limit}]},
-                    "mark": {"type": "rule", "stroke": "var(--alert)", "strokeDash": [4, 3]},
-                    "encoding": {"y": y},
-                }
-            )
-        if self.held and panel.unit == "W":
-            layers.append(_rects("held", x, {"value": "var(--alert)"}, y=0, y2=5))
-        if number == 0:
-            layers.append(_names(x))
-        if interactive:
-            layers += _crosshair(number, own, x, self._extent_s)
-        heading = {"text": f"{panel.title}, {panel.unit}", "dx": -_AXIS_PX}
-        return {"title": heading, "height": _PANEL_PX, "layer": layers}
+def _gpu_index(device: str) -> int | None:
+    index = device.removeprefix("gpu")
+    return int(index) if index.isdecimal() else None
 
 
-_AXIS = {
-    "title": None,
-    "tickCount": 3,
-    "minExtent": _AXIS_PX,
-    "maxExtent": _AXIS_PX,
-    "ticks": False,
-    "format": "~r",
-}
+def _ribbon(shared: _Trial) -> Panel:
+    """Draw the phases of the whole trial, whatever stretch of it the panels show."""
+    ribbon = alt.Chart(rows(shared.phases)).mark_rect(clip=True)
+    layer = ribbon.encode(
+        x=shared.x("a", None),
+        x2=alt.X2("b:Q"),
+        fill=alt.Fill("c:N", scale=None),
+        tooltip=[alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")],
+    )
+    return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height_px=_RIBBON_PX)
 
 
-def _scale(panel: Panel, own: Sequence[Line], limit: float | None) -> dict[str, Any]:
-    if panel.top is not None:
-        return {"domain": [0, panel.top], "nice": False}
+def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Panel:
+    quantity = own[0].quantity
+    limit_w = shared.limit_w if quantity.unit == "W" else None
+    title = "seconds since the container started" if last else None
+    axis = alt.Axis(title=title, labels=last, ticks=last, grid=False, tickCount=12)
+    start, x = shared.x("a", axis), shared.x("t", axis)
+    y = alt.Y("v:Q", scale=_scale(own, limit_w), axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
+    phases = alt.Chart(rows(shared.phases)).encode(x=start)
+    lines = alt.Chart(rows([_record(line, shared.points) for line in own]), name=f"lines{place}")
+    layers = [
+        phases.mark_rect(clip=True, opacity=0.45).encode(x2=alt.X2("b:Q"), fill=alt.Fill("c:N", scale=None)),
+        lines.transform_flatten(["t", "v"])
+        .mark_line(clip=True)
+        .encode(
+            x=x,
+            y=y,
+            detail=alt.Detail("d:N"),
+            stroke=alt.Stroke("c:N", scale=None),
+            strokeDash=alt.StrokeDash("dash:N", scale=None),
+        ),
+    ]
+    if limit_w is not None:
+        line = alt.Chart(rows([{"v": limit_w}])).mark_rule(stroke=ALERT, strokeWidth=1, strokeDash=[4, 3])
+        layers.append(line.encode(y=y))
+    if shared.held and quantity.unit == "W":
+        stretches = alt.Chart(rows(shared.held)).mark_rect(clip=True, fill=ALERT, y=0, y2=5)
+        layers.append(stretches.encode(x=start, x2=alt.X2("b:Q"), tooltip=[alt.Tooltip("why:N")]))
+    if place == 0:
+        # Variants over their measured stretches, cut off where these are narrow. This panel is the second.
+        room = "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"
+        names = phases.transform_filter("datum.name").mark_text(
+            align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(room)
+        )
+        layers.append(names.encode(y=alt.value(0), text=alt.Text("name:N")))
+    cells = alt.Chart(rows(shared.cells))
+    picked = alt.condition(_PICKED, alt.value("var(--ink)"), alt.value("transparent"))
+    readings = cells.transform_filter(_PICKED).mark_text(
+        align="right", baseline="bottom", dy=-3, fontWeight=600
+    )
+    layers += [
+        cells.mark_rect(clip=True, fillOpacity=0.18)
+        .encode(x=x, x2=alt.X2("end:Q"), fill=picked)
+        .properties(name=f"cells{place}"),
+        readings.encode(x=alt.value("width"), y=alt.value(0), text=alt.Text(f"p{place}:N")),
+    ]
+    heading = f"{quantity.title}, {quantity.unit}"
+    return panel(*layers, heading=heading, labels_px=_AXIS_PX, height_px=_PANEL_PX)
+
+
+def _scale(own: Sequence[Line], limit_w: float | None) -> alt.Scale:
+    quantity = own[0].quantity
+    if quantity.top is not None:
+        return alt.Scale(domain=[0, quantity.top], nice=False)
     low = min(float(np.nanmin(line.values)) for line in own)
     high = max(float(np.nanmax(line.values)) for line in own)
-    if panel.zero:
-        return {"domain": [0, max(high, limit or 0.0) * 1.05], "nice": False}
-    margin = max((high - low) * 0.1, 1.0)
-    return {"domain": [low - margin, high + margin], "nice": True, "zero": False}
+    if quantity.zero:
+        return alt.Scale(domain=[0, max(high, limit_w or 0.0) * 1.05], nice=False)
+    margin = max((high - low) * 0.1, high * 0.02, 1.0)
+    return alt.Scale(domain=[low - margin, high + margin], nice=True, zero=False)
 
 
 def _record(line: Line, points: int) -> dict[str, Any]:
+    """Return a line as one record of lists, which takes a fraction of the room of a record a reading."""
     t_s, columns = thin(line.t_s, {"v": line.values}, points)
-    values = np.round(columns["v"], line.panel.decimals).tolist()
-    index = line.device.removeprefix("gpu")
-    own = int(index) if index.isdecimal() else None
+    values = np.round(columns["v"], line.quantity.decimals).tolist()
+    own = _gpu_index(line.device)
     return {
         "d": line.device,
         "c": "var(--cpu)" if own is None else gpu_colour(own),
-        "dash": list(DASHES[0] if own is None else DASHES[own % len(DASHES)]),
+        "dash": list(DASHES[(own or 0) % len(DASHES)]),
         "t": np.round(t_s, 2).tolist(),
         "v": [None if math.isnan(value) else value for value in values],
     }
 
 
-def _rects(data: str, x: dict[str, Any], fill: dict[str, Any], **mark: Any) -> dict[str, Any]:
-    return {
-        "data": {"name": data},
-        "mark": {"type": "rect", "clip": True, **mark},
-        "encoding": {"x": {**x, "field": "a"}, "x2": {"field": "b"}, "fill": fill},
-    }
-
-
-def _names(x: dict[str, Any]) -> dict[str, Any]:
-    """Name the variants over their measured stretches, cut off where these are narrow."""
-    text = {
-        "type": "text",
-        "align": "left",
-        "baseline": "top",
-        "dx": 3,
-        "dy": 2,
-        "fontSize": 10,
-        "clip": True,
-        # The panel under the ribbon is the second of the concatenation.
-        "limit": {"expr": "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"},
-    }
-    return {
-        "data": {"name": "bands"},
-        "transform": [{"filter": "datum.name"}],
-        "mark": text,
-        "encoding": {"x": {**x, "field": "a"}, "y": {"value": 0}, "text": {"field": "name"}},
-    }
-
-
-def _crosshair(
-    number: int, own: Sequence[Line], x: dict[str, Any], extent_s: float
-) -> Iterator[dict[str, Any]]:
-    """Yield cells that the pointer picks in any panel, and the reading of that stretch in this one."""
-    cells = {"values": list(_cells(own, extent_s))}
-    picked = {"param": "hover", "empty": False}
-    yield {
-        "name": f"cells{number}",
-        "data": cells,
-        "mark": {"type": "rect", "clip": True},
-        "encoding": {
-            "x": x, "x2": {"field": "end"},
-            "fill": {"value": "transparent", "condition": {**picked, "value": "var(--ink)"}},
-            "fillOpacity": {"value": 0.18},
-        },
-    }  # fmt: skip
-    yield {
-        "data": cells,
-        "transform": [{"filter": picked}],
-        "mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": -3, "fontWeight": 600},
-        "encoding": {"x": {"value": "width"}, "y": {"value": 0}, "text": {"field": "text"}},
-    }
-
-
-def _cells(own: Sequence[Line], extent_s: float) -> Iterator[dict[str, Any]]:
+def _cells(groups: dict[str, list[Line]], extent_s: float) -> list[dict[str, Any]]:
+    """Return stretches that the pointer picks in any panel, and by a panel's place what it reads there."""
     step = extent_s / _CELLS
+    found = []
     for number in range(_CELLS):
         start = number * step
-        texts = []
-        for line in own:
-            inside = line.values[(line.t_s >= start) & (line.t_s < start + step)]
-            inside = inside[np.isfinite(inside)]
-            if len(inside):
-                low, high = (
-                    round(float(value), line.panel.decimals) for value in (inside.min(), inside.max())
-                )
-                name = f"{device_name(line.device)} " if len(own) > 1 else ""
-                texts.append(f"{name}{low:g}{f' to {high:g}' if high > low else ''}")
-        if texts:
-            at = f"{start:.1f} s: {', '.join(texts)} {own[0].panel.unit}"
-            yield {"t": round(start, 3), "end": round(start + step, 3), "text": at}
+        cell: dict[str, Any] = {"t": round(start, 3), "end": round(start + step, 3)}
+        for place, own in enumerate(groups.values()):
+            texts = [text for line in own if (text := _reading(line, start, start + step, len(own) > 1))]
+            cell[f"p{place}"] = f"{start:.1f} s: {', '.join(texts)} {own[0].quantity.unit}" if texts else ""
+        found.append(cell)
+    return found
+
+
+def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
+    inside = line.values[(line.t_s >= start_s) & (line.t_s < end_s)]
+    inside = inside[np.isfinite(inside)]
+    if not len(inside):
+        return ""
+    low, high = (round(float(value), line.quantity.decimals) for value in (inside.min(), inside.max()))
+    name = f"{device_name(line.device)} " if named else ""
+    return f"{name}{low:g}{f' to {high:g}' if high > low else ''}"
 
 
 def _band(band: Band) -> dict[str, Any]:
@@ -368,36 +306,26 @@ def _band(band: Band) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held(each: tuple[float, float, str]) -> Mapping[str, Any]:
-    start, end, why = each
-    return {"a": round(start, 2), "b": round(end, 2), "what": why}
-
-
-def _legend(
-    drawn: Sequence[Line], shaded: Sequence[Band], held: Sequence[tuple[float, float, str]]
-) -> tuple[Key, ...]:
-    gpus = list(dict.fromkeys(line.device for line in drawn if is_gpu(line.device)))
-    keys = [
-        Key(colour=gpu_colour(int(gpu.removeprefix("gpu"))), shape="line", name=device_name(gpu))
-        for gpu in gpus
-        if len(gpus) > 1 and gpu.removeprefix("gpu").isdecimal()
-    ]
+def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -> tuple[Key, ...]:
+    gpus = {line.device: place for line in drawn if (place := _gpu_index(line.device)) is not None}
+    several = gpus.items() if len(gpus) > 1 else ()
+    keys = [Key(colour=gpu_colour(place), shape="line", name=device_name(gpu)) for gpu, place in several]
     kinds = dict.fromkeys((band.kind, band.colour) for band in shaded)
     keys += [Key(colour=colour, shape="bar", name=kind) for kind, colour in kinds]
-    if any(line.panel.unit == "W" for line in drawn):
-        keys.append(Key(colour="var(--alert)", shape="dash", name="power limit"))
-    if held:
-        keys.append(Key(colour="var(--alert)", shape="bar", name="throttled"))
+    if any(line.quantity.unit == "W" for line in drawn):
+        keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
+    if throttled:
+        keys.append(Key(colour=ALERT, shape="bar", name="throttled"))
     return tuple(keys)
 
 
 def _table(drawn: Sequence[Line], shaded: Sequence[Band]) -> Table:
-    rows = []
+    found = []
     for line in drawn:
         figures = (float(reduce(line.values)) for reduce in (np.nanmin, np.nanmean, np.nanmax))
-        cells = (f"{numbers.number(value)}{numbers.SPACE}{line.panel.unit}" for value in figures)
-        rows.append((f"{line.panel.title} ({device_name(line.device)})", *cells))
+        cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
+        found.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
     for band in shaded:
         start = f"from {numbers.duration(band.start_s)}"
-        rows.append((band.label, start, f"for {numbers.duration(band.end_s - band.start_s)}", ""))
-    return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(rows))
+        found.append((band.label, start, f"for {numbers.duration(band.end_s - band.start_s)}", ""))
+    return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(found))

@@ -11,9 +11,10 @@ from rich.text import Text
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Severity, Sweep
 from reports import messages, numbers
+from reports.escaping import harmless
 from reports.names import device_name, variant_name
 from reports.overview import CPU, Row, expected_gain, first_fix, rows, speed_factor
-from reports.text import harmless
+from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
 
@@ -45,22 +46,16 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
 
 def _speeds(own: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    gpus = [row for row in own if row.device != CPU]
-    columns = ("CPU", "GPU", "GPU/CPU", "tuned", "gain") if gpus else ("CPU", "tuned", "gain")
-    table.add_column("")
-    for name in columns:
+    has_gpu = any(row.device != CPU for row in own)
+    where = "GPU" if has_gpu else "CPU"
+    table.add_column("samples/s")
+    for name in ("CPU", *(("GPU", "GPU/CPU") if has_gpu else ()), f"tuned {where}", "gain"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("limited by" + (" (GPU)" if gpus else ""))
+    table.add_column(f"limited by ({where})" if has_gpu else "limited by")
     for row in own:
-        table.add_row(
-            Text(_plain(_name(row, own))), *_cells(row, has_gpu=bool(gpus)), Text(_plain(_limit(row)))
-        )
+        limit = _plain(messages.limit(row.finding, row.step_time))
+        table.add_row(Text(_plain(row.name)), *map(_plain, _cells(row, has_gpu=has_gpu)), Text(limit))
     return table
-
-
-def _name(row: Row, own: Sequence[Row]) -> str:
-    several = len({each.device for each in own if each.workload == row.workload}) > 1
-    return f"{row.workload} ({device_name(row.device)})" if several else row.workload
 
 
 def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
@@ -69,21 +64,14 @@ def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
         on_gpu = row.device != CPU
         yield numbers.speed(row.cpu if on_gpu else base)
         yield numbers.speed(base if on_gpu else None)
-        yield _over_cpu(row)
+        if row.scaling:
+            yield f"scales {numbers.percent(row.scaling.median)}"
+        else:
+            yield numbers.factor(row.over_cpu.median) if row.over_cpu else numbers.MISSING
     else:
         yield numbers.speed(base)
     yield numbers.speed(row.tuned.throughput if row.tuned else None)
-    yield _plain(numbers.factor(row.gain.median)) if row.gain else numbers.MISSING
-
-
-def _over_cpu(row: Row) -> str:
-    if row.scaling:
-        return f"scales {_plain(numbers.percent(row.scaling.median))}"
-    return _plain(numbers.factor(row.over_cpu.median)) if row.over_cpu else numbers.MISSING
-
-
-def _limit(row: Row) -> str:
-    return messages.limit(row.finding, row.step_time)
+    yield numbers.factor(row.gain.median) if row.gain else numbers.MISSING
 
 
 def _plain(text: str) -> str:
@@ -94,17 +82,17 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for banner in messages.banners(analysis.run):
         yield "Note", banner
     for row in own:
-        number = speed_factor(row.published)
+        number = speed_factor(row)
         if number is not None and number.factor is not None:
             factor = numbers.factor(number.factor.median)
-            yield "vs published", f"{row.workload} {factor} ({number.system}, {number.source})"
+            yield "vs published", f"{row.name} {factor} ({number.system}, {number.source})"
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
         how = "measured" if finding.remedy else "predicted"
         yield (
             "Fix first",
-            f"{row.workload}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
+            f"{row.name}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
         )
     if own or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
@@ -131,23 +119,14 @@ def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
 
 def _sweep(sweep: Sweep) -> Group:
     """Return a table of a sweep's points, the fastest first; long ones are left to the report."""
+    made = sweep_table(sweep)
     table = Table(box=None, pad_edge=False)
-    for axis in sweep.axes:
-        table.add_column(axis.name, justify="right", no_wrap=True)
-    for name in ("speed", "95 % interval"):
+    for name in made.header[:-1]:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    ordered = sorted(sweep.points, key=lambda point: -point.throughput.median if point.throughput else 1.0)
-    for point in ordered[:SWEEP_ROWS]:
-        status = point.status.value if point.status else "not run yet"
-        rank = "fastest" if point == sweep.best else "may be as fast" if point.tied else ""
-        table.add_row(
-            *(str(value) for _, value in point.point),
-            numbers.speed(point.throughput),
-            numbers.interval(point.throughput),
-            rank if point.throughput else status,
-        )
-    more = len(ordered) - SWEEP_ROWS
+    table.add_column("")
+    for row in made.rows[:SWEEP_ROWS]:
+        table.add_row(*map(_plain, row))
+    more = len(made.rows) - SWEEP_ROWS
     rest = (f"... {more} more points in the report",) if more > 0 else ()
     name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
     return Group("", Text(_plain(name), style="bold"), table, *rest)

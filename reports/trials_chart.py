@@ -10,28 +10,31 @@ import altair as alt
 from harness.analysis.measures import measures
 from harness.model.analysis import Analysis
 from reports import numbers
-from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
-from reports.messages import device_of_row
-from reports.names import is_gpu, variant_name
+from reports.charts import COLOUR, Figure, Panel, Table, device_colour, labelled, panel, stacked, unity
+from reports.names import devices_of, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 _LABELS_PX = 220
-_ROW_PX = 16
+_ROW_PX = 15
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:
     """Draw the trials of baseline and tuned as speeds over their median; None where none was repeated."""
-    devices = list(dict.fromkeys(each.device for each in analysis.summaries))
+    devices = devices_of(analysis)
     records: list[Mapping[str, Any]] = []
     cells = []
     for key, group in measures(analysis.run).items():
         if key.variant not in (BASELINE, TUNED) or len(group) < 2:
             continue
         middle = sorted(each.throughput for each in group)[len(group) // 2]
-        row = f"{key.workload}, {device_of_row(key.device, devices)}, {variant_name(key.variant)}"
-        colour = "var(--gpu)" if is_gpu(key.device) else "var(--cpu)"
+        row = f"{key.workload}, {devices[key.device]}, {variant_name(key.variant)}"
         records += [
-            {"row": row, "value": each.throughput / middle, "trial": each.trial.id, "colour": colour}
+            {
+                "row": row,
+                "value": each.throughput / middle,
+                "trial": each.trial.id,
+                "colour": device_colour(key.device),
+            }
             for each in group
         ]
         cells.append((row, *(f"{numbers.number(each.throughput)}/s" for each in group)))
@@ -52,19 +55,12 @@ def trials_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _panel(records: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
-    order = list(dict.fromkeys(record["row"] for record in records))
-    scale = alt.Scale(type="log", nice=False)
-    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
-    one = alt.Chart(rows([{"value": 1.0}])).mark_rule(stroke="var(--rule)").encode(x=x)
-    dots = (
-        alt.Chart(rows(records))
-        .mark_point(filled=True, size=36, opacity=0.8)
-        .encode(
-            x=x,
-            y=alt.Y("row:N", sort=order, axis=labels_axis(_LABELS_PX)),
-            color=alt.Color("colour:N", scale=None),
-            tooltip=["trial:N", "value:Q"],
-        )
+def _panel(records: Sequence[Mapping[str, Any]]) -> Panel:
+    axis = alt.Axis(title=None, tickCount=5, format="~g")
+    x = alt.X("value:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+    dots = labelled(records, _LABELS_PX).mark_point(filled=True, size=36, opacity=0.8)
+    return panel(
+        unity(x),
+        dots.encode(x=x, tooltip=[alt.Tooltip("trial:N"), alt.Tooltip("value:Q")], color=COLOUR),
+        row_px=_ROW_PX,
     )
-    return layered(one, dots, row_px=_ROW_PX)

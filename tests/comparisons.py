@@ -10,14 +10,13 @@ from functools import cache
 import numpy as np
 
 from harness.analysis import analyse
-from harness.analysis.comparison_document import comparison_document
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
 from harness.model.analysis import Estimate
 from harness.model.comparison import Extract, Versus
-from reports.compare import render_html
+from reports.compare_page import render_html
 from tests import builders
 from tests.builders_workers import teams
 from tests.report_pages import javascript
@@ -114,9 +113,7 @@ def comparison(name: str) -> Versus:
 def page(name: str) -> str:
     made = comparison(name)
     checked = gate(made, 0.05) if name == "two" else None
-    return render_html(
-        made, comparison_document(made, checked), gate=checked, version="0.1.0", bundle=javascript
-    )
+    return render_html(made, gate=checked, version="0.1.0", code=javascript)
 
 
 def _hostile() -> tuple[Extract, ...]:

@@ -16,8 +16,8 @@ from harness.analysis import analyse
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
 from harness.run.recording import carried
-from reports.bundle import Bundling
-from reports.render import render_html
+from reports.frame import charts_code
+from reports.page import render_html
 from tests import builders
 from tests.builders_requests import serving_run
 from tests.builders_suite import suite_run
@@ -45,7 +45,7 @@ def priced_run() -> Run:
     return replace(run, manifest=replace(run.manifest, prices=prices))
 
 
-# Where a user's reports keep it too: under the name of its version and below its own hash.
+# Where a user's reports keep it too.
 KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
@@ -72,7 +72,7 @@ def analysis(name: str) -> Analysis:
 @cache
 def page(name: str) -> str:
     inside = carried(analysis(name), whole=True)
-    return render_html(inside.analysis, record=inside.text, bundle=javascript)
+    return render_html(inside.analysis, record=inside.text, code=javascript)
 
 
 @cache
@@ -82,9 +82,8 @@ def document(name: str) -> Document:
 
 @cache
 def javascript() -> str:
-    """Give the charts' code, of which tests/test_report_bundle.py says that what was kept is what is made."""
-    with Bundling(KEPT) as bundling:
-        return bundling.text()
+    """Give the charts' code, of which test_report.py says that what was kept is what is made."""
+    return charts_code(KEPT)
 
 
 def keep_charts(cache: Path) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.analysis.independent import STOPPED_WIDER, gap, mean_gap, sample, trials_needed
+from harness.analysis.independent import STOPPED_WIDER, gap, mean_gap, sample
 
 
 class TestGap:
@@ -53,18 +53,6 @@ class TestGap:
 
 
 class TestWhatCanBeFound:
-    def test_enough_trials_find_and_one_fewer_do_not(self) -> None:
-        """The number of trials is the smallest whose detectable slowdown is at most the one asked for."""
-        for noise in (0.005, 0.02, 0.04):
-            needed = trials_needed(_gap(noise, 5), 0.05)
-            assert needed is not None
-            assert _gap(noise, needed).detectable() <= 0.05
-            if needed > 2:
-                assert _gap(noise, needed - 1).detectable() > 0.05
-
-    def test_hopeless_noise_says_so(self) -> None:
-        assert trials_needed(_gap(0.9, 5), 0.01) is None
-
     def test_a_slowdown_of_the_detectable_size_is_found_so_often(self) -> None:
         """Over simulated trials, at the noise and number for which 5 % should just be found."""
         random = np.random.default_rng(7)
@@ -75,9 +63,3 @@ class TestWhatCanBeFound:
             estimate = one.estimate()
             found += estimate.high < 1 and estimate.low <= 0.95
         assert found / 400 > 0.93
-
-
-def _gap(noise: float, trials: int):
-    values = np.arange(trials) - (trials - 1) / 2
-    side = sample(np.exp(values / values.std(ddof=1) * noise))
-    return gap(side, side)

@@ -53,7 +53,7 @@ class TestExtract:
         run = builders.gpu_run(trials=1)
         options = Options(cpus="0-1", cpu_quota=1.5)
         made = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
-        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 16 vCPU, CPUs 0-1, quota of 1.5 CPUs"
+        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize(("most", "adaptive"), [(7, True), (3, False)])
     def test_knows_whether_the_interval_chose_the_trials(self, most: int, adaptive: bool) -> None:
@@ -153,11 +153,10 @@ class TestOutcomes:
                 key = (each.workload, each.device, each.variant)
                 assert each.ratio.median == pytest.approx(speeds[1, *key] / speeds[0, *key])
 
-    def test_says_what_could_be_found_and_what_it_takes(self) -> None:
-        made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)], target=0.05)
+    def test_says_what_could_be_found(self) -> None:
+        made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)])
         result = next(each for each in made.results if each.ratio)
         assert result.detectable > 0.05
-        assert result.trials_needed > 5
 
 
 class TestStandings:

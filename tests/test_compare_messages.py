@@ -11,9 +11,8 @@ from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare import render_html, render_markdown
 from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
-from reports.compare_page import names_of
+from reports.compare_page import render_html, render_markdown
 from tests.builders_workers import teams
 from tests.comparisons import COMPARISONS, again, comparison, fleet, whole
 
@@ -39,7 +38,7 @@ def said(*runs: Extract, reference: int | None = 0) -> str:
     """Give all that a comparison of runs says, without their tags."""
     made = versus(runs, reference=reference)
     checked = gate(made, 0.05) if reference is not None else None
-    made_page = render_html(made, {}, gate=checked, bundle=str)
+    made_page = render_html(made, gate=checked, code=str)
     text = f"{made_page} {render_markdown(made, gate=checked)}"
     text = re.sub(r"<(script|style|svg|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
@@ -65,7 +64,7 @@ def test_pages_of_many_runs_count_them_properly() -> None:
 
 
 def line(made: Versus) -> str:
-    return headline(made, names_of(made.runs)).replace("\u202f", " ")
+    return headline(made).replace("\u202f", " ")
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -83,7 +82,7 @@ def test_headlines_of_two_runs() -> None:
     for runs, expected in (
         (
             (base, slow),
-            r"b is 0\.80× as fast as a \(.*\), best variant of 1 workload\. b is slower on .* on CPU \(0\.80×\)\.",
+            r"b is 0\.80× as fast as a \(.*\), by the best variant of 1 workload\. b is slower .* on CPU \(0\.80×\)\.",
         ),
         ((base, tenth), r"a is 10.* as fast as b .*"),
         (

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.comparison_document import COMPARISON_VERSION, comparison_document
 from harness.analysis.gate import gate
+from harness.analysis.results import COMPARISON_VERSION, comparison_document
 from harness.analysis.versus import versus
 from tests.comparisons import again, comparison, fleet, whole
 

@@ -235,10 +235,10 @@ def test_the_table_would_notice() -> None:
     assert not allowed("harness.run.runner", "tensorflow")
     assert not allowed("harness.run.runner", "workloads.driver")
     assert not allowed("workloads.driver", "harness.model")
-    assert not allowed("reports.render", "harness.analysis")
+    assert not allowed("reports.page", "harness.analysis")
     assert not allowed("harness.analysis.findings", "reports.messages")
     assert not allowed("harness.run.store", "harness.cli")
-    assert not allowed("harness.run.prepare", "reports.render")
+    assert not allowed("harness.run.prepare", "reports.page")
 
 
 @pytest.mark.parametrize("package", ["harness", "reports"])

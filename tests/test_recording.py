@@ -17,7 +17,7 @@ from harness.errors import StoreError
 from harness.run.recording import carried, open_recording, open_run, pack, unpack
 from harness.run.store import read_run
 from harness.run.thinning import readings, thinned
-from reports.render import render_html
+from reports.page import render_html
 from tests import builders
 from tests.folders import write_run
 from tests.report_pages import RUNS, javascript
@@ -70,7 +70,7 @@ def as_read(run):
 
 def written(path: Path, run) -> Path:
     inside = carried(analyse(run), whole=True)
-    path.write_text(render_html(inside.analysis, record=inside.text, bundle=javascript), encoding="utf-8")
+    path.write_text(render_html(inside.analysis, record=inside.text, code=javascript), encoding="utf-8")
     return path
 
 
@@ -90,7 +90,7 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     assert differences(replace(analysis, run=result.run), result.analysis) == []
     assert result.run.trials[0].windows == run.trials[0].windows
     inside = carried(result.analysis, whole=False)
-    again = render_html(inside.analysis, record=inside.text, bundle=javascript)
+    again = render_html(inside.analysis, record=inside.text, code=javascript)
     assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
 
 

@@ -22,7 +22,7 @@ from harness.model.analysis import INPUT_PARTS, Analysis, Cause, CaveatKind, Est
 from harness.model.run import Run, Series, Status, Trial
 from harness.run.store import read_run
 from reports.fixes import fixes
-from reports.render import render_html
+from reports.page import render_html
 from tests.recordings import DATA, NAMES, PUBLISHED, SEVERAL, SUFFIX, SUITE, recording
 from tests.report_pages import Document, javascript
 from workloads.protocol import BASELINE
@@ -166,7 +166,7 @@ class TestReplay:
             assert said + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 
     def test_the_page_is_small_and_the_same_each_time(self, name: str, folder: Folders) -> None:
-        page, again = (render_html(replay(folder(name)), bundle=javascript) for _ in range(2))
+        page, again = (render_html(replay(folder(name)), code=javascript) for _ in range(2))
         assert page == again
         assert len(page.encode()) < PAGE_BYTES
         assert Document(page).unbalanced == []
@@ -343,7 +343,7 @@ class TestCutShort:
         assert {one.trial_ids for one in summaries} == {(self.FINISHED,)}
 
     def test_the_page_says_so(self, cut: Path) -> None:
-        page = render_html(replay(cut), bundle=javascript)
+        page = render_html(replay(cut), code=javascript)
         assert len(page.encode()) < PAGE_BYTES
         assert page.count('class="banner"') == 1
         assert "1 of 6 planned trials" in Document(page).text

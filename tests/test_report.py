@@ -19,13 +19,14 @@ from harness.model.analysis import Analysis
 from harness.model.run import Prices
 from harness.run.recording import carried
 from reports import numbers
-from reports.bundle import bundle_text
 from reports.charts import still
 from reports.figures import figures_of
 from reports.fixes import fixes
+from reports.frame import charts_code, environment
+from reports.messages import limit
 from reports.overview import rows, speed_factor
-from reports.render import html_environment, render_html
-from reports.setup import system_rows
+from reports.page import render_html
+from reports.setup_rows import system_rows
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, Document, analysis, page
@@ -33,7 +34,7 @@ from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = sorted(name for name in html_environment().list_templates() if name.startswith("sections/"))
+SECTIONS = sorted(name for name in environment(html=True).list_templates() if name.startswith("sections/"))
 EVERY = pytest.mark.parametrize("name", RUNS)
 
 
@@ -92,7 +93,7 @@ def test_a_quick_report_is_small(name, most):
 
 def test_an_hour_on_eight_gpus_stays_under_three_megabytes():
     inside = carried(analyse(builders.long_run()), whole=True)
-    text = render_html(inside.analysis, record=inside.text, bundle=pages.javascript)
+    text = render_html(inside.analysis, record=inside.text, code=pages.javascript)
     assert 500_000 < len(text.encode()) <= 3_000_000
     assert Document(text).unbalanced == []
 
@@ -122,7 +123,7 @@ def test_hostile_names_are_text():
 
 def test_unknown_names_in_templates_are_errors():
     with pytest.raises(UndefinedError):
-        html_environment().from_string("{{ no_such_thing }}").render()
+        environment(html=True).from_string("{{ no_such_thing }}").render()
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -210,8 +211,17 @@ def test_the_first_table_has_a_row_a_workload_and_device(name):
         assert (row.cpu is None) == (row.device == "cpu")
         assert (row.over_cpu is None) == (row.device == "cpu")
         assert (row.scaling is None) == ("+" not in row.device)
-        number = speed_factor(row.published)
+        number = speed_factor(row)
         assert number is None or number.device == row.device
+
+
+def test_a_limit_has_the_share_that_its_bar_has():
+    datasets = figures_of(analysis("suite"))["figure-step-time"].spec["datasets"]
+    labels = {each.get("long") for records in datasets.values() for each in records}
+    limits = [limit(row.finding, None) for row in rows(analysis("suite"))]
+    assert any(text.startswith("input") for text in limits)
+    for text in limits:
+        assert text.partition(" (")[0] in labels
 
 
 def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
@@ -230,7 +240,7 @@ def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
     )
     assert [(card.diff, card.tried is None) for card in fixes(slower)] == [((), False)] * 4
     assert "<pre id" in page("suite").partition('id="fix"')[2].partition("</section>")[0]
-    text = render_html(slower, bundle=pages.javascript)
+    text = render_html(slower, code=pages.javascript)
     assert "<pre id" not in text.partition('id="fix"')[2].partition("</section>")[0]
 
 
@@ -277,19 +287,26 @@ def test_the_numbers_behind_the_page_can_be_read_back(name):
     assert set(json.loads(unpacked(name, "tfbench-figures"))) == set(figures_of(analysis(name)))
 
 
-def test_the_page_carries_the_charts_code_where_it_has_charts():
+def test_the_page_carries_the_charts_code_where_it_has_charts(tmp_path):
     assert "vegaEmbed" in pages.javascript()
     assert unpacked("cpu", "tfbench-charts") == pages.javascript()
-    given, made = (render_html(analysis("bare"), bundle=each) for each in (pages.javascript, bundle_text))
-    assert given == made, "made before or while it is drawn: the same page"
     assert 'id="tfbench-charts"' not in page("empty")
+    folder = tmp_path / "cache" / "charts"
+    assert charts_code(folder) == pages.javascript()
+    (kept,) = folder.iterdir()
+    kept.write_text("kept")
+    assert charts_code(folder) == "kept"
+    (tmp_path / "file").write_text("")
+    assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), (
+        "what cannot be kept is made again"
+    )
 
 
 def test_prices_and_requests_have_their_tables_only_where_there_are_any():
     run = builders.gpu_run(trials=2)
     prices = Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price")
     priced = replace(run, manifest=replace(run.manifest, prices=prices))
-    assert "EUR" in Document(render_html(analyse(priced), bundle=pages.javascript)).text
+    assert "EUR" in Document(render_html(analyse(priced), code=pages.javascript)).text
     assert "EUR" not in pages.document("gpu").text
     assert {"figure-latency", "figure-server"} <= figures_of(analysis("serving")).keys()
     assert not figures_of(analysis("gpu")).keys() & {"figure-latency", "figure-server"}

@@ -7,8 +7,8 @@ import io
 
 import pytest
 
+from reports.escaping import harmless
 from reports.table import cell, render_csv
-from reports.text import harmless
 from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.slow

@@ -6,20 +6,13 @@ import re
 
 import pytest
 
-from reports.markdown import code_block, code_span, coded_markdown, escape_markdown
+from reports.escaping import code_block, code_span, coded_markdown, escape_markdown
 from reports.messages import caveat_lines
 from reports.numbers import speed
 from reports.overview import rows
-from reports.render import html_environment, markdown_environment, render_markdown
+from reports.page import render_markdown
 from tests import builders
 from tests.report_pages import RUNS, analysis
-
-
-@pytest.mark.parametrize("environment", [html_environment, markdown_environment])
-def test_a_template_is_compiled_once_and_filters_of_one_page_are_unknown_to_others(environment):
-    assert environment().get_template("macros.html") is environment().get_template("macros.html")
-    assert environment(mark=str.upper).filters["mark"] is str.upper
-    assert "mark" not in environment().filters
 
 
 @pytest.mark.parametrize("name", RUNS)

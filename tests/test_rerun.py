@@ -23,7 +23,7 @@ from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
 from harness.run.repeat import again, compare_images, demands, outlook
 from harness.run.resolve import resolve
-from reports.render import render_html
+from reports.page import render_html
 from tests import builders
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -196,7 +196,7 @@ def test_a_page_gets_nothing_that_nobody_allowed(
 ) -> None:
     page = tmp_path / "report.html"
     inside = carried(analyse(with_options(FOREIGN)), whole=True)
-    page.write_text(render_html(inside.analysis, record=inside.text, bundle=str), encoding="utf-8")
+    page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), *arguments])
     with pytest.raises(SystemExit) as ended:
@@ -214,7 +214,7 @@ def test_check_says_what_differs_and_runs_nothing(
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
     page = tmp_path / "report.html"
     inside = carried(analyse(changed), whole=True)
-    page.write_text(render_html(inside.analysis, record=inside.text, bundle=str), encoding="utf-8")
+    page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), "--check"])
     with pytest.raises(SystemExit) as ended:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from harness.cpuset import cpu_numbers
 from harness.model.comparison import Section
 from harness.model.run import Manifest, Run
 
@@ -38,13 +39,13 @@ def facts(run: Run) -> dict[Section, dict[str, str]]:
 
 
 def machine_name(manifest: Manifest) -> str:
-    """Return GPUs, CPU and limits of a machine: "NVIDIA H200 · Intel Xeon, 16 vCPU, CPUs 0-7"."""
+    """Return GPUs, CPU and limits of a machine: "NVIDIA H200 · Intel Xeon, 8 of 16 vCPU"."""
     gpus = Counter(gpu.name for gpu in manifest.gpus)
     system, options = manifest.system, manifest.options
     vcpus = system.get("host_processor_vcpu_count")
     parts = [system.get("host_processor_model_name") or system.get("system_name") or "unknown CPU"]
-    parts += [f"{vcpus} vCPU"] if vcpus else []
-    parts += [f"CPUs {options.cpus}"] if options.cpus else []
+    used = len(cpu_numbers(options.cpus))
+    parts += [f"{used} of {vcpus} vCPU" if used and str(used) != vcpus else f"{vcpus} vCPU"] if vcpus else []
     parts += [f"quota of {options.cpu_quota:g} CPUs"] if options.cpu_quota else []
     names = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
     return " · ".join((*names, ", ".join(parts)))

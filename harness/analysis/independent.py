@@ -26,7 +26,6 @@ STOPPED_WIDER = 1.25
 LEVEL = 0.05
 # Of a slowdown that is there, how many comparisons may miss it.
 MISSED = 0.05
-MOST_TRIALS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +125,3 @@ def _gap(log: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
     weights = sum(variance**2 / degrees for variance, degrees in parts if degrees)
     degrees = total**2 / weights if weights > 0 else float(min(degrees for _, degrees in parts))
     return Gap(log=log, error=math.sqrt(total), degrees=degrees, n=n)
-
-
-def trials_needed(distance: Gap, slowdown: float, level: float = LEVEL) -> int | None:
-    """Return how many trials a side find a slowdown all but MISSED of the time; None when over MOST_TRIALS.
-
-    The noise of a trial is taken from the gap, as if both sides had it alike.
-    """
-    if not distance.known or not 0 < slowdown < 1:
-        return None
-    noise = distance.error * math.sqrt(distance.n / 2)
-    for n in range(2, MOST_TRIALS + 1):
-        degrees = 2.0 * n - 2
-        reach = t_quantile(degrees, level / 2) + t_quantile(degrees, MISSED / 2)
-        if reach * noise * math.sqrt(2 / n) <= -math.log1p(-slowdown):
-            return n
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +13,12 @@ from harness.analysis.align import SECOND_NS
 from harness.analysis.measures import Key, Measure, by_index, measures
 from harness.analysis.stats import estimate, ratio
 from harness.model.run import Run, Status, Trial
-from harness.model.scaling import Flow, Line, Placement, Point, Recorded, Scaling, Traffic
+from harness.model.scaling import Placement, Point, Recorded, Scaling, Traffic
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.
 TRAINING = (BASELINE, MODEL_ONLY, TUNED)
 NETWORK, SENT, RECEIVED = "network", "net_sent_bytes", "net_recv_bytes"
-# Stretches of a flow: as many as a figure can show.
-STRETCHES = 160
 
 
 def scaled(teams: Mapping[int, Recorded]) -> Scaling:
@@ -34,7 +32,7 @@ def scaled(teams: Mapping[int, Recorded]) -> Scaling:
         replace(point, traffic=tuple(_traffic(teams[point.workers], point)))
         for point in scaling({workers: team.run for workers, team in teams.items()})
     )
-    return Scaling(points=points, placements=placements, flows=tuple(_flows(teams, points)))
+    return Scaling(points=points, placements=placements)
 
 
 def scaling(runs: Mapping[int, Run]) -> tuple[Point, ...]:
@@ -89,36 +87,27 @@ def _metric(trials: list[Trial], name: str) -> float | None:
 
 def _sent(trial: Trial, variant: str, column: str = SENT) -> Iterator[float]:
     """Yield, for each window of the variant, the bytes a second through all interfaces together."""
-    for window in trial.windows:
-        if window.variant == variant:
-            rates = _differences(trial, column, np.array([window.start_ns, window.end_ns], np.int64))
-            if rates is not None:
-                yield float(rates[0])
-
-
-def _differences(trial: Trial, column: str, edges_ns: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Return the growth a second of all interfaces' counters between edges; None where none was read."""
-    found = [
-        rates
+    counters = [
+        (series.t_ns, series.columns[column])
         for series in trial.telemetry
         if series.source == NETWORK and column in series.columns
-        and (rates := _rates(series.t_ns, series.columns[column], edges_ns)) is not None
-    ]  # fmt: skip
-    return np.sum(found, axis=0) if found else None
+    ]
+    for window in trial.windows:
+        if window.variant == variant:
+            edges = np.array([window.start_ns, window.end_ns], np.int64)
+            rates = [rate for t_ns, values in counters if (rate := _rate(t_ns, values, edges)) is not None]
+            if rates:
+                yield sum(rates)
 
 
-def _rates(
-    t_ns: NDArray[np.int64], values: NDArray[np.float64], edges_ns: NDArray[np.int64]
-) -> NDArray[np.float64] | None:
-    """Return a counter's growth a second between edges; None where it was not read at all of them."""
+def _rate(t_ns: NDArray[np.int64], values: NDArray[np.float64], edges_ns: NDArray[np.int64]) -> float | None:
+    """Return a counter's growth a second between two instants; None where it was not read at both of them."""
     known = np.isfinite(values)
-    if known.sum() < 2 or t_ns[known][0] > edges_ns[0] or t_ns[known][-1] < edges_ns[-1]:
+    begin, end = edges_ns
+    if known.sum() < 2 or t_ns[known][0] > begin or t_ns[known][-1] < end or end <= begin:
         return None
-    lengths = np.diff(edges_ns)
-    if not (lengths > 0).all():
-        return None
-    at_edges = np.interp(edges_ns.astype(np.float64), t_ns[known].astype(np.float64), values[known])
-    return np.diff(at_edges) * SECOND_NS / lengths
+    first, last = np.interp(edges_ns.astype(np.float64), t_ns[known].astype(np.float64), values[known])
+    return float(last - first) * SECOND_NS / float(end - begin)
 
 
 def _by_machine(placement: Placement) -> Mapping[int, tuple[int, ...]]:
@@ -152,50 +141,6 @@ def _traffic(team: Recorded, point: Point) -> Iterator[Traffic]:
                 sent_bytes_per_s=sent,
                 received_bytes_per_s=received,
             )
-
-
-def _flows(teams: Mapping[int, Recorded], points: Sequence[Point]) -> Iterator[Flow]:
-    """Yield, of each workload and device, the first good trial over the most workers."""
-    for workload, device in dict.fromkeys((point.workload, point.device) for point in points):
-        most = max(one.workers for one in points if (one.workload, one.device) == (workload, device))
-        wanted = (workload, device, Status.OK)
-        good = (one for one in teams[most].run.trials if (one.workload, one.device, one.status) == wanted)
-        trial = next((one for one in good if one.windows), None)
-        flow = _flow(teams[most], trial, most) if trial is not None and most > 1 else None
-        if flow is not None:
-            yield flow
-
-
-def _flow(team: Recorded, trial: Trial, workers: int) -> Flow | None:
-    begin, end = _extent(trial)
-    edges = np.linspace(0, end - begin, STRETCHES + 1).astype(np.int64)
-    lines = []
-    for members in _by_machine(team.placement).values():
-        one = _recorded(team, trial, members[0])
-        # Its own clock, which began elsewhere: the same window began for all of them.
-        rates = _differences(one, SENT, edges + _extent(one)[0]) if one is not None and one.windows else None
-        if rates is not None:
-            nodes = tuple(team.placement.nodes[member] for member in members)
-            lines.append(Line(nodes=nodes, sent_bytes_per_s=tuple(float(rate) for rate in rates)))
-    if not lines:
-        return None
-    return Flow(
-        workload=trial.workload,
-        device=trial.device,
-        workers=workers,
-        trial_id=trial.id,
-        t_s=tuple(((edges[1:] + edges[:-1]) / 2 / SECOND_NS).tolist()),
-        lines=tuple(lines),
-        spans=tuple(
-            (one.variant, (one.start_ns - begin) / SECOND_NS, (one.end_ns - begin) / SECOND_NS)
-            for one in trial.windows
-        ),
-    )
-
-
-def _extent(trial: Trial) -> tuple[int, int]:
-    """Return when a trial's first window began and its last one ended, ns."""
-    return min(one.start_ns for one in trial.windows), max(one.end_ns for one in trial.windows)
 
 
 def _median(values: list[float]) -> float | None:

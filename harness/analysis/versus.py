@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TypeVar
 
 from harness.analysis.comparable import differences, not_comparable, usual_facts
-from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample, trials_needed
+from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample
 from harness.analysis.kinds import from_kind, kinds, trends
 from harness.analysis.measures import Key
 from harness.model.analysis import Estimate
@@ -18,7 +19,6 @@ from harness.model.comparison import Extract, Interval, Outcome, Result, Speed, 
 # With more runs than this, and none named as the baseline, ratios are over medians: a single run's noise
 # would be in every one of them.
 MANY = 20
-TARGET = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,13 @@ _Cells = Mapping[Key, _Cell]
 _K = TypeVar("_K")
 
 
-def versus(runs: Sequence[Extract], *, reference: int | None = None, target: float = TARGET) -> Versus:
+def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     """Return runs side by side.
 
     Args:
         runs: at least one.
         reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
             the medians of more: see Versus.
-        target: the slowdown, as a share, for which to say how many trials would find it.
     """
     if reference is None and len(runs) <= MANY:
         reference = 0
@@ -53,7 +52,7 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
         for key, cell in own.items():
             result = Result(run=run, speed=cell.sample.estimate("samples/s"), **key._asdict())
             if (run, key) in gaps:
-                result = _judged(result, gaps[run, key], level, target if reference is not None else None)
+                result = _judged(result, gaps[run, key], level)
                 result = replace(result, not_comparable=not_comparable(runs[run], cell.speed, usual))
             found.append(result)
     standings = _standings(cells, reference)
@@ -67,17 +66,22 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, target: flo
         trends=tuple(trends(runs, means)),
         differences=differences(runs),
         tests=tests,
-        target=target,
     )
 
 
 def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
-    """Tell runs of one label apart: a page names runs by nothing else."""
-    counts: dict[str, int] = {}
+    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
+    machines = Counter(run.machine for run in runs)
+    first = Counter(run.machine.partition(" · ")[0] for run in runs)
+    taken: Counter[str] = Counter()
     found = []
     for run in runs:
-        count = counts[run.label] = counts.get(run.label, 0) + 1
-        found.append(run if count == 1 else replace(run, label=f"{run.label} ({count})"))
+        label = run.label
+        if label == run.run_id and machines[run.machine] == 1:
+            short = run.machine.partition(" · ")[0]
+            label = short if first[short] == 1 else run.machine
+        taken[label] += 1
+        found.append(replace(run, label=label if taken[label] == 1 else f"{label} ({taken[label]})"))
     return tuple(found)
 
 
@@ -116,7 +120,7 @@ def _middles(means: Sequence[Mapping[_K, float]]) -> dict[_K, float]:
     return {key: median(values) for key, values in found.items()}
 
 
-def _judged(result: Result, distance: Gap, level: float, target: float | None) -> Result:
+def _judged(result: Result, distance: Gap, level: float) -> Result:
     """Return a result with its ratio, and with what the interval of all together says of it."""
     ratio = distance.estimate(level)
     outcome = Outcome.SAME
@@ -132,7 +136,6 @@ def _judged(result: Result, distance: Gap, level: float, target: float | None) -
         joint=Interval(low=ratio.low, high=ratio.high) if distance.known else None,
         outcome=outcome,
         detectable=distance.detectable(level),
-        trials_needed=trials_needed(distance, target, level) if target is not None else None,
     )
 
 

@@ -55,9 +55,8 @@ def compare(
     was measured in the baseline only, or when nothing could be judged.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
-    from harness.analysis.versus import TARGET, versus  # noqa: PLC0415
+    from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
-    from reports.compare_page import names_of  # noqa: PLC0415
 
     to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
@@ -73,12 +72,12 @@ def compare(
         )
     extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
     extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(extracts, reference=base, target=limit or TARGET)
+    made = versus(extracts, reference=base)
     checked = gate(made, limit) if limit is not None else None
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
     if not (quiet or to.printed):
-        for line in (headline(made, names_of(made.runs)), *warnings(made, checked), *notes(made)):
+        for line in (headline(made), *warnings(made, checked), *notes(made)):
             err().print(Text(line), soft_wrap=True)
     if checked is not None:
         _raise_for(checked, made)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import __version__
-from harness.cli.output import charts
+from harness.cli.output import charts_code
 from harness.errors import StoreError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
@@ -87,25 +87,17 @@ def extracts_of(loaded: Sequence[Loaded]) -> tuple[Extract, ...]:
 
 def comparison_texts(made: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
     """Return a comparison in each of some formats."""
-    from harness.analysis.comparison_document import comparison_document  # noqa: PLC0415
-    from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
+    from harness.analysis.results import comparison_document  # noqa: PLC0415
+    from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
+    from reports.table import comparison_csv  # noqa: PLC0415
 
-    document = comparison_document(made, gate)
-    with charts(formats) as bundling:
-
-        def html() -> str:
-            assert bundling is not None
-            return render_html(
-                made, document, gate=gate, version=__version__, bundle=bundling.text, draw=bundling.still
-            )
-
-        renderers: Mapping[str, Callable[[], str]] = {
-            "html": html,
-            "md": lambda: render_markdown(made, gate=gate, version=__version__),
-            "csv": lambda: render_csv(made),
-            "json": lambda: json.dumps(document, indent=1) + "\n",
-        }
-        return {form: renderers[form]() for form in formats}
+    renderers: Mapping[str, Callable[[], str]] = {
+        "html": lambda: render_html(made, gate=gate, version=__version__, code=charts_code),
+        "md": lambda: render_markdown(made, gate=gate),
+        "csv": lambda: comparison_csv(made),
+        "json": lambda: json.dumps(comparison_document(made, gate), indent=1) + "\n",
+    }
+    return {form: renderers[form]() for form in formats}
 
 
 def write_comparison(

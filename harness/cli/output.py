@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +12,6 @@ from harness.cli.app import paths
 from harness.cli.console import out
 from harness.errors import UsageError
 from harness.run.store import write_whole
-
-if TYPE_CHECKING:
-    from reports.bundle import Bundling
 
 FORMATS = ("html", "md", "json", "csv")
 PRINTED = Path("-")
@@ -101,16 +96,11 @@ def deliver(texts: Mapping[str, str], to: Destination, path_of: Callable[[str], 
             out().print(f"{form}: {written.resolve()}", soft_wrap=True)
 
 
-@contextmanager
-def charts(formats: Sequence[str]) -> Iterator[Bundling | None]:
-    """Draw charts beside the work of the block, where a page of HTML will need them."""
-    if "html" not in formats:
-        yield None
-        return
-    from reports.bundle import Bundling  # noqa: PLC0415 - kept off the start of commands
+def charts_code() -> str:
+    """Return the charts' JavaScript, kept in the cache folder for the next page."""
+    from reports import frame  # noqa: PLC0415 - kept off the start of commands
 
-    with Bundling(paths().cache / "charts") as bundling:
-        yield bundling
+    return frame.charts_code(paths().cache / "charts")
 
 
 def _formats_named(text: str) -> tuple[str, ...]:

@@ -6,17 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.cli.output import charts
+from harness.cli.output import charts_code
 from harness.errors import UsageError
 from harness.model.analysis import Analysis
 from harness.run.extracts import from_json, reference_path, references
 from harness.run.prices import priced as with_prices
 from harness.run.recording import carried, open_recording
-
-if TYPE_CHECKING:
-    from reports.bundle import Bundling
 
 # Format -> its file's name in a run folder.
 FILES: Mapping[str, str] = {
@@ -62,15 +58,14 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
         StoreError: it is neither.
         UsageError: the price cannot be read.
     """
-    with charts(formats) as bundling:
-        analysis, whole = _analysed(run, price)
-        renderers: Mapping[str, Callable[[], str]] = {
-            "html": lambda: _html(analysis, bundling, whole=whole),
-            "md": lambda: _markdown(analysis),
-            "csv": lambda: _csv(analysis),
-            "json": lambda: _json(analysis),
-        }
-        return analysis, {form: renderers[form]() for form in formats}
+    analysis, whole = _analysed(run, price)
+    renderers: Mapping[str, Callable[[], str]] = {
+        "html": lambda: _html(analysis, whole=whole),
+        "md": lambda: _markdown(analysis),
+        "csv": lambda: _csv(analysis),
+        "json": lambda: _json(analysis),
+    }
+    return analysis, {form: renderers[form]() for form in formats}
 
 
 def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
@@ -84,19 +79,16 @@ def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
     return priced(result.analysis, run), False
 
 
-def _html(analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:
-    from reports.render import render_html  # noqa: PLC0415 - what each format needs takes a while
+def _html(analysis: Analysis, *, whole: bool) -> str:
+    from reports.page import render_html  # noqa: PLC0415 - what each format needs takes a while
 
-    assert bundling is not None
     inside = carried(analysis, whole=whole)
     machines = [from_json(reference_path(name).read_bytes()) for name in references()]
-    return render_html(
-        inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still, references=machines
-    )
+    return render_html(inside.analysis, record=inside.text, code=charts_code, references=machines)
 
 
 def _markdown(analysis: Analysis) -> str:
-    from reports.render import render_markdown  # noqa: PLC0415 - as above
+    from reports.page import render_markdown  # noqa: PLC0415 - as above
 
     return render_markdown(analysis)
 

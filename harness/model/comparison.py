@@ -134,7 +134,6 @@ class Result:
         joint: the interval that `outcome` goes by; None where there is none.
         detectable: the smallest slowdown, as a share, that a comparison of so many trials of such noise
             finds 95 times in 100.
-        trials_needed: trials a side with which a slowdown of Versus.target would be found so often.
         not_comparable: the sections in which the two sides differ in what changes the meaning of a speed.
     """
 
@@ -147,7 +146,6 @@ class Result:
     joint: Interval | None = None
     outcome: Outcome = Outcome.NOT_COMPARED
     detectable: float | None = None
-    trials_needed: int | None = None
     not_comparable: tuple[Section, ...] = ()
 
 
@@ -217,7 +215,6 @@ class Versus:
         standings, kinds: runs and kinds of machine, fastest first.
         trends: of machines with enough runs one after the other.
         tests: how many comparisons hold together.
-        target: the slowdown, as a share, that `trials_needed` is about.
         scaling: what the runs are numbers of workers of; None where each is a machine by itself.
     """
 
@@ -229,7 +226,6 @@ class Versus:
     trends: tuple[Trend, ...]
     differences: tuple[Difference, ...]
     tests: int
-    target: float
     scaling: Scaling | None = None
 
 

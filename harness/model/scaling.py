@@ -87,42 +87,13 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """Bytes/s that left one machine, one value for each of Flow.t_s, and its workers' nodes."""
-
-    nodes: tuple[str, ...]
-    sent_bytes_per_s: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """What left each machine through one trial.
-
-    Attributes:
-        t_s: middles of equal stretches, seconds since the first measured window began. Workers' windows
-            begin and end with the same steps, which is what tells several machines' clocks the same time.
-        spans: the first worker's windows as (variant, begin, end), in seconds on the same axis.
-    """
-
-    workload: str
-    device: str
-    workers: int
-    trial_id: str
-    t_s: tuple[float, ...]
-    lines: tuple[Line, ...]
-    spans: tuple[tuple[str, float, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """Training over several numbers of workers.
 
     Attributes:
         points: by workload, device and variant, the fewest workers first.
         placements: number of workers -> where they ran.
-        flows: of each workload and device, one trial over the most workers.
     """
 
     points: tuple[Point, ...]
     placements: Mapping[int, Placement]
-    flows: tuple[Flow, ...] = ()

@@ -15,7 +15,7 @@ FIGURES = {
     "fleet": ("figure-step-time", "figure-ratios"),
     "hostile": ("figure-step-time", "figure-ratios"),
     "trend": ("figure-step-time", "figure-ratios", "figure-trends"),
-    "together": ("figure-scaling", "figure-traffic", "figure-step-time", "figure-ratios"),
+    "together": ("figure-step-time", "figure-ratios"),
 }
 # What a page may be at 1280 by 900: the words that a reader sees, and screens.
 WORDS, SCREENS = 3000, 6

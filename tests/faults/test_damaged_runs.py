@@ -21,7 +21,7 @@ from harness.run.extracts import SUFFIX, from_json, to_json
 from harness.run.recording import carried, open_recording, unpack
 from harness.run.repeat import again
 from harness.run.store import RunFolder
-from reports.render import render_html, render_markdown
+from reports.page import render_html, render_markdown
 from reports.terminal import summary
 from tests import builders
 from tests.faults.injecting import TO_ANY_FILE, cut, damage_json, damage_line, damaged, faults, flip, no_hang
@@ -53,7 +53,7 @@ def look(run: Run, *, html: bool) -> None:
     render_markdown(analysis).encode()
     str(summary(analysis))
     if html:
-        render_html(analysis, record="", bundle=str).encode("utf-8", "replace")
+        render_html(analysis, record="", code=str).encode("utf-8", "replace")
 
 
 @faults(share=0.25, usual=60)

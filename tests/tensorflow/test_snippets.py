@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.fixes import LOADER, SNIPPETS, applied, snippet
+from reports.fixes import LOADER, SNIPPETS, snippet
 
 pytestmark = pytest.mark.tensorflow
 
@@ -51,6 +51,12 @@ print(json.dumps("ran"))
 
 def test_every_cause_with_code_names_a_snippet_and_every_snippet_has_a_cause() -> None:
     assert {*SNIPPETS.values(), LOADER} == set(NAMES)
+
+
+def applied(diff: str, *, after: bool) -> str:
+    """Return the program before or after a diff."""
+    keep = " +" if after else " -"
+    return "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] in keep)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
