@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from harness.cli.app import app
-from harness.cli.comparing import NAME, Named, comparison_texts, extracts_of, gather, named
+from harness.cli.comparing import NAME, Named, comparison_texts, extracts, named
 from harness.cli.console import Terminal, err
 from harness.cli.output import deliver, destination
 from harness.cli.shared_options import Formats, Price, Quiet, Target, split
@@ -71,9 +71,9 @@ def compare(
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
-    extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
-    extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(extracts, reference=base, target=limit or TARGET)
+    read = extracts(asked, price=price, progress=Terminal(err(), quiet=quiet))
+    read = narrowed(read, workloads=split(workload or ()), devices=split(device or ()))
+    made = versus(read, reference=base, target=limit or TARGET)
     checked = gate(made, limit) if limit is not None else None
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")

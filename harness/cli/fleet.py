@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer

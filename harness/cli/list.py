@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -25,11 +25,16 @@ _HEADING = 10
 
 @app.command("list")
 def list_workloads(
-    only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these, with their details.")
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Add model, data, parameters, published results and cost.")
+    ] = False,
     names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List workloads: model, data, parameters, published results, and what each costs to run."""
+    """List workloads: a line each, or with --long their data, published results, and what each costs to run."""
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
     measured = footprints()
     if names:
@@ -39,14 +44,23 @@ def list_workloads(
         out().print_json(
             json.dumps([_document(workload, measured.get(workload.name, ())) for workload in workloads])
         )
-    else:
+    elif long or only:
         for workload in workloads:
-            mark = " *" if workload.suite == "default" else ""
-            out().print(
-                Text(f"{workload.name}{mark}", style="bold"), Text(workload.title), sep="  ", soft_wrap=True
-            )
+            out().print(Text(workload.name, style="bold"), Text(workload.title), sep="  ", soft_wrap=True)
             out().print(_table(workload, measured.get(workload.name, ())))
-        out().print("Those marked * run by default; name others with --workload. Your own: --workload-file.")
+    else:
+        out().print(_lines(workloads))
+        out().print("* runs by default; name others with --workload. Details: tfbench list NAME, or --long.")
+
+
+def _lines(workloads: Sequence[Workload]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for workload in workloads:
+        mark = " *" if workload.suite == "default" else ""
+        table.add_row(Text(f"{workload.name}{mark}", style="bold"), Text(workload.title))
+    return table
 
 
 def _document(workload: Workload, measured: tuple[Footprint, ...]) -> Mapping[str, Any]:

@@ -163,54 +163,27 @@ def takes_options(
         changed: field -> another default than that of Options.
     """
     declared = {name: option for name, option in DECLARED.items() if name not in without}
-    return takes("options", Options(), declared, read=_READ, changed=changed)
-
-
-def takes(
-    parameter: str,
-    usual: Any,
-    declared: Mapping[str, Any],
-    *,
-    read: Mapping[str, Callable[[Any], Any]] | None = None,
-    changed: Mapping[str, Any] | None = None,
-) -> Callable[[Command], Command]:
-    """Replace a command's parameter, a dataclass, by an option for each of some of its fields.
-
-    Args:
-        usual: the dataclass with its defaults.
-        declared: field -> annotated option.
-        read: field -> what is made of the option's words.
-        changed: field -> another default than the usual one.
-    """
+    usual = replace(Options(), **(changed or {}))
 
     def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
             # Typer has None for an option that may be given several times and was not given.
             words = {name: word for name in declared if (word := given.pop(name)) is not None}
-            fields = {name: (read or {}).get(name, _same)(word) for name, word in words.items()}
-            command(**{parameter: replace(usual, **fields)}, **given)
+            fields = {name: _READ[name](word) if name in _READ else word for name, word in words.items()}
+            command(options=replace(Options(), **fields), **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
-            inspect.Parameter(name, keyword, default=_default(usual, name, changed or {}), annotation=option)
+            inspect.Parameter(name, keyword, default=getattr(usual, name) or None, annotation=option)
             for name, option in declared.items()
         ]
         own = inspect.signature(command, eval_str=True).parameters.values()
-        rest = [each.replace(kind=keyword) for each in own if each.name != parameter]
+        rest = [each.replace(kind=keyword) for each in own if each.name != "options"]
         parsed.__signature__ = inspect.Signature([*options, *rest])  # type: ignore[attr-defined]
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
         return parsed
 
     return decorate
-
-
-def _default(usual: Any, name: str, changed: Mapping[str, Any]) -> Any:
-    value = changed.get(name, getattr(usual, name))
-    return None if value in ((), {}) else value
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 # Of the commands that look at finished runs.
