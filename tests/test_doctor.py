@@ -6,9 +6,14 @@ import os
 
 from harness.paths import Paths
 from harness.progress import Silent
+from harness.system.disk_space import Disk
 from harness.system.doctor_checks import Check, State, disk_checks, examine
 from tests.conftest import ROOT
-from tests.fleets import disk
+
+
+def disk(folder: str, *, free_gib: float, device: int = 1) -> Disk:
+    """Describe a disk."""
+    return Disk(folder=folder, device=device, free_bytes=int(free_gib * 2**30))
 
 
 def checks_of(
