@@ -117,7 +117,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
 
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    first, second = IDS[:2]
+    second = IDS[1]
     before = FakeTeam(tmp_path / "1", fails=second)
     before.measure(folder)
     assert any("failed. It failed." in line for line in before.board.notes)
