@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -143,17 +144,13 @@ def _share(text: str) -> float:
         UsageError: it is no share between 0 and 1.
     """
     number, percent, rest = text.strip().partition("%")
-    try:
-        value = float(number)
-    except ValueError:
-        value = 0.0
-    share = value / 100 if percent else value
-    if 0 < share < 1 and not rest:
-        return share
-    hint = "Write it as 5% or 0.05."
-    if not percent and 1 <= value < 100:
-        hint = f"Write {value:g}% or {value / 100:g}."
-    raise UsageError(f"--fail-if-slower {text} is not a share between 0 and 1.", hint=hint)
+    with suppress(ValueError):
+        share = float(number) / (100 if percent else 1)
+        if 0 < share < 1 and not rest:
+            return share
+    raise UsageError(
+        f"--fail-if-slower {text} is not a share between 0 and 1.", hint="Write it as 5% or 0.05."
+    )
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:

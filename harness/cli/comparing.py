@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -71,21 +71,19 @@ def comparison_texts(made: Versus, gate: Gate | None, formats: Sequence[str]) ->
     from reports.compare import render_csv, render_html, render_markdown  # noqa: PLC0415
 
     document = comparison_document(made, gate)
+    texts = {}
     with charts(formats) as bundling:
-
-        def html() -> str:
-            assert bundling is not None
-            return render_html(
-                made, document, gate=gate, version=__version__, bundle=bundling.text, draw=bundling.still
-            )
-
-        renderers: Mapping[str, Callable[[], str]] = {
-            "html": html,
-            "md": lambda: render_markdown(made, gate=gate, version=__version__),
-            "csv": lambda: render_csv(made),
-            "json": lambda: json.dumps(document, indent=1) + "\n",
-        }
-        return {form: renderers[form]() for form in formats}
+        for form in formats:
+            if form == "html":
+                assert bundling is not None
+                texts[form] = render_html(
+                    made, document, gate=gate, version=__version__, bundle=bundling.text, draw=bundling.still
+                )
+            elif form == "md":
+                texts[form] = render_markdown(made, gate=gate, version=__version__)
+            else:
+                texts[form] = render_csv(made) if form == "csv" else json.dumps(document, indent=1) + "\n"
+    return texts
 
 
 def write_comparison(

@@ -16,7 +16,7 @@ from harness.cli.console import out
 from harness.cli.shared_options import Json
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints
-from reports.numbers import duration
+from reports.numbers import SPACE, duration, published
 from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.
@@ -76,7 +76,7 @@ def _table(workload: Workload, measured: tuple[Footprint, ...]) -> Table:
     table.add_column(overflow="fold")
     for heading, lines in _rows(workload, measured):
         for position, line in enumerate(lines):
-            table.add_row(Text("" if position else f"  {heading}"), Text(line))
+            table.add_row(Text("" if position else f"  {heading}"), Text(line.replace(SPACE, " ")))
     table.add_row("", "")
     return table
 
@@ -111,27 +111,12 @@ def _training(workload: Workload) -> str:
 
 
 def _published(number: Published) -> str:
-    value = _quantity(number.value, number.unit)
-    if number.upto:
-        upper = _quantity(number.upto, number.unit)
-        value = f"{value.removesuffix(upper.partition(' ')[2]).strip()} to {upper}"
+    what = {"ratio": " GPU/CPU", "requests ratio": " GPU/CPU requests", "gain": " by tuning"}.get(
+        number.unit, "" if number.unit in ("s", "samples/s") else f" {number.unit}"
+    )
     notes = [number.note, f"as {number.variant}" if number.variant != BASELINE else ""]
-    tail = "; ".join(filter(None, notes))
-    return f"{value}: {number.system} ({number.source}{'; ' + tail if tail else ''})"
-
-
-def _quantity(value: float, unit: str) -> str:
-    match unit:
-        case "s":
-            return duration(value)
-        case "ratio":
-            return f"{value:g}x the CPU"
-        case "gain":
-            return f"{value:g}x by tuning"
-        case "accuracy" | "utilisation":
-            return f"{value:.0%} {unit}".replace("%", " %")
-        case _:
-            return f"{value:,g} {unit}"
+    tail = "; ".join(filter(None, (number.source, *notes)))
+    return f"{published(number.value, number.upto, number.unit)}{what}: {number.system} ({tail})"
 
 
 def _footprint(footprint: Footprint) -> str:

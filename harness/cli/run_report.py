@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,13 +64,7 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
     """
     with charts(formats) as bundling:
         analysis, whole = _analysed(run, price)
-        renderers: Mapping[str, Callable[[], str]] = {
-            "html": lambda: _html(analysis, bundling, whole=whole),
-            "md": lambda: _markdown(analysis),
-            "csv": lambda: _csv(analysis),
-            "json": lambda: _json(analysis),
-        }
-        return analysis, {form: renderers[form]() for form in formats}
+        return analysis, {form: _text(form, analysis, bundling, whole=whole) for form in formats}
 
 
 def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
@@ -84,30 +78,23 @@ def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
     return priced(result.analysis, run), False
 
 
-def _html(analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:
-    from reports.render import render_html  # noqa: PLC0415 - what each format needs takes a while
+def _text(form: str, analysis: Analysis, bundling: Bundling | None, *, whole: bool) -> str:
+    """Return a report in one format; what each needs takes a while to import."""
+    if form == "json":
+        from harness.analysis.results import results_document  # noqa: PLC0415
 
+        return json.dumps(results_document(analysis), indent=1) + "\n"
+    if form == "csv":
+        from reports.table import render_csv  # noqa: PLC0415
+
+        return render_csv(analysis)
+    from reports.render import render_html, render_markdown  # noqa: PLC0415
+
+    if form == "md":
+        return render_markdown(analysis)
     assert bundling is not None
     inside = carried(analysis, whole=whole)
     machines = [from_json(reference_path(name).read_bytes()) for name in references()]
     return render_html(
         inside.analysis, record=inside.text, bundle=bundling.text, draw=bundling.still, references=machines
     )
-
-
-def _markdown(analysis: Analysis) -> str:
-    from reports.render import render_markdown  # noqa: PLC0415 - as above
-
-    return render_markdown(analysis)
-
-
-def _csv(analysis: Analysis) -> str:
-    from reports.table import render_csv  # noqa: PLC0415 - as above
-
-    return render_csv(analysis)
-
-
-def _json(analysis: Analysis) -> str:
-    from harness.analysis.results import results_document  # noqa: PLC0415 - as above
-
-    return json.dumps(results_document(analysis), indent=1) + "\n"
