@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -31,16 +31,12 @@ def list_workloads(
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Add model, data, parameters, published results and cost.")
     ] = False,
-    names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
     as_json: Json = False,
 ) -> None:
     """List workloads: a line each, or with --long their data, published results, and what each costs to run."""
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
     measured = footprints()
-    if names:
-        for workload in workloads:
-            out().print(workload.name)
-    elif as_json:
+    if as_json:
         out().print_json(
             json.dumps([_document(workload, measured.get(workload.name, ())) for workload in workloads])
         )
@@ -49,18 +45,11 @@ def list_workloads(
             out().print(Text(workload.name, style="bold"), Text(workload.title), sep="  ", soft_wrap=True)
             out().print(_table(workload, measured.get(workload.name, ())))
     else:
-        out().print(_lines(workloads))
+        width = max(len(workload.name) for workload in workloads) + 3
+        for workload in workloads:
+            name = f"{workload.name} *" if workload.suite == "default" else workload.name
+            out().print(Text(f"{name:<{width}}{workload.title}"), soft_wrap=True)
         out().print("* runs by default; name others with --workload. Details: tfbench list NAME, or --long.")
-
-
-def _lines(workloads: Sequence[Workload]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for workload in workloads:
-        mark = " *" if workload.suite == "default" else ""
-        table.add_row(Text(f"{workload.name}{mark}", style="bold"), Text(workload.title))
-    return table
 
 
 def _document(workload: Workload, measured: tuple[Footprint, ...]) -> Mapping[str, Any]:
