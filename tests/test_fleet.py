@@ -290,8 +290,10 @@ class TestResuming:
         assert [one.key for one in ready.nodes] == ["c"]
         assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
         assert "No module named 'docker' Install it." in ready.missing["ill"]
-        assert folder.read_plan().chosen == ("a", "b", "c", "ill")
+        assert folder.read_plan().chosen == ("b", "c", "ill")
         assert {one.key for one in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
+        again = resume(folder.path, checkout=tmp_path, say=lambda text: None)
+        assert set(again.missing) == {"b", "ill"}
 
     def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]

@@ -97,10 +97,12 @@ def _ready(folder: FleetFolder, plan: FleetPlan, say: Callable[[str], None]) -> 
         raise FleetError("No node of the cluster can be used.", hint=" ".join(missing.values()))
     missing |= left(folder, plan, there)
     keys = {node.key for node in there}
+    # One that left and has a stand-in is no longer asked for.
+    before = (key for key in plan.chosen if key in keys or key in missing or folder.done(key))
     plan = replace(
         plan,
         nodes=(*there, *(node for node in plan.nodes if node.key not in keys)),
-        chosen=tuple(dict.fromkeys((*plan.chosen, *(node.key for node in chosen)))),
+        chosen=tuple(dict.fromkeys((*before, *(node.key for node in chosen)))),
     )
     folder.write_plan(plan)
     kinds = sorted({node.kind for node in usable})
