@@ -33,8 +33,11 @@ def choose(nodes: Sequence[Node], wanted: str) -> tuple[Node, ...]:
     if wanted == ALL:
         result = tuple(nodes)
     elif wanted == ONE_PER_KIND:
-        # One that could not be asked is a kind of its own.
-        result = tuple({node.kind or node.key: node for node in reversed(nodes)}.values())[::-1]
+        kinds: dict[str, Node] = {}
+        for node in nodes:
+            # One that could not be asked is a kind of its own.
+            kinds.setdefault(node.kind or node.key, node)
+        result = tuple(kinds.values())
     else:
         parts = [part.strip().partition("=") for part in wanted.split(",") if part.strip()]
         keys = {name for name, equals, _ in parts if not equals}
