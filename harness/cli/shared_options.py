@@ -62,17 +62,12 @@ DECLARED: Mapping[str, Any] = {
     "workloads": Annotated[
         list[str] | None,
         _what(
-            "--workload",
-            "-w",
-            help="A workload by name, or `all`; repeatable. Default: the default suite.",
+            "--workload", "-w", help="A workload by name, or `all`; repeatable. Default: the default suite."
         ),
     ],
     "files": Annotated[
         list[Path] | None,
-        _what(
-            "--workload-file",
-            help="Your own workload file; see examples/my_workload.py.",
-        ),
+        _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
     ],
     "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
     "variants": Annotated[
@@ -86,16 +81,13 @@ DECLARED: Mapping[str, Any] = {
     "params": Annotated[
         list[str] | None,
         _what(
-            "--param",
-            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable.",
+            "--param", help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable."
         ),
     ],
     "data": Annotated[str, _what(help="auto, real (fail without) or procedural.")],
     "weights": Annotated[
         Path | None,
-        _what(
-            help="Trained weights (.h5, .keras) for workloads that use them.",
-        ),
+        _what(help="Trained weights (.h5, .keras) for workloads that use them."),
     ],
     "device": Annotated[
         str,
@@ -109,10 +101,7 @@ DECLARED: Mapping[str, Any] = {
     "engine": Annotated[str, _where("--engine", "-e", help="auto, docker, podman or local (no isolation).")],
     "images": Annotated[
         list[str] | None,
-        _where(
-            "--image",
-            help="cpu=REF or cuda=REF: your own image with Python and TensorFlow.",
-        ),
+        _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     ],
     "base": Annotated[str | None, _where(help="Base image to build on.")],
     "cpus": Annotated[str, _where(help="Pin containers to these CPUs, e.g. 0-3,8.")],
