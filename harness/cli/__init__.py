@@ -58,7 +58,7 @@ def main() -> None:
             code = Interrupted.exit_code
         finally:
             sys.stdout.flush()
-        sys.exit(code)
+        sys.exit(code or 0)
     except TfbenchError as error:
         _show(error)
         sys.exit(error.exit_code)
