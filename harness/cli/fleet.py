@@ -26,6 +26,7 @@ from harness.fleet.messages import Request
 from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import Ready, prepare, resume, run, scale
 from harness.model.scaling import Scaling
+from harness.rounding import counted
 from harness.run.options import Options
 from harness.run.store import write_whole
 from reports.compare_messages import scaling_caveats
@@ -93,7 +94,7 @@ def fleet(
             _conclude(ready, missing, as_json=as_json, quiet=quiet)
     if missing:
         raise FleetError(
-            f"{len(missing)} measurements are missing, first: {next(iter(missing.values()))}",
+            f"Missing: {counted(len(missing), 'measurement')}, first: {next(iter(missing.values()))}",
             hint=f"The page has the others. Fix the problem and run: tfbench fleet --resume {ready.folder.path}",
         )
     raise_for_trials(ready.folder.endings())

@@ -317,7 +317,7 @@ def _failed(error: BaseException) -> Failed:
         # Ray wraps a failed import in the text of its traceback.
         last = str(cause).strip().rpartition("\n")[2] or type(cause).__name__
         hint = "Its Python needs tfbench[fleet], installed from fleet.lock; then see `tfbench doctor` there."
-        return Failed(message=last, hint=hint)
+        return Failed(message=f"{last.rstrip('.')}.", hint=hint)
     return Failed(message=_first(error), hint="Check `ray status` and Ray's logs on that node.")
 
 
