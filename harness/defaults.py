@@ -25,9 +25,8 @@ MOST_SEED = 2**32 - 1
 MOST_STALL_S = 7 * 86_400.0
 MOST_CPUS = 8_192.0
 MOST_MEMORY_GIB = 1 << 20
-# How long a fleet waits for a node that others use, and until it asks a busy one again.
+# How long a fleet waits for a node that others use.
 FLEET_WAIT_S = 600.0
-FLEET_BUSY_AGAIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

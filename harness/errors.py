@@ -6,8 +6,9 @@ The codes are part of the interface: README lists them, and a test holds the two
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import partial
 from typing import ClassVar
 
 
@@ -28,6 +29,10 @@ class TfbenchError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}"
+
+    def __reduce__(self) -> tuple[Callable[..., TfbenchError], tuple[str]]:
+        """Let it travel between processes, which a keyword-only argument would prevent."""
+        return partial(type(self), hint=self.hint), (self.message,)
 
 
 class UsageError(TfbenchError):

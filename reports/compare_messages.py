@@ -19,7 +19,8 @@ from harness.model.comparison import (
     Trend,
     Versus,
 )
-from harness.model.scaling import Placement, Scaling
+from harness.model.run import Placement
+from harness.model.scaling import Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
 from reports.messages import listed

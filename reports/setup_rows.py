@@ -46,7 +46,7 @@ def _settings(manifest: Manifest) -> Iterator[tuple[str, Any]]:
         "": {**asdict(manifest.options), "memory_limit_bytes": manifest.memory_limit_bytes},
         "profile's ": asdict(manifest.profile),
         "--param ": manifest.options.fixed_params,
-        " ": {"worker_nodes": manifest.worker_nodes, "rerun_of": manifest.rerun_of},
+        " ": {"worker_nodes": manifest.placement and manifest.placement.nodes, "rerun_of": manifest.rerun_of},
     }
     for prefix, values in groups.items():
         for name, value in values.items():

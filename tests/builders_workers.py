@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model.run import Metric, Run, Series, Window
-from harness.model.scaling import Placement, Recorded
+from harness.model.run import Metric, Placement, Run, Series, Window
+from harness.model.scaling import Recorded
 from tests.builders import cpu_run
 from workloads.protocol import BASELINE, INPUT_ONLY
 
@@ -43,6 +43,7 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
 
 def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float = 0.5) -> Recorded:
     """Make what all workers recorded: the others' clocks began elsewhere, and their machines sent less."""
+    run = replace(run, manifest=replace(run.manifest, placement=placement))
 
     def other(number: int) -> Run:
         shift = shift_s * number * SECOND
@@ -73,7 +74,7 @@ def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float
         trial.id: {number: one.trials[position] for number, one in runs.items()}
         for position, trial in enumerate(run.trials)
     }
-    return Recorded(run=run, placement=placement, others=others)
+    return Recorded(run=run, others=others)
 
 
 def teams() -> dict[int, Recorded]:

@@ -1,55 +1,54 @@
-"""A backend that plays scripts, a board that records, and runs to send: fakes of the fleet's own interfaces."""
+"""Nodes, a board that records, and what nodes report, for tests of the fleet."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import (
     Begun,
     Done,
-    Facts,
+    FleetPlan,
     Heartbeat,
     Message,
     Node,
-    Order,
-    Started,
+    Request,
     State,
-    Task,
     TrialDone,
 )
 from harness.fleet.packing import pack
 from harness.model.run import Run, Status
 from harness.run.store import RunFolder, TrialRecord
-from harness.system.disk_space import Disk
 from tests.builders import cpu_run
 from tests.fakes import good_events
 from workloads.protocol import Spec
 
-OURS = {"python": "3.11.7", "ray": "2.60.0", "tfbench": "0.1.0", "code": "cafe"}
-
-
-def disk(folder: str, *, device: int = 1, free_gib: float = 100) -> Disk:
-    """Describe a disk."""
-    return Disk(folder=folder, device=device, free_bytes=int(free_gib * 2**30))
-
 
 def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: object) -> Node:
     """Describe a node of a machine of its own."""
-    facts = Facts(
-        versions=OURS, boot_id=machine or f"boot-{key}", kind=kind, engine="docker 28", images=("cpu",),
-        cache_disk=disk("/cache"), image_disk=disk("/images", device=2), cpus=4,
+    plain = Node(
+        key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, kind=kind,
+        machine=machine or f"boot-{key}", cpus=4,
     )  # fmt: skip
-    plain = Node(key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, facts=facts)
     return replace(plain, **changes)
 
 
-def facts(one: Node, **changes: object) -> Node:
-    """Return the node with other facts."""
-    assert one.facts is not None
-    return replace(one, facts=replace(one.facts, **changes))
+def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
+    """Make the plan of a fleet that chose all of some nodes."""
+    return FleetPlan(
+        created="now", tfbench_version="1", commit="c", request=Request(command="tfbench fleet", wait_s=5.0),
+        options={"profile": "quick"}, nodes=tuple(nodes), chosen=tuple(one.key for one in nodes),
+        files={"/x/my.py": "pass"},
+    )  # fmt: skip
+
+
+def folder_in(tmp_path: Path, nodes: Sequence[Node] = ()) -> FleetFolder:
+    """Make a fleet folder with a plan."""
+    folder = FleetFolder(tmp_path / "runs/fleet-x")
+    folder.write_plan(plan_of(nodes))
+    return folder
 
 
 def begun(trials: int = 3) -> tuple[Run, Begun]:
@@ -64,63 +63,21 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
     folder = RunFolder(scratch / f"{planned.id}-{status}")
     trial = folder.open_trial(planned, Spec())
     trial.events.write_text("".join(good_events()), encoding="utf-8")
+    message = "" if status is Status.OK else "It failed."
     folder.close_trial(
         TrialRecord(
             id=planned.id, workload=planned.workload, device=planned.device, index=planned.index,
-            status=status, exit_code=0, message="" if status is Status.OK else "It failed.",
-            started_ns=1, ended_ns=2,
+            status=status, exit_code=0, message=message, started_ns=1, ended_ns=2,
         ),
         "log",
     )  # fmt: skip
-    message = "" if status is Status.OK else "It failed."
     return TrialDone(trial_id=planned.id, status=status, message=message, archive=pack(trial.path))
 
 
 def whole(run: Run, start: Begun, scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
     """Return what a node says that does all its trials."""
     trials = [done_trial(run, index, scratch) for index in indices]
-    return [Started(), start, *trials, Done(stops='{"stops": []}\n')]
-
-
-@dataclass
-class FakeBackend:
-    """Give each task's messages one a wait; a script ends with whatever its last message is.
-
-    Attributes:
-        scripts: task folder -> what its node says.
-        dies: task folder -> the node that is dead once the script is through.
-    """
-
-    scripts: Mapping[str, Sequence[Message]]
-    keys: frozenset[str]
-    dies: Mapping[str, str] = field(default_factory=dict)
-    orders: dict[str, Order] = field(default_factory=dict)
-    at_once: list[frozenset[str]] = field(default_factory=list)
-    stopped: list[str] = field(default_factory=list)
-    _live: dict[str, deque[Message]] = field(default_factory=dict)
-
-    def start(self, task: Task, node: Node, order: Order) -> None:
-        self.orders[task.folder] = order
-        self._live[task.folder] = deque(self.scripts.get(task.folder, ()))
-        self.at_once.append(frozenset(self._live))
-
-    def wait(self, timeout_s: float) -> Sequence[tuple[str, Message]]:
-        text = []
-        for folder in list(self._live):
-            if self._live[folder]:
-                text.append((folder, self._live[folder].popleft()))
-            if not self._live[folder] and self.scripts.get(folder):
-                del self._live[folder]
-                if folder in self.dies:
-                    self.keys -= {self.dies[folder]}
-        return text
-
-    def stop(self, folder: str) -> None:
-        self.stopped.append(folder)
-        self._live.pop(folder, None)
-
-    def present(self) -> frozenset[str]:
-        return self.keys
+    return [Heartbeat(label="Preparing"), start, *trials, Done(stops='{"stops": []}\n')]
 
 
 @dataclass
@@ -130,7 +87,7 @@ class RecordingBoard:
     states: list[tuple[str, State]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def show(self, task: Task, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
-        self.states.append((task.folder, state))
+    def show(self, name: str, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
+        self.states.append((name, state))
         if note:
             self.notes.append(note)

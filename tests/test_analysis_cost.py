@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.cost import CLAIM, hourly
 from harness.model.analysis import Analysis, Cost, Summary
-from harness.model.run import Prices, Run
+from harness.model.run import Placement, Prices, Run
 from tests import builders
 
 
@@ -52,7 +52,8 @@ def test_money_follows_from_speed_and_price() -> None:
 
 def test_each_of_several_workers_has_a_machine_that_is_paid_for() -> None:
     run = builders.cpu_run()
-    four = replace(run, manifest=replace(run.manifest, worker_nodes=("a", "b", "c", "d")))
+    placement = Placement(nodes=("a", "b", "c", "d"), machines=(0, 1, 2, 3))
+    four = replace(run, manifest=replace(run.manifest, placement=placement))
     (_, one_cost), (_, four_cost) = (of(at(Prices(machine=0.5), each), "cpu") for each in (run, four))
     assert (one_cost.per_hour, four_cost.per_hour) == (0.5, 2.0)
     assert one_cost.per_million_samples is not None

@@ -13,15 +13,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
 from harness.cli import COMMANDS, main
 from harness.cli.app import app
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
+from harness.system.doctor_checks import Check, State
 from tests.builders import bare_run, cpu_run, empty_run, gpu_run, interrupted_run
 from tests.folders import write_run
 from tests.report_pages import keep_charts
@@ -73,11 +74,20 @@ class TestHelp:
         assert f"tfbench {command}" in said.out
         assert said.err == ""
 
-    def test_every_option_has_a_sentence(self) -> None:
-        for name, command in typer.main.get_command(app).commands.items():
-            assert command.help, name
-            bare = [one.name for one in command.params if not getattr(one, "help", None)]
-            assert bare == [], name
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_option_has_a_sentence(self, name: str) -> None:
+        command = command_named(name)
+        assert command.help
+        assert [one.name for one in command.params if not getattr(one, "help", None)] == []
+
+    def test_the_list_of_commands_imports_none_of_them(self) -> None:
+        code = "import sys; from harness.cli import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
+        made = subprocess.run(
+            [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        loaded = set(made.stdout.split())
+        assert set(COMMANDS) < loaded, "their names"
+        assert not {name for name in loaded if name.startswith(("harness.run", "harness.cli.b", "numpy"))}
 
     def test_commands_list_every_exit_code(self, tfbench: Run) -> None:
         text = "".join(tfbench(name, "--help").out for name in ("bench", "compare", "fleet"))
@@ -87,15 +97,23 @@ class TestHelp:
     def test_version(self, tfbench: Run) -> None:
         assert tfbench("--version").out == "tfbench 0.1.0\n"
 
-    def test_completion_of_commands(self) -> None:
-        words = {"_TFBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "tfbench be", "COMP_CWORD": "1"}
-        assert CliRunner().invoke(app, [], env=words, prog_name="tfbench").stdout.split() == ["bench"]
+    @pytest.mark.parametrize(
+        ("words", "position", "expected"),
+        [("tfbench be", "1", "bench"), ("tfbench bench --work", "2", "--workload")],
+    )
+    def test_completion(self, words: str, position: str, expected: str) -> None:
+        asked = {"_TFBENCH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
+        code = "import sys; sys.argv = ['tfbench']; from harness.cli import main; main()"
+        made = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, cwd=ROOT,
+            check=False,
+        )  # fmt: skip
+        assert expected in made.stdout.split()
 
 
-def options_of(command: str) -> set[str]:
-    """Return the names by which a command's options are given."""
-    importlib.import_module(f"harness.cli.{command}")
-    return {one.opts[0] for one in typer.main.get_command(app).commands[command].params}
+def command_named(name: str) -> Any:
+    importlib.import_module(f"harness.cli.{name}")
+    return typer.main.get_command(app).commands[name]
 
 
 class TestOptionsOfBench:
@@ -103,7 +121,8 @@ class TestOptionsOfBench:
         ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis", "--price"})]
     )
     def test_another_command_takes_them_but_for_a_few(self, command: str, missing: set[str]) -> None:
-        assert options_of("bench") - options_of(command) == missing
+        ours, others = ({one.opts[0] for one in command_named(each).params} for each in ("bench", command))
+        assert ours - others == missing
 
     @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
     def test_workers_who_share_a_machine_have_no_limits_of_their_own(
@@ -147,15 +166,26 @@ class TestMistakes:
         assert hint in remedy
 
     @pytest.mark.parametrize(
-        "arguments",
-        [("dance",), ("bench", "--dance"), ("bench", "--trials", "0"), ("bench", "--rate", "-1"),
-         ("bench", "--memory", "lots"), ("list", "extra")],
-    )  # fmt: skip
-    def test_what_the_parser_refuses(self, tfbench: Run, arguments: tuple[str, ...]) -> None:
+        ("arguments", "said"),
+        [
+            (("dance",), "No such command 'dance'."),
+            (("--dance",), "No such option: --dance"),
+            (("bench", "--dance"), "No such option: --dance"),
+            (("bench", "--trials", "0"), "Invalid value for '--trials': Input should be greater"),
+            (("bench", "--memory", "lots"), "Invalid value for '--memory': "),
+            (("bench", "--profile"), "Option '--profile' requires an argument"),
+            (("compare",), "Missing argument"),
+            (("list", "extra"), "There is no workload 'extra'"),
+        ],
+    )
+    def test_what_the_parser_refuses_is_told_like_any_other_mistake(
+        self, tfbench: Run, arguments: tuple[str, ...], said: str
+    ) -> None:
         done = tfbench(*arguments)
-        assert done.code == 2
-        assert done.out == ""
-        assert "Traceback" not in done.err
+        assert (done.code, done.out) == (2, "")
+        message, remedy = done.err.splitlines()
+        assert message.startswith(f"tfbench: {said}")
+        assert remedy.startswith("Try: ")
 
     def test_no_engine(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
@@ -188,6 +218,16 @@ def test_a_sweep_is_of_one_workload_and_several_values(tfbench: Run, arguments: 
     assert "--param batch_size=32,64,128" in done.err
 
 
+def test_doctor_says_first_what_fails(tfbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("harness.cli.doctor")
+    states = (State.OK, State.NOTE, State.FAIL)
+    checks = [Check(name=f"the {state} one", state=state, fact="It is so.") for state in states]
+    monkeypatch.setattr(module, "examine", lambda *_: checks)
+    done = tfbench("doctor")
+    assert done.code == 1
+    assert [line.split()[0] for line in done.out.splitlines()] == ["fail", "note", "ok"]
+
+
 def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(tfbench: Run) -> None:
     def explode() -> None:
         raise RuntimeError("nobody thought of this")
@@ -204,25 +244,23 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(tfbench: 
 
 
 class TestListing:
-    def test_names(self, tfbench: Run) -> None:
-        names = tfbench("list", "--names").out.split()
-        assert names == [entry.workload.name for entry in built_in()]
-
     def test_json(self, tfbench: Run) -> None:
         listed = json.loads(tfbench("list", "--json").out)
         assert [one["name"] for one in listed] == [entry.workload.name for entry in built_in()]
         assert all({"batch_size", "epochs", "data", "published", "tuned"} <= one.keys() for one in listed)
 
-    def test_table(self, tfbench: Run) -> None:
-        said = tfbench("list")
-        for entry in built_in():
-            assert entry.workload.name in said.out
-        assert "cifar10-mlp *" in said.out, "the default suite is marked"
+    def test_a_line_each(self, tfbench: Run) -> None:
+        lines = tfbench("list").out.splitlines()
+        assert [line.split()[0] for line in lines[:-1]] == [entry.workload.name for entry in built_in()]
+        assert any(line.startswith("cifar10-mlp * ") for line in lines), "the default suite is marked"
+
+    def test_details(self, tfbench: Run) -> None:
+        said = tfbench("list", "--long")
         assert "17 min 55 s" in said.out, "published numbers are shown"
 
     @pytest.mark.slow
     def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
-        command = [sys.executable, "-m", "harness", "list"]
+        command = [sys.executable, "-m", "harness", "list", "--long"]
         narrow = {**os.environ, "COLUMNS": "80"}
         said = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
         words = " ".join(said.split())
@@ -236,10 +274,9 @@ class TestListing:
 
     def test_some_by_name(self, tfbench: Run) -> None:
         said = tfbench("list", "cats-dogs")
-        assert "64 samples/s" in said.out
+        assert "64/s: " in said.out
         assert "workers-4-batch-64" in said.out
         assert "cifar10-mlp" not in said.out
-        assert tfbench("list", "extra").code == 2
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +12,18 @@ import pytest
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, FleetPlan, Node, Request, State, TrialDone
-from harness.fleet.multiworker import counts_in, measure, placement, runs_of, team_nodes, teams_of
+from harness.fleet.messages import Node, State, TrialDone
+from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
 from harness.fleet.training_worker import Result, shares, tf_config
-from harness.model.run import Status
-from harness.model.scaling import Placement
+from harness.model.run import Placement, Status
 from harness.run.store import TrialRecord
 from harness.telemetry import Target
 from harness.telemetry.network import NetworkSource
-from tests.fleets import RecordingBoard, begun, done_trial, node
+from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node
+
+RUN, START = begun()
+IDS = [trial.id for trial in RUN.planned]
+NODES = (node("a", machine="vm"), node("b", machine="vm"))
 
 
 def test_workers_of_one_machine_never_share_a_processor() -> None:
@@ -57,24 +59,29 @@ def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
 
 
 class FakeTeam:
-    def __init__(self, scratch: Path, fails: str = "") -> None:
-        self.nodes: tuple[Node, ...] = (node("a"), node("b"))
+    """Stands for the workers: measures a plan of three trials, of which the profile wants two."""
+
+    def __init__(self, scratch: Path, fails: str = "", nodes: tuple[Node, ...] = NODES) -> None:
         self.ran: list[tuple[str, int]] = []
+        self.board = RecordingBoard()
+        self._nodes = nodes
         self._scratch = scratch
         self._fails = fails
-        self.plan, self.start = begun(trials=3)
 
-    def prepare(self) -> Begun:
+    def measure(self, folder: FleetFolder) -> None:
         profile = replace(PROFILES["quick"], trials=2)
-        return replace(self.start, manifest=replace(self.start.manifest, profile=profile))
+        start = replace(START, manifest=replace(START.manifest, profile=profile))
+        measure(folder, start, self._nodes, (1, 2), self._run, self.board)
 
-    def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
+    def _run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
         self.ran.append((trial_id, workers))
-        index = next(i for i, one in enumerate(self.plan.planned) if one.id == trial_id)
         status = Status.FAILED if trial_id == self._fails else Status.OK
-        done: Sequence[TrialDone] = [
+        done = [
             done_trial(
-                self.plan, index, self._scratch / f"{trial_id}-{workers}-{rank}-{len(self.ran)}", status
+                RUN,
+                IDS.index(trial_id),
+                self._scratch / f"{trial_id}-{workers}-{rank}-{len(self.ran)}",
+                status,
             )
             for rank in range(workers)
         ]
@@ -88,45 +95,36 @@ def _record(done: TrialDone) -> TrialRecord:
     )  # fmt: skip
 
 
-def folder_in(tmp_path: Path, nodes: tuple[Node, ...] = ()) -> FleetFolder:
-    folder = FleetFolder(tmp_path / "fleet-x")
-    folder.create(
-        FleetPlan(fleet_id="fleet-x", created="", tfbench_version="", commit="", request=Request(), options={},
-                  nodes=nodes, chosen=(), problems=())
-    )  # fmt: skip
-    return folder
-
-
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
     folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
-    board = RecordingBoard()
-    measure(folder, team, (1, 2), board)
-    first, second = (item.id for item in team.plan.planned[:2])
+    team.measure(folder)
+    first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
     one, two = "workers-1", "workers-2"
-    assert board.states == [
+    assert team.board.states == [
         (one, State.WAITING), (two, State.WAITING),
         (one, State.RUNNING), (one, State.WAITING), (two, State.RUNNING), (two, State.WAITING),
         (one, State.RUNNING), (one, State.DONE), (two, State.RUNNING), (two, State.DONE),
     ]  # fmt: skip
-    runs = runs_of(folder)
-    assert sorted(runs) == [1, 2]
-    assert runs[2].manifest.worker_nodes == ("a", "b")
-    assert [trial.id for trial in runs[2].trials] == [first, second]
+    teams = teams_of(folder)
+    assert sorted(teams) == [1, 2]
+    assert [trial.id for trial in teams[2].run.trials] == [first, second]
     assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()
+    assert not teams[1].others[first]
+    assert [trial.id for trial in teams[2].others[first].values()] == [first]
+    assert teams[2].placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=2)
 
 
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    first, second = (trial.id for trial in begun(trials=3)[0].planned[:2])
-    board = RecordingBoard()
-    measure(folder, FakeTeam(tmp_path / "1", fails=second), (1, 2), board)
-    assert any("failed. It failed." in line for line in board.notes)
-    assert board.states[-1] == ("workers-2", State.FAILED)
+    second = IDS[1]
+    before = FakeTeam(tmp_path / "1", fails=second)
+    before.measure(folder)
+    assert any("failed. It failed." in line for line in before.board.notes)
+    assert before.board.states[-1] == ("workers-2", State.FAILED)
     again = FakeTeam(tmp_path / "2")
-    measure(folder, again, (1, 2), RecordingBoard())
+    again.measure(folder)
     assert again.ran == [(second, 1), (second, 2)]
-    assert first not in dict(again.ran)
 
 
 def test_network_counters_of_every_interface() -> None:
@@ -158,21 +156,9 @@ def test_this_machine_s_interfaces() -> None:
     assert {sample.device for sample in source.read()} == set(result)
 
 
-def test_where_workers_ran_and_what_the_others_recorded(tmp_path: Path) -> None:
-    nodes = (node("a", machine="vm"), node("b", machine="vm"))
-    folder = folder_in(tmp_path, nodes)
-    team = FakeTeam(tmp_path)
-    measure(folder, team, (1, 2), RecordingBoard())
-    one, two = teams_of(folder)[1], teams_of(folder)[2]
-    assert one.placement == Placement(nodes=("a",), machines=(0,), cpus=2)
-    assert two.placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=2)
-    assert not one.others["cifar100-mlp-cpu-0"]
-    assert [trial.id for trial in two.others["cifar100-mlp-cpu-0"].values()] == ["cifar100-mlp-cpu-0"]
-
-
-def test_more_workers_than_processors_use_the_same_ones() -> None:
-    team = [node(name, machine="vm") for name in "abcdefgh"]
-    made = placement([one.key for one in team[:2]], team)
+def test_where_workers_run() -> None:
+    assert placement(NODES, 1) == Placement(nodes=("a",), machines=(0,), cpus=2)
+    made = placement([node(name, machine="vm") for name in "abcdefgh"], 2)
     assert (made.machines, made.cpus, made.oversubscribed) == ((0, 0), 4, True)
-    spread = placement(["a", "b"], [node("a"), node("b")])
+    spread = placement([node("a"), node("b")], 2)
     assert (spread.machines, spread.cpus, spread.oversubscribed) == ((0, 1), 4, False)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from harness.analysis.align import SECOND_NS
 from harness.analysis.measures import Key, Measure, by_index, measures
 from harness.analysis.stats import estimate, ratio
-from harness.model.run import Run, Status, Trial
-from harness.model.scaling import Placement, Point, Recorded, Scaling, Traffic
+from harness.model.run import Placement, Run, Status, Trial
+from harness.model.scaling import Point, Recorded, Scaling, Traffic
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.

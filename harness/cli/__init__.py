@@ -8,32 +8,57 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from harness.errors import Interrupted, StoreError, TfbenchError
+from harness.errors import Interrupted, StoreError, TfbenchError, UsageError
 from harness.untrusted import printable
 
-# A command is registered when its module, which has its name, is imported; in the order of `--help`.
-COMMANDS = ("bench", "compare", "doctor", "images", "list", "fleet", "report", "rerun", "sweep")
+if TYPE_CHECKING:
+    import typer
+
+# Command -> what `tfbench --help` says of it, in that order. Each has a module of its name, which registers it.
+COMMANDS: Mapping[str, str] = {
+    "bench": "Run workloads in containers, sample the host, and write one report.",
+    "compare": "Compare runs: speeds, where a step's time goes, what differs between the machines.",
+    "doctor": "Check what this host can run; test GPUs in a container.",
+    "images": "Build the images without any network, from wheels that are fetched first.",
+    "list": "List workloads; with --long their data, published results and cost.",
+    "fleet": "Run the same plan on every node of a Ray cluster and compare the nodes.",
+    "report": "Write a run's report again, also of an interrupted run.",
+    "rerun": "Repeat a run from its report: the same plan, parameters, seed and trials.",
+    "sweep": "Measure a workload at every combination of parameter values; find the fastest.",
+}
 
 
 def main() -> None:
     """Run the command line and turn every exception into a message, what to try, and its exit code."""
     try:
         # Imported here, so that Ctrl-C during the imports is no traceback either.
-        for command in _needed(sys.argv[1:]):
-            importlib.import_module(f"harness.cli.{command}")
+        import typer  # noqa: PLC0415
+
         from harness.cli.app import app  # noqa: PLC0415
 
+        arguments = sys.argv[1:] or ["--help"]
+        _register(app, arguments[0])
         # Names of files and labels hold what no locale has to have.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            app()
+            code = app(arguments, standalone_mode=False)
+        except typer.TyperException as error:
+            hint = f"`tfbench {arguments[0]} --help` lists the options."
+            known = arguments[0] in COMMANDS
+            raise UsageError(
+                error.format_message(), hint=hint if known else "See `tfbench --help`."
+            ) from error
+        except typer.Abort:
+            code = Interrupted.exit_code
         finally:
             sys.stdout.flush()
+        sys.exit(code or 0)
     except TfbenchError as error:
         _show(error)
         sys.exit(error.exit_code)
@@ -48,9 +73,15 @@ def main() -> None:
         sys.exit(TfbenchError.exit_code)
 
 
-def _needed(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the modules to import: the named command's alone, since all of them take half a second."""
-    return arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+def _register(app: typer.Typer, command: str) -> None:
+    """Register the command that was given, or what `--help` says of all: their modules take half a second."""
+    # A shell completes the options of whichever command, which only its module knows.
+    whole = [command] if command in COMMANDS else list(COMMANDS) if "_TFBENCH_COMPLETE" in os.environ else []
+    for name in whole:
+        importlib.import_module(f"harness.cli.{name}")
+    for name, summary in () if whole else COMMANDS.items():
+        if f"harness.cli.{name}" not in sys.modules:
+            app.command(name, help=summary)(lambda: None)
 
 
 def _refused(error: OSError) -> TfbenchError:

@@ -16,7 +16,6 @@ from harness.untrusted import printable
 app = typer.Typer(
     name="tfbench",
     help="Benchmark TensorFlow on this machine's CPU and GPUs, in containers, with one offline report.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

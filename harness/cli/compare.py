@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.text import Text
 
 from harness.cli.app import app
-from harness.cli.comparing import NAME, Named, comparison_texts, extracts_of, gather, named
+from harness.cli.comparing import NAME, Named, comparison_texts, extracts, named
 from harness.cli.console import Terminal, err
 from harness.cli.output import deliver, destination
 from harness.cli.shared_options import Formats, Price, Quiet, Target, split
@@ -70,9 +71,9 @@ def compare(
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
-    extracts = extracts_of(gather(asked, price=price, progress=Terminal(err(), quiet=quiet)))
-    extracts = narrowed(extracts, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(extracts, reference=base)
+    read = extracts(asked, price=price, progress=Terminal(err(), quiet=quiet))
+    read = narrowed(read, workloads=split(workload or ()), devices=split(device or ()))
+    made = versus(read, reference=base)
     checked = gate(made, limit) if limit is not None else None
     texts = comparison_texts(made, checked, to.formats)
     deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
@@ -142,17 +143,13 @@ def _share(text: str) -> float:
         UsageError: it is no share between 0 and 1.
     """
     number, percent, rest = text.strip().partition("%")
-    try:
-        value = float(number)
-    except ValueError:
-        value = 0.0
-    share = value / 100 if percent else value
-    if 0 < share < 1 and not rest:
-        return share
-    hint = "Write it as 5% or 0.05."
-    if not percent and 1 <= value < 100:
-        hint = f"Write {value:g}% or {value / 100:g}."
-    raise UsageError(f"--fail-if-slower {text} is not a share between 0 and 1.", hint=hint)
+    with suppress(ValueError):
+        share = float(number) / (100 if percent else 1)
+        if 0 < share < 1 and not rest:
+            return share
+    raise UsageError(
+        f"--fail-if-slower {text} is not a share between 0 and 1.", hint="Write it as 5% or 0.05."
+    )
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import typer
@@ -20,8 +21,9 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check what this host can run; test GPUs in a container. Exit code 1 if a check fails."""
-    checks = examine(paths(), os.environ, Terminal(err()))
+    """Check what this host can run; test GPUs in a container. What fails comes first, and exits with 1."""
+    order = (State.FAIL, State.NOTE, State.OK)
+    checks = sorted(examine(paths(), os.environ, Terminal(err())), key=lambda check: order.index(check.state))
     if as_json:
         out().print_json(json.dumps([asdict(check) for check in checks]))
     else:
@@ -30,7 +32,7 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _table(checks: tuple[Check, ...]) -> Table:
+def _table(checks: Sequence[Check]) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for check in checks:
         text = Text(check.fact)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,83 +12,44 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import is_screen
-from harness.fleet.messages import Heartbeat, State, Task
+from harness.fleet.messages import Heartbeat, State
 from harness.model.scaling import Point
 from harness.rounding import three_digits
 
-# Of a screen's lines: the heading, the sums, and the one that the cursor is in.
-OTHER_LINES = 3
-# The most that anyone reads.
-MOST_ROWS = 40
-_BAD = (State.FAILED, State.LOST, State.MISSING)
-_STYLE = {
-    State.WAITING: "dim",
-    State.STARTING: "dim",
-    State.RUNNING: "cyan",
-    State.DONE: "green",
-    **dict.fromkeys(_BAD, "bold red"),
-}
-# What is shown first where not all fits.
-_ORDER = (State.RUNNING, *_BAD, State.STARTING, State.WAITING, State.DONE)
-
-
-@dataclass(slots=True)
-class _Row:
-    state: State
-    heartbeat: Heartbeat | None = None
-    began_s: float | None = None
-    spent_s: float = 0.0
+_STYLE = {State.WAITING: "dim", State.RUNNING: "cyan", State.DONE: "green", State.FAILED: "bold red"}
 
 
 class FleetView:
-    """A dispatch.Board on standard error.
+    """A fleet.messages.Board on standard error.
 
     Args:
         console: where to.
         quiet: show nothing but sentences that stay.
-        clock: seconds, monotonic.
     """
 
-    def __init__(
-        self, console: Console, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._clock = clock
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
-        self._rows: dict[str, _Row] = {}
-        # What is in lines already: a node whose machine is busy starts again and again.
-        self._logged: set[tuple[str, State]] = set()
-        self._live: Live | None = None
+        self._rows: dict[str, tuple[State, Heartbeat]] = {}
+        self._live = Live(get_renderable=self.table, console=console, refresh_per_second=4, transient=True)
+        self._screen = is_screen(console) and not quiet
 
     def __enter__(self) -> FleetView:
-        if is_screen(self._console) and not self._quiet:
-            self._live = Live(
-                get_renderable=self.table, console=self._console, refresh_per_second=4, transient=True
-            )
+        if self._screen:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+    def __exit__(self, *what: object) -> None:
+        self._live.stop()
 
-    def show(self, task: Task, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
-        """Show a task's state; `heartbeat` is how far it is, `note` a sentence that stays."""
-        row = self._rows.setdefault(task.folder, _Row(state=state))
-        now = self._clock()
-        if state is State.RUNNING and row.began_s is None:
-            row.began_s = now
-        elif state is not State.RUNNING and row.began_s is not None:
-            row.spent_s, row.began_s = row.spent_s + now - row.began_s, None
-        row.state, row.heartbeat = state, heartbeat or row.heartbeat
+    def show(self, name: str, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
+        """Show the state of the run in folder `name`; `note` is a sentence that stays."""
+        before, last = self._rows.get(name, (State.WAITING, Heartbeat(label="")))
+        self._rows[name] = state, heartbeat or last
         if note:
-            self._line(Text(note, style=_STYLE[state] if state in _BAD else ""))
-        elif self._live is None and not self._quiet and state is not State.WAITING:
-            if (task.folder, state) not in self._logged:
-                self._line(Text(f"{task.folder}: {state.value}"))
-            self._logged.add((task.folder, state))
+            self._line(Text(note, style=_STYLE[state] if state is State.FAILED else ""))
+        elif state not in (before, State.WAITING) and not (self._screen or self._quiet):
+            self._line(Text(f"{name}: {state.value}"))
 
     def line(self, text: str) -> None:
         """Print one line that stays."""
@@ -99,36 +57,26 @@ class FleetView:
             self._line(Text(text))
 
     def table(self) -> RenderableType:
-        """Return how far every node is."""
-        if not self._rows:
-            return Text("")
-        rows = list(self._rows.items())
-        most = max(1, min(MOST_ROWS, self._console.height - OTHER_LINES))
-        if len(rows) > most:
-            rows.sort(key=lambda item: _ORDER.index(item[1].state))
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        """Return how far every node is, their number in each state first; Live cuts what does not fit."""
+        table = Table.grid(padding=(0, 2, 0, 0))
         # Columns that do not wrap keep their widths; in the others the cells are cut.
-        for name in ("", "state", "trials", "time", "now"):
-            table.add_column(name, no_wrap=name not in ("", "now"))
-        for name, row in rows[:most]:
-            state = Text(row.state.value, style=_STYLE[row.state])
-            table.add_row(_cut(name), state, _count(row.heartbeat), self._time(row), _cut(_now(row), "dim"))
-        counts = Counter(row.state for row in self._rows.values())
-        total = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
-        hidden = f" ({len(rows) - most} not shown)" if len(rows) > most else ""
-        return Group(table, Text(f"{total}{hidden}", no_wrap=True, overflow="ellipsis"))
-
-    def _time(self, row: _Row) -> str:
-        spent_s = row.spent_s + (0.0 if row.began_s is None else self._clock() - row.began_s)
-        if row.began_s is None and not spent_s:
-            return "-"
-        minutes, seconds = divmod(int(spent_s), 60)
-        return f"{minutes}:{seconds:02d}"
+        for no_wrap in (False, True, True, False):
+            table.add_column(no_wrap=no_wrap)
+        for name, (state, heartbeat) in self._rows.items():
+            trials = f"{round(heartbeat.done, 1):g}/{heartbeat.total:.0f}" if heartbeat.total else ""
+            now = f"{heartbeat.label} {heartbeat.note}" if state is State.RUNNING else ""
+            table.add_row(_cut(name), Text(state.value, style=_STYLE[state]), trials, _cut(now, "dim"))
+        counts = Counter(state for state, _ in self._rows.values())
+        return Group(", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]), table)
 
     def _line(self, text: Text) -> None:
         # A log keeps a sentence on one line; a screen breaks it between words, but never a path to copy.
         fits = max(map(len, text.plain.split()), default=0) < self._console.width
-        self._console.print(text, soft_wrap=self._live is None or not fits)
+        self._console.print(text, soft_wrap=not (self._screen and fits))
+
+
+def _cut(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def scaling_table(points: Sequence[Point]) -> RenderableType:
@@ -158,20 +106,3 @@ def _scaling_cells(point: Point) -> tuple[str, ...]:
         "-" if point.exchange_s is None else f"{point.exchange_s * 1e3:.3g}",
         "-" if point.sent_bytes_per_s is None else f"{point.sent_bytes_per_s / 1e6:.3g}",
     )
-
-
-def _cut(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _count(heartbeat: Heartbeat | None) -> str:
-    if heartbeat is None or heartbeat.label != "Trials" or not heartbeat.total:
-        return "-"
-    return f"{round(heartbeat.done, 1):g}/{heartbeat.total:.0f}"
-
-
-def _now(row: _Row) -> str:
-    heartbeat = row.heartbeat
-    if row.state is not State.RUNNING or heartbeat is None:
-        return ""
-    return heartbeat.note if heartbeat.label == "Trials" else f"{heartbeat.label} {heartbeat.note}".strip()

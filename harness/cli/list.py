@@ -16,7 +16,7 @@ from harness.cli.console import out
 from harness.cli.shared_options import Json
 from harness.run.catalogue import built_in, select
 from harness.run.footprint import Footprint, footprints
-from reports.numbers import duration
+from reports.numbers import SPACE, duration, published
 from workloads.protocol import BASELINE, Data, Published, Workload
 
 # So wide that the longest heading fits; what stands beside it wraps at any width.
@@ -25,28 +25,31 @@ _HEADING = 10
 
 @app.command("list")
 def list_workloads(
-    only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these.")] = None,
-    names: Annotated[bool, typer.Option("--names", help="Print names only, one a line.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these, with their details.")
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Add model, data, parameters, published results and cost.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List workloads: model, data, parameters, published results, and what each costs to run."""
+    """List workloads: a line each, or with --long their data, published results, and what each costs to run."""
     workloads = tuple(entry.workload for entry in (select(built_in(), tuple(only)) if only else built_in()))
     measured = footprints()
-    if names:
-        for workload in workloads:
-            out().print(workload.name)
-    elif as_json:
+    if as_json:
         out().print_json(
             json.dumps([_document(workload, measured.get(workload.name, ())) for workload in workloads])
         )
-    else:
+    elif long or only:
         for workload in workloads:
-            mark = " *" if workload.suite == "default" else ""
-            out().print(
-                Text(f"{workload.name}{mark}", style="bold"), Text(workload.title), sep="  ", soft_wrap=True
-            )
+            out().print(Text(workload.name, style="bold"), Text(workload.title), sep="  ", soft_wrap=True)
             out().print(_table(workload, measured.get(workload.name, ())))
-        out().print("Those marked * run by default; name others with --workload. Your own: --workload-file.")
+    else:
+        width = max(len(workload.name) for workload in workloads) + 3
+        for workload in workloads:
+            name = f"{workload.name} *" if workload.suite == "default" else workload.name
+            out().print(Text(f"{name:<{width}}{workload.title}"), soft_wrap=True)
+        out().print("* runs by default; name others with --workload. Details: tfbench list NAME, or --long.")
 
 
 def _document(workload: Workload, measured: tuple[Footprint, ...]) -> Mapping[str, Any]:
@@ -62,7 +65,7 @@ def _table(workload: Workload, measured: tuple[Footprint, ...]) -> Table:
     table.add_column(overflow="fold")
     for heading, lines in _rows(workload, measured):
         for position, line in enumerate(lines):
-            table.add_row(Text("" if position else f"  {heading}"), Text(line))
+            table.add_row(Text("" if position else f"  {heading}"), Text(line.replace(SPACE, " ")))
     table.add_row("", "")
     return table
 
@@ -97,27 +100,12 @@ def _training(workload: Workload) -> str:
 
 
 def _published(number: Published) -> str:
-    value = _quantity(number.value, number.unit)
-    if number.upto:
-        upper = _quantity(number.upto, number.unit)
-        value = f"{value.removesuffix(upper.partition(' ')[2]).strip()} to {upper}"
+    what = {"ratio": " GPU/CPU", "requests ratio": " GPU/CPU requests", "gain": " by tuning"}.get(
+        number.unit, "" if number.unit in ("s", "samples/s") else f" {number.unit}"
+    )
     notes = [number.note, f"as {number.variant}" if number.variant != BASELINE else ""]
-    tail = "; ".join(filter(None, notes))
-    return f"{value}: {number.system} ({number.source}{'; ' + tail if tail else ''})"
-
-
-def _quantity(value: float, unit: str) -> str:
-    match unit:
-        case "s":
-            return duration(value)
-        case "ratio":
-            return f"{value:g}x the CPU"
-        case "gain":
-            return f"{value:g}x by tuning"
-        case "accuracy" | "utilisation":
-            return f"{value:.0%} {unit}".replace("%", " %")
-        case _:
-            return f"{value:,g} {unit}"
+    tail = "; ".join(filter(None, (number.source, *notes)))
+    return f"{published(number.value, number.upto, number.unit)}{what}: {number.system} ({tail})"
 
 
 def _footprint(footprint: Footprint) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -161,28 +160,14 @@ def _show_images(progress: Terminal, then: Run) -> None:
 
 
 def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:
-    """Describe how to check out the commit of the run, where that would make a difference."""
+    """Say how to check out the commit of the run, where that would make a difference."""
     ours = {"images", "workloads"}
-    if not any(section in ours or name.startswith("tfbench") for section, name in differences):
-        return
     commit = then.manifest.commit.removesuffix("-dirty")
-    checkout = paths().checkout
-    if not commit:
-        progress.line("The run does not record its commit.")
-    elif not _has_commit(checkout, commit):
-        progress.line(f"Its commit {commit[:12]} is not in this repository. Try `git fetch`.")
-    else:
-        if then.manifest.commit != commit:
-            progress.line("The run had uncommitted changes, which were not recorded.")
-        progress.line(
-            f"Check out its commit: git -C {checkout} worktree add ../tfbench-{commit[:7]} {commit}"
+    if commit and any(section in ours or name.startswith("tfbench") for section, name in differences):
+        changed = (
+            ", with uncommitted changes that were not recorded" if commit != then.manifest.commit else ""
         )
-        progress.line("Run `make` and `tfbench rerun` there for the same images, workloads and harness.")
-
-
-def _has_commit(checkout: Path, commit: str) -> bool:
-    command = ["git", "-C", str(checkout), "cat-file", "-e", f"{commit}^{{commit}}"]
-    try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=10).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
+        progress.line(f"It ran at commit {commit}{changed}. For the same images, workloads and harness: `git")
+        progress.line(
+            f"worktree add ../tfbench-{commit[:7]} {commit}`, and there `make` and `tfbench rerun`."
+        )

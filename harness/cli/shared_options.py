@@ -62,17 +62,12 @@ DECLARED: Mapping[str, Any] = {
     "workloads": Annotated[
         list[str] | None,
         _what(
-            "--workload",
-            "-w",
-            help="A workload by name, or `all`; repeatable. Default: the default suite.",
+            "--workload", "-w", help="A workload by name, or `all`; repeatable. Default: the default suite."
         ),
     ],
     "files": Annotated[
         list[Path] | None,
-        _what(
-            "--workload-file",
-            help="Your own workload file; see examples/my_workload.py.",
-        ),
+        _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
     ],
     "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
     "variants": Annotated[
@@ -86,16 +81,13 @@ DECLARED: Mapping[str, Any] = {
     "params": Annotated[
         list[str] | None,
         _what(
-            "--param",
-            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable.",
+            "--param", help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable."
         ),
     ],
     "data": Annotated[str, _what(help="auto, real (fail without) or procedural.")],
     "weights": Annotated[
         Path | None,
-        _what(
-            help="Trained weights (.h5, .keras) for workloads that use them.",
-        ),
+        _what(help="Trained weights (.h5, .keras) for workloads that use them."),
     ],
     "device": Annotated[
         str,
@@ -109,10 +101,7 @@ DECLARED: Mapping[str, Any] = {
     "engine": Annotated[str, _where("--engine", "-e", help="auto, docker, podman or local (no isolation).")],
     "images": Annotated[
         list[str] | None,
-        _where(
-            "--image",
-            help="cpu=REF or cuda=REF: your own image with Python and TensorFlow.",
-        ),
+        _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     ],
     "base": Annotated[str | None, _where(help="Base image to build on.")],
     "cpus": Annotated[str, _where(help="Pin containers to these CPUs, e.g. 0-3,8.")],
@@ -163,54 +152,27 @@ def takes_options(
         changed: field -> another default than that of Options.
     """
     declared = {name: option for name, option in DECLARED.items() if name not in without}
-    return takes("options", Options(), declared, read=_READ, changed=changed)
-
-
-def takes(
-    parameter: str,
-    usual: Any,
-    declared: Mapping[str, Any],
-    *,
-    read: Mapping[str, Callable[[Any], Any]] | None = None,
-    changed: Mapping[str, Any] | None = None,
-) -> Callable[[Command], Command]:
-    """Replace a command's parameter, a dataclass, by an option for each of some of its fields.
-
-    Args:
-        usual: the dataclass with its defaults.
-        declared: field -> annotated option.
-        read: field -> what is made of the option's words.
-        changed: field -> another default than the usual one.
-    """
+    usual = replace(Options(), **(changed or {}))
 
     def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
             # Typer has None for an option that may be given several times and was not given.
             words = {name: word for name in declared if (word := given.pop(name)) is not None}
-            fields = {name: (read or {}).get(name, _same)(word) for name, word in words.items()}
-            command(**{parameter: replace(usual, **fields)}, **given)
+            fields = {name: _READ[name](word) if name in _READ else word for name, word in words.items()}
+            command(options=replace(Options(), **fields), **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
-            inspect.Parameter(name, keyword, default=_default(usual, name, changed or {}), annotation=option)
+            inspect.Parameter(name, keyword, default=getattr(usual, name) or None, annotation=option)
             for name, option in declared.items()
         ]
         own = inspect.signature(command, eval_str=True).parameters.values()
-        rest = [each.replace(kind=keyword) for each in own if each.name != parameter]
+        rest = [each.replace(kind=keyword) for each in own if each.name != "options"]
         parsed.__signature__ = inspect.Signature([*options, *rest])  # type: ignore[attr-defined]
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
         return parsed
 
     return decorate
-
-
-def _default(usual: Any, name: str, changed: Mapping[str, Any]) -> Any:
-    value = changed.get(name, getattr(usual, name))
-    return None if value in ((), {}) else value
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 # Of the commands that look at finished runs.

@@ -25,7 +25,7 @@ _HINT = "For example: tfbench sweep cifar100-mlp --param batch_size=32,64,128"
 def sweep(
     options: Options,
     workload: Annotated[
-        str | None, typer.Argument(help="The workload to sweep; `tfbench list` shows its parameters.")
+        str | None, typer.Argument(help="The workload to sweep; `tfbench list NAME` shows its parameters.")
     ] = None,
     resume_run: Resume = None,
     as_json: Json = False,

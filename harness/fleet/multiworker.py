@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from harness.errors import UsageError
-from harness.fleet.dispatch import Board
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, Heartbeat, Node, State, Task
+from harness.fleet.messages import Begun, Board, Heartbeat, Node, State
 from harness.fleet.packing import unpack
-from harness.fleet.training_worker import Result, Share, shares
-from harness.model.run import PlannedTrial, Run, Status, Trial
-from harness.model.scaling import Placement, Recorded
+from harness.fleet.training_worker import Result, shares
+from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
+from harness.model.scaling import Recorded
 from harness.run.store import read_run, read_trial
 
 PREFIX = "workers-"
-
-
-class Team(Protocol):
-    """Workers on nodes of their own, in an order that stays."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The node of each worker."""
-        ...
-
-    def prepare(self) -> Begun:
-        """Make every worker ready; return the first one's plan.
-
-        Raises:
-            FleetError: one cannot do it; the message names its node.
-        """
-        ...
-
-    def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
-        """Have the first `workers` of them run a trial together; return what each recorded.
-
-        Raises:
-            FleetError: a node is gone, or refuses.
-        """
-        ...
 
 
 def counts_in(text: str) -> tuple[int, ...]:
@@ -76,61 +49,58 @@ def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]
     return tuple(most[: max(counts)])
 
 
-def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board) -> None:
+def measure(
+    folder: FleetFolder,
+    begun: Begun,
+    nodes: Sequence[Node],
+    counts: Sequence[int],
+    run: Callable[[str, int], Sequence[Result]],
+    board: Board,
+) -> None:
     """Run every trial of the profile over each number of workers, interleaved by index.
 
     What has gone well in an earlier attempt is not run again.
+
+    Args:
+        begun: what the first worker planned.
+        nodes: those of the workers, in their order.
+        run: has so many workers run a trial together, as cluster.Team.run.
 
     Raises:
         FleetError: a worker's node is gone; every trial before is kept.
         StoreError: the driver's disk refuses.
     """
-    begun = team.prepare()
     trials = [trial for trial in begun.planned if trial.index < begun.manifest.profile.trials]
-    names = [node.key for node in team.nodes]
+    ids = {trial.id for trial in trials}
+
+    def show(workers: int, state: State, trial: str = "", note: str = "") -> None:
+        done = len(folder.run(_name(workers)).finished())
+        heartbeat = Heartbeat(label="Trials", note=trial, done=float(done), total=float(len(trials)))
+        board.show(_name(workers), state, heartbeat=heartbeat, note=note)
+
     for workers in counts:
-        folder.begin(_task(workers), _planned(begun, workers, names[:workers], trials))
-        _show(board, folder, workers, len(trials), State.WAITING)
+        folder.begin(_name(workers), _planned(begun, nodes, workers, trials))
+        show(workers, State.WAITING)
     for trial in trials:
         for workers in counts:
-            if trial.id in folder.finished(_task(workers)):
+            own = folder.run(_name(workers))
+            if trial.id in own.finished():
                 continue
-            _show(board, folder, workers, len(trials), State.RUNNING, trial.id)
-            results = team.run(trial.id, workers)
-            keep(folder, workers, names, results)
-            failed = next(
-                (result.record for result in results if result.record.status is not Status.OK), None
-            )
-            note = f"{trial.id}, {workers} workers: {failed.status.value}. {failed.message}" if failed else ""
-            missing = {trial.id for trial in trials} - folder.finished(_task(workers))
-            ended = State.FAILED if missing else State.DONE
-            state = ended if trial is trials[-1] else State.WAITING
-            _show(board, folder, workers, len(trials), state, note=note)
+            show(workers, State.RUNNING, trial.id)
+            results = run(trial.id, workers)
+            _keep(folder, workers, nodes, results)
+            bad = next((result.record for result in results if result.record.status is not Status.OK), None)
+            note = f"{trial.id}, {workers} workers: {bad.status.value}. {bad.message}" if bad else ""
+            ended = State.FAILED if ids - own.finished() else State.DONE
+            show(workers, ended if trial is trials[-1] else State.WAITING, note=note)
 
 
-def _show(
-    board: Board, folder: FleetFolder, workers: int, total: int, state: State, now: str = "", note: str = ""
-) -> None:
-    done = len(folder.finished(_task(workers)))
-    heartbeat = Heartbeat(label="Trials", note=now, done=float(done), total=float(total))
-    board.show(_task(workers), state, heartbeat=heartbeat, note=note)
-
-
-def keep(folder: FleetFolder, workers: int, names: Sequence[str], results: Sequence[Result]) -> None:
+def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Result]) -> None:
     """Write a trial: the first worker's folder is the run's, those of the others lie in it."""
-    target = folder.run(_task(workers)).trial(results[0].record.id).path
-    folder.replace(results[0].archive, target)
+    target = folder.run(_name(workers)).trial(results[0].record.id).path
+    unpack(results[0].archive, target)
     for rank, result in enumerate(results[1:], 1):
-        unpack(result.archive, target / "workers" / f"{rank}-{names[rank]}")
-
-
-def runs_of(folder: FleetFolder) -> dict[int, Run]:
-    """Return number of workers -> the run that the first of them recorded."""
-    result = {}
-    for path in folder.runs():
-        if path.name.startswith(PREFIX):
-            result[int(path.name.removeprefix(PREFIX))] = read_run(path)
-    return result
+        unpack(result.archive, target / "workers" / f"{rank}-{nodes[rank].key}")
 
 
 def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
@@ -139,47 +109,32 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
     Raises:
         StoreError: a run cannot be read.
     """
-    runs = runs_of(folder)
-    if not runs:
-        return {}
-    # CPUs were divided among the most workers, and stayed so when fewer of them trained.
-    names = max((worker_nodes(run) for run in runs.values()), key=len)
-    nodes = {node.key: node for node in folder.read_plan().nodes}
-    return {
-        workers: Recorded(
-            run=run,
-            placement=placement(worker_nodes(run), [nodes[name] for name in names if name in nodes]),
-            others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
-        )
-        for workers, run in runs.items()
-    }
+    result = {}
+    for path in folder.runs():
+        if path.name.startswith(PREFIX):
+            run, workers = read_run(path), int(path.name.removeprefix(PREFIX))
+            result[workers] = Recorded(
+                run=run,
+                others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
+            )
+    return result
 
 
-def worker_nodes(run: Run) -> tuple[str, ...]:
-    """Return the nodes of a run's workers, the first one's first."""
-    return run.manifest.worker_nodes
-
-
-def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
-    """Return where workers ran.
+def placement(nodes: Sequence[Node], workers: int) -> Placement:
+    """Return where the first so many workers run.
 
     Args:
-        names: their nodes.
-        team: the nodes of the most workers that there were, between which machines were divided.
+        nodes: those of the most workers that there are: CPUs of machines are divided among all of them.
     """
-    machine_of = {node.key: node.machine for node in team}
-    machines = [machine_of.get(name, name) for name in names]
+    machines = [node.machine for node in nodes]
+    share = shares(machines, {node.machine: node.cpus for node in nodes})[0]
+    cpus = nodes[0].cpus // share.of if share.cpus else nodes[0].cpus
     numbers = {machine: number for number, machine in enumerate(dict.fromkeys(machines))}
-    all_machines = [node.machine for node in team]
-    cpus = {node.machine: node.facts.cpus if node.facts else 0 for node in team}
-    share = next(iter(shares(all_machines, cpus)), Share())
-    whole = cpus.get(all_machines[0], 0) if all_machines else 0
-    each = whole // share.of if share.cpus else whole
     return Placement(
-        nodes=tuple(names),
-        machines=tuple(numbers[machine] for machine in machines),
-        cpus=each or None,
-        oversubscribed=not share.cpus and len(numbers) < len(machines),
+        nodes=tuple(node.key for node in nodes[:workers]),
+        machines=tuple(numbers[machine] for machine in machines[:workers]),
+        cpus=cpus or None,
+        oversubscribed=not share.cpus and len(set(machines[:workers])) < workers,
     )
 
 
@@ -187,18 +142,18 @@ def _others(folder: FleetFolder, workers: int, run: Run, trial_id: str) -> dict[
     """Return what the others recorded of a trial, by the worker's number."""
     planned = next(trial for trial in run.planned if trial.id == trial_id)
     result = {}
-    for path in folder.run(_task(workers)).trial(trial_id).path.glob("workers/*"):
+    for path in folder.run(_name(workers)).trial(trial_id).path.glob("workers/*"):
         rank = path.name.partition("-")[0]
         if rank.isdecimal():
             result[int(rank)] = read_trial(path, planned)
     return result
 
 
-def _task(workers: int) -> Task:
-    return Task(folder=f"{PREFIX}{workers}", node="", kind="")
+def _name(workers: int) -> str:
+    return f"{PREFIX}{workers}"
 
 
-def _planned(begun: Begun, workers: int, names: Sequence[str], trials: Sequence[PlannedTrial]) -> Begun:
+def _planned(begun: Begun, nodes: Sequence[Node], workers: int, trials: Sequence[PlannedTrial]) -> Begun:
     run_id = f"{begun.manifest.run_id}-{workers}"
-    manifest = replace(begun.manifest, run_id=run_id, worker_nodes=tuple(names))
+    manifest = replace(begun.manifest, run_id=run_id, placement=placement(nodes, workers))
     return replace(begun, manifest=manifest, planned=tuple(trials))

@@ -1,141 +1,180 @@
-"""The side effects of `tfbench fleet`, in order: cluster, nodes, checks, fleet folder, orders."""
+"""What `tfbench fleet` does, in order: ask the nodes, write the fleet folder, send orders, keep what comes back."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import __version__
 from harness.errors import FleetError, UsageError
-from harness.fleet import backend, node_facts, nodes
-from harness.fleet.dispatch import Board, Driver, seeded, tasks_for
+from harness.fleet import cluster
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Request, Task
+from harness.fleet.messages import (
+    Begun,
+    Board,
+    Done,
+    Failed,
+    FleetPlan,
+    Heartbeat,
+    Message,
+    Node,
+    Order,
+    Request,
+    State,
+    TrialDone,
+)
 from harness.fleet.multiworker import measure, team_nodes
+from harness.fleet.nodes import choose
 from harness.model.options import Options
-from harness.model.run import target_for
 from harness.rounding import counted
-from harness.run.plain import to_plain
-from harness.run.plan import device_words
+from harness.run.plain import from_plain, to_plain
 from harness.run.prepare import commit_of, new_run_id
-from harness.run.resolve import entries_of
-
-# Heartbeats of all nodes together that one driver surely takes.
-HEARTBEATS_PER_S = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A fleet that is ready to go: its folder is written, its nodes are known and checked."""
+    """A fleet that is ready to go: its folder is written.
+
+    Attributes:
+        nodes: those that take part.
+        missing: key of each other node that should -> why it cannot.
+    """
 
     folder: FleetFolder
     plan: FleetPlan
-    usable: Mapping[str, Node]
-    tasks: tuple[Task, ...]
-
-
-def survey(
-    options: Options, *, say: Callable[[str], None], checkout: Path
-) -> tuple[tuple[Node, ...], tuple[Problem, ...]]:
-    """Ask every node of the cluster what it is, and say what is wrong with which."""
-    targets = needed_targets(options)
-    alive = backend.alive_nodes()
-    say(f"Checking {counted(len(alive), 'node')}")
-    asked, problems = backend.ask(alive, targets, engine=options.engine, cloud=options.cloud_metadata)
-    ours = node_facts.versions(checkout)
-    for node in asked:
-        problems += tuple(
-            nodes.problems(node, ours, engine=options.engine, targets=targets, build=not options.images)
-        )
-    return asked, problems
-
-
-def needed_targets(options: Options) -> tuple[str, ...]:
-    """Return the images that a plan may need on a node, whichever GPUs it has."""
-    if options.engine == "local":
-        return ()
-    kinds = (False,) if set(device_words(options.device)) <= {"cpu"} else (False, True)
-    families = dict.fromkeys(entry.workload.image for entry in entries_of(options))
-    return tuple(target_for(family, gpu=gpu) for family in families for gpu in kinds)
+    nodes: tuple[Node, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def prepare(options: Options, request: Request, *, checkout: Path, say: Callable[[str], None]) -> Ready:
-    """Choose and check the nodes and write the fleet folder.
+    """Ask and choose the nodes and write the fleet folder.
 
     Raises:
         UsageError: no node fits the choice, or a file of the user's own cannot be sent.
         FleetError: none of those that fit can be used; the message names each with its reason.
         StoreError: the folder cannot be written.
-    """  # fmt: skip
-    asked, problems = survey(options, say=say, checkout=checkout)
-    chosen = nodes.choose(asked, request.nodes)
+    """
     now = datetime.datetime.now(datetime.UTC)
-    fleet_id = f"fleet-{new_run_id(now)}"
     plan = FleetPlan(
-        fleet_id=fleet_id,
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=commit_of(checkout),
         request=request,
         options=to_plain(options),
-        nodes=asked,
-        chosen=tuple(node.key for node in chosen),
-        problems=problems,
+        nodes=(),
+        chosen=(),
         files={str(path): _text(path) for path in shipped(options)},
     )
-    usable = _usable(asked, problems)
-    _some(chosen, usable, problems)
-    folder = FleetFolder(options.out / fleet_id)
-    folder.create(plan)
-    return Ready(folder=folder, plan=plan, usable=usable, tasks=tasks_for(chosen))
+    return _ready(FleetFolder(options.out / f"fleet-{new_run_id(now)}"), plan, say)
 
 
-def resume(path: Path, options: Options, *, checkout: Path, say: Callable[[str], None]) -> Ready:
-    """Make ready what a fleet that was cut off has not done.
+def resume(path: Path, *, checkout: Path, say: Callable[[str], None]) -> Ready:
+    """Make ready what a fleet that was cut off has not done, on the nodes that there are now.
 
     Raises:
         StoreError: `path` is no fleet folder.
-        FleetError: none of its nodes can be used.
+        UsageError, FleetError: as for prepare.
     """
     folder = FleetFolder(path)
-    plan = folder.read_plan()
-    asked, problems = survey(options, say=say, checkout=checkout)
-    usable = _usable(asked, problems)
-    plan = replace(plan, nodes=asked, problems=problems, commit=commit_of(checkout))
-    begun = folder.journal()
-    never = [node for node in plan.chosen if node not in begun]
-    tasks = folder.unfinished() + tuple(Task(folder=key, node=key, kind=_kind(asked, key)) for key in never)
-    if tasks and not usable:
-        _some([], usable, problems)
-    folder.rewrite(plan)
-    return Ready(folder=folder, plan=plan, usable=usable, tasks=tasks)
+    return _ready(folder, replace(folder.read_plan(), commit=commit_of(checkout)), say)
 
 
-def run(ready: Ready, board: Board) -> tuple[Entry, ...]:
-    """Have every task done; return those whose measurement is missing, with the reasons.
+def _ready(folder: FleetFolder, plan: FleetPlan, say: Callable[[str], None]) -> Ready:
+    options = from_plain(plan.options, Options)
+    say("Asking the nodes of the cluster")
+    there, silent = cluster.survey(cloud=options.cloud_metadata)
+    chosen = choose(there, plan.request.nodes)
+    usable = tuple(node for node in chosen if node.key not in silent)
+    missing = {
+        key: f"Node {key}: {failed.message} {failed.hint}"
+        for key, failed in silent.items()
+        if key in {node.key for node in chosen}
+    }
+    if not usable:
+        raise FleetError("No node of the cluster can be used.", hint=" ".join(missing.values()))
+    missing |= left(folder, plan, there)
+    keys = {node.key for node in there}
+    # One that left and has a stand-in is no longer asked for.
+    before = (key for key in plan.chosen if key in keys or key in missing or folder.done(key))
+    plan = replace(
+        plan,
+        nodes=(*there, *(node for node in plan.nodes if node.key not in keys)),
+        chosen=tuple(dict.fromkeys((*before, *(node.key for node in chosen)))),
+    )
+    folder.write_plan(plan)
+    kinds = sorted({node.kind for node in usable})
+    taking = "node takes" if len(usable) == 1 else "nodes take"
+    say(f"{len(usable)} {taking} part, of {counted(len(kinds), 'kind')}: {'; '.join(kinds)}")
+    return Ready(folder=folder, plan=plan, nodes=usable, missing=missing)
+
+
+def left(folder: FleetFolder, plan: FleetPlan, there: Sequence[Node]) -> dict[str, str]:
+    """Return the nodes that left before their plan was through, unless another one of the kind has come.
+
+    Args:
+        plan: as of the attempt before.
+    """
+    keys = {node.key for node in there}
+    come = {node.kind for node in there if node.key not in plan.chosen}
+    return {
+        node.key: f"Node {node.key} is not in the cluster; its finished trials are kept."
+        for node in plan.nodes
+        if node.key in plan.chosen
+        and node.key not in keys
+        and node.kind not in come
+        and not folder.done(node.key)
+        and not plan.request.workers
+    }
+
+
+def run(ready: Ready, board: Board) -> Mapping[str, str]:
+    """Run the plan on each node; return the nodes whose measurement is missing, with the reasons.
 
     Raises:
         StoreError: the driver's disk refuses; what came before is kept, and can be resumed.
     """
-    plan = ready.plan
-    order = _order(plan, heartbeat_s=max(1.0, len(ready.tasks) / HEARTBEATS_PER_S))
-    driver = Driver(
-        folder=ready.folder,
-        backend=backend.RayBackend(ready.usable),
-        nodes=ready.usable,
-        board=board,
-        order_for=lambda task: seeded(order, ready.folder, task),
-        reasons={problem.node: f"{problem.message} {problem.hint}" for problem in plan.problems if problem.fatal},
-        chosen=plan.chosen,
-        retry=plan.request.retry,
-        wait_s=plan.request.wait_s,
-    )  # fmt: skip
-    try:
-        return driver.run(ready.tasks)
-    finally:
-        driver.stop()
+    order, folder = _order(ready.plan), ready.folder
+    orders = [
+        (node, replace(order, seed=folder.seed(node.key)))
+        for node in ready.nodes
+        if not folder.done(node.key)
+    ]
+    for key, why in ready.missing.items():
+        board.show(key, State.FAILED, note=why)
+    for node, _ in orders:
+        board.show(node.key, State.WAITING)
+    with closing(cluster.run_orders(orders, ready.plan.request.wait_s)) as messages:
+        return {**ready.missing, **collect(messages, folder, board)}
+
+
+def collect(messages: Iterable[tuple[str, Message]], folder: FleetFolder, board: Board) -> dict[str, str]:
+    """Keep what nodes report; return the nodes that failed, with the reasons.
+
+    Raises:
+        StoreError: the driver's disk refuses.
+    """
+    missing = {}
+    for key, message in messages:
+        match message:
+            case Heartbeat():
+                board.show(key, State.RUNNING, heartbeat=message)
+            case Begun():
+                folder.begin(key, message)
+            case TrialDone():
+                folder.add(key, message)
+                if message.message:
+                    note = f"{key}: {message.trial_id}: {message.status}. {message.message}"
+                    board.show(key, State.RUNNING, note=note)
+            case Done():
+                folder.close(key, message)
+                board.show(key, State.DONE)
+            case Failed():
+                missing[key] = f"Node {key}: {message.message} {message.hint}"
+                board.show(key, State.FAILED, note=missing[key])
+    return missing
 
 
 def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[str], None]) -> None:
@@ -143,25 +182,24 @@ def scale(ready: Ready, counts: Sequence[int], board: Board, *, say: Callable[[s
 
     Raises:
         UsageError: there are too few nodes of one kind.
-        FleetError, StoreError: as for scaling.measure.
+        FleetError: a node is held by others, refuses or is gone; every trial before is kept.
+        StoreError: the driver's disk refuses.
     """
-    plan = ready.plan
-    nodes = team_nodes([ready.usable[key] for key in plan.chosen if key in ready.usable], counts)
-    order = _order(plan)
-    shared = len(nodes) - len({node.machine for node in nodes})
-    if shared:
+    nodes = team_nodes(ready.nodes, counts)
+    if len({node.machine for node in nodes}) < len(nodes):
         say("Workers share a machine: this tests the setup and measures no network.")
-    with backend.RayTeam(nodes, order, plan.request.wait_s) as team:
-        measure(ready.folder, team, counts, board)
+    with closing(cluster.Team(nodes, _order(ready.plan))) as team:
+        begun = team.prepare(ready.plan.request.wait_s)
+        measure(ready.folder, begun, nodes, counts, team.run, board)
 
 
-def _order(plan: FleetPlan, heartbeat_s: float = 1.0) -> Order:
+def _order(plan: FleetPlan) -> Order:
     return Order(
         options=plan.options,
         files=plan.files,
         commit=plan.commit,
         command=plan.request.command,
-        heartbeat_s=heartbeat_s,
+        wait_s=plan.request.wait_s,
     )
 
 
@@ -190,22 +228,3 @@ def _text(path: Path) -> str:
             f"{path} cannot be sent to the nodes: {error}.",
             hint="Keep the workload file in a folder of its own: the Python files beside it are sent too.",
         ) from error
-
-
-def _usable(nodes: Sequence[Node], problems: Sequence[Problem]) -> dict[str, Node]:
-    barred = {problem.node for problem in problems if problem.fatal}
-    return {node.key: node for node in nodes if node.key not in barred}
-
-
-def _kind(nodes: Sequence[Node], key: str) -> str:
-    return next((node.kind for node in nodes if node.key == key), "")
-
-
-def _some(chosen: Sequence[Node], usable: Mapping[str, Node], problems: Sequence[Problem]) -> None:
-    if any(node.key in usable for node in chosen):
-        return
-    text = " ".join(problem.message for problem in problems if problem.fatal)
-    raise FleetError(
-        f"No node of the cluster can be used. {text}".strip(),
-        hint=next((problem.hint for problem in problems if problem.fatal), "Start nodes that offer CPUs."),
-    )

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from harness.fleet.packing import pack
 from harness.fleet.worker import begun, prepared_for, scratch_folder
 from harness.paths import paths_here
 from harness.progress import Silent
-from harness.run.prepare import Prepared
 from harness.run.runner import Runner
 from harness.run.store import RunFolder, TrialRecord
 from harness.system.file_locks import default_path, measuring
@@ -54,8 +54,7 @@ class TrainingWorker:
         self._order = order
         self._address = address
         self._share = share
-        self._scratch: Path | None = None
-        self._prepared: Prepared | None = None
+        self._held = ExitStack()
 
     def prepare(self) -> Begun:
         """Make sure of engine, image and data.
@@ -63,9 +62,9 @@ class TrainingWorker:
         Raises:
             TfbenchError: this node cannot do it.
         """
-        paths = paths_here(os.environ)
-        self._scratch = scratch_folder(paths.cache)
-        self._prepared = prepared_for(self._order, paths, self._scratch, Silent())
+        self._scratch = self._held.enter_context(scratch_folder(paths_here(os.environ).cache))
+        self._prepared = prepared_for(self._order, self._scratch, Silent())
+        self._held.callback(self._prepared.engine.close)
         return begun(self._prepared)
 
     def free_port(self) -> str:
@@ -81,8 +80,6 @@ class TrainingWorker:
         Raises:
             TfbenchError: another run measures here, or the engine or the disk is gone.
         """
-        if self._prepared is None or self._scratch is None:
-            raise RuntimeError("prepare comes first")
         prepared = self._prepared
         job = next(each for each in prepared.jobs if each.planned.id == trial_id)
         container = replace(
@@ -113,10 +110,7 @@ class TrainingWorker:
 
     def close(self) -> None:
         """Close the engine and remove the scratch files."""
-        if self._prepared is not None:
-            self._prepared.engine.close()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._held.close()
 
     def _lock(self) -> Path:
         """Return the machine's lock; workers of one machine keep their own, beside the first one's."""

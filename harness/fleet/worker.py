@@ -1,4 +1,4 @@
-"""Run one order on the node that it was sent to: as `tfbench bench`, with trials sent back as they end."""
+"""What runs on a node: describe it, or run an order as `tfbench bench`, with trials sent back as they end."""
 
 from __future__ import annotations
 
@@ -11,65 +11,97 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from harness.analysis import analyse
-from harness.analysis.extract import extract
-from harness.errors import TfbenchError
-from harness.fleet.messages import Begun, Done, Failed, Heartbeat, Message, Order, Started, TrialDone
+from harness.fleet.messages import Begun, Done, Heartbeat, Message, Node, Order, TrialDone
 from harness.fleet.packing import pack, unpack
 from harness.model.options import Options
-from harness.paths import Paths, paths_here
+from harness.model.run import EngineInfo
+from harness.paths import paths_here
 from harness.progress import Progress, Task
-from harness.run.extracts import to_json
 from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import TrialRecord, read_run
+from harness.run.store import TrialRecord
+from harness.system.cloud import cloud_facts
+from harness.system.gpus import discover
+from harness.system.machine import host_facts, system_description
 
-_END = None
-Outbox = queue.Queue[Message | None]
+# Least time between two reports of progress.
+HEARTBEAT_S = 2.0
+Outbox = queue.Queue[Message | Exception]
+
+
+def describe(node: Node, cloud: bool) -> Node:
+    """Return this node with its kind and machine.
+
+    Args:
+        cloud: whether to ask the cloud's metadata service.
+    """
+    gpus, _ = discover()
+    system = system_description(gpus, EngineInfo(name="", version="", isolated=False), {})
+    host = host_facts()
+    cpus = int(host.get("cpus", 0))
+    return replace(
+        node,
+        kind=kind(
+            str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
+            [gpu.name for gpu in gpus],
+            system["host_processor_model_name"],
+            cpus,
+            int(host.get("memory_bytes", 0)),
+        ),
+        machine=str(host.get("boot_id", node.node_id)),
+        cpus=cpus,
+    )
+
+
+def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
+    """Describe what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
+    memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
+    gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
+    cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
+    return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
 def work(order: Order) -> Iterator[Message]:
-    """Run `order` and yield what happens; ends with Done or Failed.
+    """Run `order` and yield what happens; ends with Done.
 
     The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
     every container that it started.
+
+    Raises:
+        TfbenchError: as for harness.run.prepare.prepare, resume and execute.
     """
-    yield Started()
+    yield Heartbeat(label="Preparing")
     outbox: Outbox = queue.Queue()
-    threading.Thread(target=_run, args=(order, paths_here(os.environ), outbox), daemon=True).start()
-    while (message := outbox.get()) is not _END:
+    threading.Thread(target=_run, args=(order, outbox), daemon=True).start()
+    message: Message | Exception | None = None
+    while not isinstance(message, Done):
+        message = outbox.get()
+        if isinstance(message, Exception):
+            raise message
         yield message
 
 
-def _run(order: Order, paths: Paths, outbox: Outbox) -> None:
+def _run(order: Order, outbox: Outbox) -> None:
     try:
-        folder = scratch_folder(paths.cache)
-        try:
-            done = _measure(order, paths, folder, outbox)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with scratch_folder(paths_here(os.environ).cache) as scratch:
+            done = _measure(order, scratch, outbox)
         # The driver may end this process once it has this.
         outbox.put(done)
-    except TfbenchError as error:
-        outbox.put(Failed(message=error.message, hint=error.hint, exit_code=error.exit_code))
-    except Exception as error:  # an unforeseen error must reach the driver in words, not as a hang
-        message = f"{type(error).__name__}: {error}"
-        outbox.put(Failed(message=message, hint="Run `tfbench doctor` on that node.", exit_code=1))
-    finally:
-        outbox.put(_END)
+    except Exception as error:  # whatever it is must reach the driver in words, not as a hang
+        outbox.put(error)
 
 
-def _measure(order: Order, paths: Paths, scratch: Path, outbox: Outbox) -> Done:
-    progress = Reporter(outbox, order.heartbeat_s)
-    prepared = prepared_for(order, paths, scratch, progress)
+def _measure(order: Order, scratch: Path, outbox: Outbox) -> Done:
+    progress = Reporter(outbox)
+    prepared = prepared_for(order, scratch, progress)
     folder = prepared.folder
     outbox.put(begun(prepared))
 
@@ -79,11 +111,9 @@ def _measure(order: Order, paths: Paths, scratch: Path, outbox: Outbox) -> Done:
             TrialDone(trial_id=record.id, status=record.status, message=record.message, archive=archive)
         )
 
-    execute(prepared, progress, ended)
-    stops = (folder.path / "stops.json").read_text(encoding="utf-8")
-    # A run that goes on lacks the telemetry of its first part here; the driver has all of it.
-    brief = "" if order.seed else to_json(extract(analyse(read_run(folder.path))))
-    return Done(stops=stops, brief=brief)
+    progress.line("waiting until nothing else measures on this machine")
+    execute(prepared, progress, ended, wait_s=order.wait_s)
+    return Done(stops=(folder.path / "stops.json").read_text(encoding="utf-8"))
 
 
 def begun(prepared: Prepared) -> Begun:
@@ -92,30 +122,27 @@ def begun(prepared: Prepared) -> Begun:
     return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)
 
 
-def prepared_for(order: Order, paths: Paths, scratch: Path, progress: Progress) -> Prepared:
+def prepared_for(order: Order, scratch: Path, progress: Progress) -> Prepared:
     """Make the run of an order ready on this node, its folder below `scratch`.
 
     Raises:
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
+    paths = paths_here(os.environ)
     files = _own_files(order.files, paths.cache)
     if order.seed:
         path = scratch / "run"
         unpack(order.seed, path)
-        prepared = resume(path, paths, progress)
-        jobs = tuple(job for job in prepared.jobs if order.only is None or job.planned.id in order.only)
-        return replace(prepared, jobs=jobs)
+        return resume(path, paths, progress)
     options = from_plain(order.options, Options)
     own = tuple(files[str(path)] for path in options.files)
     resolved = resolve(replace(options, out=scratch, files=own))
-    if order.only is not None:
-        rest = tuple(trial for trial in resolved.planned if trial.id in order.only)
-        resolved = replace(resolved, planned=rest)
     prepared = prepare(resolved, paths, progress, command=order.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
 
 
-def scratch_folder(cache: Path) -> Path:
+@contextmanager
+def scratch_folder(cache: Path) -> Iterator[Path]:
     """Make a folder that a container's user can reach, and remove those of workers that were killed.
 
     Raises:
@@ -128,7 +155,10 @@ def scratch_folder(cache: Path) -> Path:
             shutil.rmtree(path, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"fleet-{os.getpid()}-", dir=cache))
     folder.chmod(0o755)
-    return folder
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
@@ -151,11 +181,10 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
 
 
 class Reporter:
-    """A Progress that sends heartbeats, no more often than the order says."""
+    """A Progress that sends heartbeats, no more often than every HEARTBEAT_S."""
 
-    def __init__(self, outbox: Outbox, heartbeat_s: float) -> None:
+    def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._heartbeat_s = heartbeat_s
         self._sent = float("-inf")
 
     @contextmanager
@@ -164,13 +193,13 @@ class Reporter:
         yield _Bar(self, label, total)
 
     def line(self, text: str) -> None:
-        """Send one line; it may replace the heartbeat before it."""
-        self.heartbeat(Heartbeat(label=text, note="", done=0.0, total=None), urgent=False)
+        """Send one line at once."""
+        self._outbox.put(Heartbeat(label=text))
 
-    def heartbeat(self, heartbeat: Heartbeat, *, urgent: bool) -> None:
+    def heartbeat(self, heartbeat: Heartbeat) -> None:
         """Send `heartbeat` unless the last one is too short ago."""
         now = time.monotonic()
-        if urgent or now - self._sent >= self._heartbeat_s:
+        if now - self._sent >= HEARTBEAT_S:
             self._sent = now
             self._outbox.put(heartbeat)
 
@@ -178,19 +207,12 @@ class Reporter:
 class _Bar:
     def __init__(self, reporter: Reporter, label: str, total: float | None) -> None:
         self._reporter = reporter
-        self._label = label
-        self._total = total
-        self._done = 0.0
-        self._note = ""
+        self._state = Heartbeat(label=label, total=total)
 
     def advance(self, amount: float) -> None:
-        self._done += amount
-        self._send(urgent=False)
+        self._state = replace(self._state, done=self._state.done + amount)
+        self._reporter.heartbeat(self._state)
 
     def note(self, text: str, *, minor: bool = False) -> None:
-        changed, self._note = text != self._note, text
-        self._send(urgent=changed and not minor and self._label == "Trials")
-
-    def _send(self, *, urgent: bool) -> None:
-        heartbeat = Heartbeat(label=self._label, note=self._note, done=self._done, total=self._total)
-        self._reporter.heartbeat(heartbeat, urgent=urgent)
+        self._state = replace(self._state, note=text)
+        self._reporter.heartbeat(self._state)

@@ -331,6 +331,23 @@ class WeightsInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where so many workers ran.
+
+    Attributes:
+        nodes: each worker's node, the first worker's first.
+        machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
+        cpus: how many each worker could use, its own or shared; None where unknown.
+        oversubscribed: whether workers of a machine used the same CPUs: it had too few to divide.
+    """
+
+    nodes: tuple[str, ...]
+    machines: tuple[int, ...]
+    cpus: int | None = None
+    oversubscribed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Who, when, on what and how: everything that one needs to run the same again.
 
@@ -338,7 +355,7 @@ class Manifest:
         system: MLPerf system-description field -> value ("" where it cannot be found out).
         options: as the user gave them; profile: as they changed it.
         memory_limit_bytes: what each container may use.
-        worker_nodes: the nodes of a fleet that trained together, the first worker's first; () for one machine.
+        placement: of workers on several nodes that trained together; None for one machine.
         rerun_of: the run that this one repeats, "" for none.
         command: the command line that runs exactly this again.
         prices: what its costs are computed with; a report may be made with others.
@@ -360,7 +377,7 @@ class Manifest:
     profile: Profile
     seed: int
     memory_limit_bytes: int = 0
-    worker_nodes: tuple[str, ...] = ()
+    placement: Placement | None = None
     rerun_of: str = ""
     weights: tuple[WeightsInfo, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -6,24 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.model.analysis import Estimate
-from harness.model.run import Run, Trial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where so many workers ran.
-
-    Attributes:
-        nodes: each worker's node, the first worker's first.
-        machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
-        cpus: how many each worker could use, its own or shared; None where unknown.
-        oversubscribed: whether workers of a machine used the same CPUs: it had too few to divide.
-    """
-
-    nodes: tuple[str, ...]
-    machines: tuple[int, ...]
-    cpus: int | None = None
-    oversubscribed: bool = False
+from harness.model.run import Placement, Run, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +19,13 @@ class Recorded:
     """
 
     run: Run
-    placement: Placement
     others: Mapping[str, Mapping[int, Trial]] = field(default_factory=dict)
+
+    @property
+    def placement(self) -> Placement:
+        """Where the workers ran."""
+        assert self.run.manifest.placement is not None  # such runs have one
+        return self.run.manifest.placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,12 +173,17 @@ def _prepared(
 
 
 def execute(
-    prepared: Prepared, progress: Progress, ended: Callable[[TrialRecord], None] | None = None
+    prepared: Prepared,
+    progress: Progress,
+    ended: Callable[[TrialRecord], None] | None = None,
+    *,
+    wait_s: float = 0.0,
 ) -> tuple[TrialRecord, ...]:
     """Run the trials; hold the machine's lock meanwhile.
 
     Args:
         ended: called with each trial's record once its folder is complete.
+        wait_s: how long to wait while another run holds the lock.
 
     Raises:
         BusyError, EngineError, Interrupted, StoreError: every trial that had ended is in the run folder.
@@ -194,7 +199,7 @@ def execute(
         ended=ended,
     )
     try:
-        with measuring(default_path()):
+        with measuring(default_path(), wait_s=wait_s):
             if not prepared.folder.exists():
                 declared = tuple(entry.workload for entry in prepared.resolved.entries)
                 prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)

@@ -26,8 +26,11 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 @contextmanager
-def measuring(path: Path) -> Iterator[None]:
+def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the machine's lock; the kernel releases it however this process ends.
+
+    Args:
+        wait_s: how long to wait for another run that holds it.
 
     Raises:
         BusyError: another run holds it; the message names its process.
@@ -35,7 +38,7 @@ def measuring(path: Path) -> Iterator[None]:
     """
     lock = FileLock(path, mode=_FOR_ALL, fallback_to_soft=False)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_s)
     except Timeout as error:
         raise BusyError(
             f"Another run is measuring on this machine ({_holder(path)}).",

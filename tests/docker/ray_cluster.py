@@ -23,10 +23,12 @@ class Nodes:
         self.address: str = cluster.address
         self._cluster = cluster
         self._nodes = nodes
+        self.alive = set(nodes)
 
     def kill(self, name: str) -> None:
         """Kill a node's processes, as when its power fails."""
         self._cluster.remove_node(self._nodes[name], allow_graceful=False)
+        self.alive.discard(name)
 
 
 @contextmanager

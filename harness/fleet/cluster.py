@@ -1,0 +1,326 @@
+"""The only module that uses Ray: join a cluster, ask its nodes what they are, and run orders on them.
+
+An order is one Ray task pinned to its node. It asks for all CPUs and GPUs that Ray may give away
+there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
+ends with the driver: Ray kills it, its containers' standard input closes, and they end too.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from harness.errors import FleetError, TfbenchError
+from harness.fleet.messages import Begun, Failed, Message, Node, Order
+from harness.fleet.nodes import node_keys
+from harness.fleet.training_worker import Result, TrainingWorker, shares
+from harness.fleet.worker import describe, work
+
+START = (
+    "Check `ray status` on the cluster's head. Start one with `ray start --head` there and "
+    "`ray start --address=HOST:6379` on each node; see docs/fleet.md and examples/cloud/."
+)
+LOCKED = (
+    "Something listens there but refuses this machine. A cluster with token authentication "
+    "(Ray turns it on where the head has ~/.ray/auth_token) needs RAY_AUTH_MODE=token here, and the head's "
+    "token in ~/.ray/auth_token or RAY_AUTH_TOKEN. Otherwise the cluster has another version of "
+    "Ray or Python, or a firewall passes only the first port."
+)
+# Folders of a checkout that nodes need, and what in them stays here.
+PARTS = ("harness", "workloads", "images")
+LEFT_OUT = ("/images/context", "__pycache__")
+DESCRIBE_S = 120.0
+CONNECT_S = 5.0
+CLOSE_S = 10.0
+LOOK_S = 0.5
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+
+
+@contextmanager
+def connected(address: str, checkout: Path) -> Iterator[None]:
+    """Join the cluster at `address` as a driver, with the harness' own code on its way to every node.
+
+    Raises:
+        FleetError: Ray is not installed, no cluster answers, or it is of another version.
+    """
+    if address.startswith("ray://"):
+        raise FleetError(
+            f"{address} is the address of a Ray client server, which cannot stream trials.",
+            hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
+        )
+    ray = _ray()
+    if address != "auto":
+        _check_listening(address)
+    others = [f"/{path.name}" for path in checkout.iterdir() if path.name not in PARTS]
+    try:
+        ray.init(
+            address=address,
+            runtime_env={"working_dir": str(checkout), "excludes": [*others, *LEFT_OUT]},
+            log_to_driver=False,
+            logging_level="error",
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        nothing = "Could not find" in str(error)
+        raise FleetError(
+            "No Ray cluster runs on this machine."
+            if nothing
+            else f"The Ray cluster at {address!r} refuses this machine: {_first(error)}",
+            hint=START if nothing else LOCKED,
+        ) from error
+    _silence_logs(ray)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _silence_logs(ray: Any) -> None:
+    """Keep Ray from printing pages of a dead node's log over what a fleet shows and into its --json.
+
+    log_to_driver=False does not cover them, and Ray 2.60 has no other way than the one its debugger goes.
+    Where another version has none at all, they are printed.
+    """
+    with suppress(AttributeError):
+        if ray._private.worker._worker_logs_enabled:
+            ray._private.worker._worker_logs_enabled = False
+
+
+def _check_listening(address: str) -> None:
+    """Make sure that something listens at the cluster's head: Ray itself waits minutes for one that is gone.
+
+    Raises:
+        FleetError: nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=CONNECT_S):
+            pass
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise FleetError(
+            f"No Ray cluster answers at {address}: {why or 'no answer'}.",
+            hint=f"Check host and port. {START}",
+        ) from error
+
+
+def survey(*, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
+    """Return the nodes that are alive and offer CPUs, in the order of keys, and why some cannot be used.
+
+    Args:
+        cloud: whether nodes may ask their cloud's metadata service.
+    """
+    ray = _ray()
+    nodes = _alive()
+    end_s = time.monotonic() + DESCRIBE_S
+    remote = ray.remote(describe)
+    answers = [
+        remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
+        for node in nodes
+    ]
+    described: list[Node] = []
+    failed: dict[str, Failed] = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        try:
+            described.append(ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
+        except ray.exceptions.RayError as error:
+            described.append(node)
+            failed[node.key] = _failed(error)
+    return tuple(described), failed
+
+
+def _alive() -> tuple[Node, ...]:
+    # A head that offers no CPUs, as KubeRay's, cannot run a task, so that it cannot even be asked.
+    raylets = [
+        raylet
+        for raylet in _ray().nodes()
+        if raylet["Alive"] and (raylet["Resources"].get("CPU") or raylet["Resources"].get("GPU"))
+    ]
+    # A node that nobody named bears its address; its host name says more.
+    named = [
+        (
+            "" if raylet["NodeName"] == raylet["NodeManagerAddress"] else raylet["NodeName"],
+            raylet["NodeManagerHostname"],
+            raylet["NodeID"],
+        )
+        for raylet in raylets
+    ]
+    nodes = [
+        Node(
+            key=key,
+            node_id=raylet["NodeID"],
+            address=raylet["NodeManagerAddress"],
+            resources=dict(raylet["Resources"]),
+            labels=dict(raylet.get("Labels") or {}),
+        )
+        for key, raylet in zip(node_keys(named), raylets, strict=True)
+    ]
+    return tuple(sorted(nodes, key=lambda node: node.key))
+
+
+def run_orders(orders: Sequence[tuple[Node, Order]], wait_s: float) -> Generator[tuple[str, Message]]:
+    """Run each order on its node, all at once; yield what they report as (node's key, message).
+
+    Done or Failed is a node's last message. Closing the iterator ends what still runs.
+
+    Args:
+        wait_s: how long a node may be held by other work of the cluster before it counts as failed.
+    """
+    ray = _ray()
+    remote = ray.remote(work)
+    streams = {
+        remote.options(
+            num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_all_of(node)
+        ).remote(order): node.key
+        for node, order in orders
+    }
+    silent = set(streams.values())
+    end_s = time.monotonic() + wait_s
+    try:
+        while streams:
+            ready, _ = ray.wait(list(streams), timeout=LOOK_S, fetch_local=False)
+            for stream in ready:
+                key = streams.pop(stream)
+                silent.discard(key)
+                try:
+                    message = ray.get(next(stream))
+                except StopIteration:
+                    continue
+                except ray.exceptions.RayError as error:
+                    yield key, _failed(error)
+                    continue
+                # At the end: `wait` names the first one that is ready.
+                streams[stream] = key
+                yield key, message
+            if silent and time.monotonic() > end_s:
+                for stream in [stream for stream, key in streams.items() if key in silent]:
+                    _cancel(stream)
+                    yield streams.pop(stream), _held(wait_s)
+                silent.clear()
+    finally:
+        for stream in streams:
+            _cancel(stream)
+
+
+def _cancel(stream: Any) -> None:
+    ray = _ray()
+    with suppress(ray.exceptions.RayError):
+        ray.cancel(stream, force=True)
+
+
+class Team:
+    """Workers that train together: a Ray actor on each node, which has all of it.
+
+    Args:
+        nodes: those to place them on.
+        order: what to prepare.
+    """
+
+    def __init__(self, nodes: Sequence[Node], order: Order) -> None:
+        self._nodes = tuple(nodes)
+        divided = shares([node.machine for node in nodes], {node.machine: node.cpus for node in nodes})
+        remote = _ray().remote(TrainingWorker)
+        self._workers = [
+            remote.options(**_all_of(node)).remote(order, node.address, share)
+            for node, share in zip(nodes, divided, strict=True)
+        ]
+
+    def prepare(self, wait_s: float) -> Begun:
+        """Make every worker ready at once; return the first one's plan.
+
+        Args:
+            wait_s: how long nodes that others use are waited for.
+
+        Raises:
+            FleetError: one is held by others or cannot do it; the message names its node.
+        """
+        answers = [worker.free_port.remote() for worker in self._workers]
+        ready, _ = _ray().wait(answers, num_returns=len(answers), timeout=wait_s)
+        for node, answer in zip(self._nodes, answers, strict=True):
+            if answer not in ready:
+                held = _held(wait_s)
+                raise FleetError(f"Node {node.key}: {held.message}", hint=held.hint)
+        begun: Begun = self._all([worker.prepare.remote() for worker in self._workers])[0]
+        return begun
+
+    def run(self, trial_id: str, workers: int) -> Sequence[Result]:
+        """Have the first `workers` of them run a trial together; return what each recorded.
+
+        Raises:
+            FleetError: a node is gone, or refuses.
+        """
+        chosen = self._workers[:workers]
+        addresses = self._all([worker.free_port.remote() for worker in chosen])
+        return self._all([worker.run.remote(trial_id, addresses, rank) for rank, worker in enumerate(chosen)])
+
+    def close(self) -> None:
+        """End all workers."""
+        ray = _ray()
+        with suppress(ray.exceptions.RayError):
+            ray.get([worker.close.remote() for worker in self._workers], timeout=CLOSE_S)
+        for worker in self._workers:
+            ray.kill(worker)
+
+    def _all(self, answers: Sequence[Any]) -> list[Any]:
+        ray = _ray()
+        result = []
+        for node, answer in zip(self._nodes, answers, strict=False):
+            try:
+                result.append(ray.get(answer))
+            except ray.exceptions.RayError as error:
+                failed = _failed(error)
+                raise FleetError(f"Node {node.key}: {failed.message}", hint=failed.hint) from error
+        return result
+
+
+def _all_of(node: Node) -> dict[str, Any]:
+    """Return the options by which a task or an actor runs on a node and has all of it."""
+    cpus, gpus = (node.resources.get(name, 0) for name in ("CPU", "GPU"))
+    return {"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _pinned(node)}
+
+
+def _pinned(node: Node) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - see _ray
+
+    return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
+
+
+def _ray() -> Any:
+    """Return Ray. It is an extra, and importing it takes longer than all of tfbench: only a fleet does."""
+    try:
+        import ray  # noqa: PLC0415
+        import ray.exceptions  # noqa: PLC0415
+    except ImportError as error:
+        raise FleetError(
+            "Ray is not installed.", hint="Install it with: pip install tfbench[fleet]"
+        ) from error
+    return ray
+
+
+def _held(wait_s: float) -> Failed:
+    return Failed(
+        message=f"it did not start within {wait_s:g} s: other work in the cluster holds its CPUs.",
+        hint="See `ray status`, or raise --wait.",
+    )
+
+
+def _failed(error: BaseException) -> Failed:
+    """Say what an error of Ray's, whose text runs to pages, means for a node."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, TfbenchError):
+        return Failed(message=cause.message, hint=cause.hint)
+    if cause is not None:
+        # Ray wraps a failed import in the text of its traceback.
+        last = str(cause).strip().rpartition("\n")[2] or type(cause).__name__
+        hint = "Its Python needs tfbench[fleet], installed from fleet.lock; then see `tfbench doctor` there."
+        return Failed(message=f"{last.rstrip('.')}.", hint=hint)
+    return Failed(message=_first(error), hint="Check `ray status` and Ray's logs on that node.")
+
+
+def _first(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return _SENTENCE_END.split(lines[0])[0] if lines else type(error).__name__

@@ -1,0 +1,310 @@
+"""The same plan on every node: choice of nodes, what travels, what is kept, and what a resumed fleet does."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import socket
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.errors import FleetError, StoreError, UsageError
+from harness.fleet import cluster, session
+from harness.fleet.cluster import connected
+from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import Failed, Heartbeat, Message, Node, Order, State
+from harness.fleet.nodes import choose, node_keys
+from harness.fleet.packing import pack, pack_run_so_far, unpack
+from harness.fleet.session import Ready, collect, left, resume, run, shipped
+from harness.fleet.worker import describe, kind, scratch_folder
+from harness.model.options import Options
+from harness.model.run import Status
+from harness.run.store import read_run
+from tests.conftest import ROOT
+from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node, plan_of, whole
+
+RUN, START = begun()
+IDS = [trial.id for trial in RUN.planned]
+
+
+class TestChoice:
+    NODES = (
+        replace(node("a", kind="8x H100"), labels={"pool": "x", "zone": "1"}),
+        replace(node("b", kind="8x H100"), labels={"pool": "x", "zone": "2"}),
+        replace(node("c", kind="1x T4"), labels={"pool": "y", "zone": "1"}),
+    )
+
+    @pytest.mark.parametrize(
+        ("wanted", "expected"),
+        [
+            ("all", ["a", "b", "c"]),
+            ("one-per-kind", ["a", "c"]),
+            ("pool=x", ["a", "b"]),
+            ("pool=x,zone=2", ["b"]),
+            ("c", ["c"]),
+            ("a, c", ["a", "c"]),
+        ],
+    )
+    def test_words_and_selectors(self, wanted: str, expected: list[str]) -> None:
+        assert [one.key for one in choose(self.NODES, wanted)] == expected
+
+    @pytest.mark.parametrize("wanted", ["pool=z", "pool=", "d"])
+    def test_nothing_fits(self, wanted: str) -> None:
+        with pytest.raises(UsageError, match=f"--nodes {wanted}") as caught:
+            choose(self.NODES, wanted)
+        assert "a (pool=x, zone=1)" in caught.value.hint
+
+    def test_keys_are_unique_and_fit_for_a_path(self) -> None:
+        named = [("", "vm", "aaaaaa11"), ("", "vm", "bbbbbb22"), ("../x y", "vm", "c"), ("", "", "d")]
+        assert node_keys(named) == ("vm-aaaaaa", "vm-bbbbbb", "x-y", "node")
+
+
+class TestPacking:
+    def test_a_folder_comes_out_as_it_went_in_and_replaces_what_was_there(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source/trial", tmp_path / "target/trial"
+        (source / "out").mkdir(parents=True)
+        (source / "out/events.jsonl").write_text("{}\n")
+        (source / "log.txt").write_bytes(b"\xff\x00")
+        target.mkdir(parents=True)
+        (target / "of-the-attempt-before").touch()
+        unpack(pack(source), target)
+        assert (target / "out/events.jsonl").read_text() == "{}\n"
+        assert (target / "log.txt").read_bytes() == b"\xff\x00"
+        assert {path.name for path in target.iterdir()} == {"out", "log.txt"}
+        assert list((tmp_path / "target").iterdir()) == [target]
+
+    def test_a_node_is_told_no_more_than_it_needs_to_go_on(self, tmp_path: Path) -> None:
+        for name in ("manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl",
+                     "trials/t/telemetry/host-host.csv", "report.html"):  # fmt: skip
+            (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "run" / name).write_text("x")
+        unpack(pack_run_so_far(tmp_path / "run"), tmp_path / "seed")
+        names = {str(path.relative_to(tmp_path / "seed")) for path in (tmp_path / "seed").rglob("*.*")}
+        assert names == {"manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl"}
+
+    def test_an_archive_cannot_write_elsewhere(self, tmp_path: Path) -> None:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            member = tarfile.TarInfo("../../evil")
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"x"))
+        with pytest.raises(tarfile.FilterError):
+            unpack(buffer.getvalue(), tmp_path / "run/trials/t")
+        assert not list(tmp_path.rglob("evil"))
+
+    def test_only_modules_travel_beside_a_workload_file(self, tmp_path: Path) -> None:
+        mine = tmp_path / "mine.py"
+        for name in ("mine.py", "helper.py", "old version.py", ".hidden.py"):
+            (tmp_path / name).write_text("pass")
+        (tmp_path / ".#mine.py").symlink_to("user@host.1234")  # an editor's lock
+        (tmp_path / "folder.py").mkdir()
+        assert {path.name for path in shipped(Options(files=(mine,)))} == {"mine.py", "helper.py"}
+
+    def test_errors_of_a_node_reach_the_driver_with_what_to_try(self) -> None:
+        error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
+        assert (type(error), error.message, error.hint) == (
+            StoreError,
+            "The disk is full.",
+            "Free some space.",
+        )
+
+
+class TestFolder:
+    def test_the_plan_reads_back_as_it_was(self, tmp_path: Path) -> None:
+        assert folder_in(tmp_path, [node("a")]).read_plan() == plan_of([node("a")])
+
+    @pytest.mark.parametrize("text", ["", "[]", json.dumps({"created": 3})])
+    def test_any_other_folder_is_no_fleet(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "fleet.json").write_text(text)
+        for path in (tmp_path, tmp_path / "nowhere"):
+            with pytest.raises(StoreError, match="is not a fleet") as caught:
+                FleetFolder(path).read_plan()
+            assert "tfbench fleet" in caught.value.hint
+
+
+class TestWorker:
+    def test_this_machine(self) -> None:
+        made = describe(node("a", kind="", machine="", cpus=0), cloud=False)
+        assert made.key == "a"
+        assert made.cpus > 0
+        assert str(made.cpus) in made.kind
+        assert made.machine != made.node_id
+
+    def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
+        gpus = ["NVIDIA H200"] * 2
+        one = kind("", gpus, "EPYC", 64, 503 * 2**30)
+        assert one == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
+        assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
+
+    def test_what_killed_workers_left_is_removed_and_nothing_else(self, tmp_path: Path) -> None:
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        remains, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
+        for folder in (remains, ours, others):
+            folder.mkdir()
+        with scratch_folder(tmp_path) as made:
+            assert made.stat().st_mode & 0o777 == 0o755, "containers may enter it"
+            assert set(tmp_path.iterdir()) == {made, ours, others}
+        assert not made.exists()
+
+
+class TestConnecting:
+    @pytest.mark.parametrize(
+        ("address", "said", "tried"),
+        [
+            ("ray://10.0.0.1:10001", "Ray client", "on a node of the cluster"),
+            ("127.0.0.1:9", "No Ray cluster answers", "Check host and port"),
+            ("nowhere", "No Ray cluster answers at nowhere", "Check host and port"),
+        ],
+    )
+    def test_no_cluster(self, address: str, said: str, tried: str) -> None:
+        with pytest.raises(FleetError, match=said) as caught, connected(address, ROOT):
+            raise AssertionError
+        assert tried in caught.value.hint
+
+    @pytest.mark.parametrize(
+        ("text", "said", "tried"),
+        [
+            # Ray's own word for a missing token, after half a minute.
+            ("Failed to connect to Ray cluster at 127.0.0.1:6379", ": Fail", "RAY_AUTH_MODE=token"),
+            ("Could not find any running Ray instance.", "No Ray cluster runs on this", "ray start --head"),
+        ],
+    )
+    def test_ray_refuses(self, monkeypatch: pytest.MonkeyPatch, text: str, said: str, tried: str) -> None:
+        def refuse(**_: object) -> None:
+            raise ConnectionError(text)
+
+        monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(init=refuse))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            with pytest.raises(FleetError, match=said) as caught, connected(address, ROOT):
+                raise AssertionError
+        assert tried in caught.value.hint
+
+    def test_only_the_code_travels(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Ray packs what its rules for leaving out leave of the checkout."""
+        packaging = pytest.importorskip("ray._private.runtime_env.packaging")
+        for name in ("harness/a.py", "images/cpu.lock", "images/context/x", "workloads/__pycache__/x",
+                     "runs/1/manifest.json", ".env", "tests/x.py"):  # fmt: skip
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        given: dict[str, Mapping[str, list[str]]] = {}
+        monkeypatch.setattr(
+            cluster,
+            "_ray",
+            lambda: SimpleNamespace(init=lambda **options: given.update(options), shutdown=lambda: None),
+        )
+        with connected("auto", tmp_path):
+            excludes = given["runtime_env"]["excludes"]
+        travelling: list[Path] = []
+        packaging._dir_travel(
+            tmp_path, [packaging._get_excludes(tmp_path, excludes)], travelling.append, include_gitignore=True
+        )
+        files = {str(path.relative_to(tmp_path)) for path in travelling if path.is_file()}
+        assert files == {"harness/a.py", "images/cpu.lock"}
+
+
+def interleaved(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Message]]:
+    """Yield what nodes report, taking turns."""
+    for position in range(max(map(len, scripts.values()))):
+        for key, messages in scripts.items():
+            if position < len(messages):
+                yield key, messages[position]
+
+
+class TestCollecting:
+    def test_every_node_s_trials_lie_in_its_own_run_folder(self, tmp_path: Path) -> None:
+        folder, board = folder_in(tmp_path), RecordingBoard()
+        scripts = {key: whole(RUN, START, tmp_path / key) for key in "ab"}
+        assert collect(interleaved(scripts), folder, board) == {}
+        assert [path.name for path in folder.runs()] == ["a", "b"]
+        for path in folder.runs():
+            made = read_run(path)
+            assert [trial.id for trial in made.trials] == IDS
+            assert {trial.status for trial in made.trials} == {Status.OK}
+        assert board.states[-2:] == [("a", State.DONE), ("b", State.DONE)]
+        assert folder.done("a")
+
+    def test_a_node_that_dies_keeps_its_trials_and_stops_nobody_else(self, tmp_path: Path) -> None:
+        folder, board = folder_in(tmp_path), RecordingBoard()
+        lost = Failed(message="the node died.", hint="Look there.")
+        scripts = {
+            "a": [START, done_trial(RUN, 0, tmp_path / "s"), lost],
+            "b": whole(RUN, START, tmp_path / "b"),
+        }
+        assert collect(interleaved(scripts), folder, board) == {"a": "Node a: the node died. Look there."}
+        assert ("a", State.FAILED) in board.states
+        assert folder.run("a").finished() == {IDS[0]}
+        assert not folder.done("a")
+        assert folder.done("b")
+
+    def test_a_trial_that_failed_is_told_and_is_a_result(self, tmp_path: Path) -> None:
+        folder, board = folder_in(tmp_path), RecordingBoard()
+        bad = done_trial(RUN, 0, tmp_path / "s", Status.FAILED)
+        assert collect([("a", START), ("a", bad)], folder, board) == {}
+        assert board.notes == [f"a: {IDS[0]}: failed. It failed."]
+        assert folder.endings() == {f"a/{IDS[0]}": (Status.FAILED, "It failed.")}
+
+
+class TestResuming:
+    def test_only_what_is_not_done_is_run_on_and_from_where_it_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        nodes = (node("a"), node("b"), node("c"))
+        folder = folder_in(tmp_path, nodes)
+        cut = [START, done_trial(RUN, 0, tmp_path / "s")]
+        collect(interleaved({"a": whole(RUN, START, tmp_path / "a"), "b": cut}), folder, RecordingBoard())
+        sent: dict[str, Order] = {}
+
+        def run_orders(orders: list[tuple[Node, Order]], wait_s: float) -> Iterator[tuple[str, Message]]:
+            sent.update({one.key: order for one, order in orders})
+            yield from interleaved({"b": whole(RUN, START, tmp_path / "t", (1, 2))})
+            yield "c", Heartbeat(label="Preparing")
+
+        monkeypatch.setattr(cluster, "run_orders", run_orders)
+        ready = Ready(
+            folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d: it is ill."}
+        )
+        assert run(ready, RecordingBoard()) == {"d": "Node d: it is ill."}
+        assert set(sent) == {"b", "c"}
+        unpack(sent["b"].seed, tmp_path / "seed")
+        assert [path.name for path in (tmp_path / "seed/trials").iterdir()] == [IDS[0]]
+        assert sent["c"].seed == b""
+        assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
+
+    def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
+        there = (node("c", kind="T4"), node("ill", kind="T4"))
+        silent = {"ill": Failed(message="No module named 'docker'", hint="Install it.")}
+        monkeypatch.setattr(session.cluster, "survey", lambda cloud: (there, silent))
+        ready = resume(folder.path, checkout=tmp_path, say=lambda text: None)
+        assert [one.key for one in ready.nodes] == ["c"]
+        assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
+        assert "No module named 'docker' Install it." in ready.missing["ill"]
+        assert folder.read_plan().chosen == ("b", "c", "ill")
+        assert {one.key for one in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
+        again = resume(folder.path, checkout=tmp_path, say=lambda text: None)
+        assert set(again.missing) == {"b", "ill"}
+
+    def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
+        nodes = [node("a"), node("b")]
+        folder = folder_in(tmp_path, nodes)
+        collect(interleaved({"a": whole(RUN, START, tmp_path / "a")}), folder, RecordingBoard())
+        assert left(folder, plan_of(nodes), [node("b")]) == {}
+        assert set(left(folder, plan_of(nodes), [])) == {"b"}
+
+    def test_no_node_can_be_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        silent = {"a": Failed(message="it does not answer.", hint="Look there.")}
+        monkeypatch.setattr(session.cluster, "survey", lambda cloud: ((node("a"),), silent))
+        with pytest.raises(FleetError, match="No node of the cluster can be used") as caught:
+            resume(folder_in(tmp_path, [node("a")]).path, checkout=tmp_path, say=lambda text: None)
+        assert "Node a: it does not answer. Look there." in caught.value.hint
