@@ -83,7 +83,7 @@ class Page:
             f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else "",
             run.system["framework"],
             manifest.engine.name,
-            str(manifest.parameters.get("profile") or ""),
+            manifest.profile.name,
             numbers.when(manifest.created),
         )
         return [word for word in words if word]
