@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
 from harness.analysis.gate import gate
-from harness.analysis.independent import gap, sample, trials_needed
+from harness.analysis.independent import gap, sample
 from harness.analysis.stats import narrow_enough
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Outcome, Speed
@@ -105,8 +105,8 @@ def bearable(trials: int, slowdown: float, tests: int) -> float:
         middle = (low + high) / 2
         one = sample(np.exp(_exact(trials, middle)).tolist())
         assert one is not None
-        needed = trials_needed(gap(one, one), slowdown, 0.05 / tests)
-        low, high = (middle, high) if needed is not None and needed <= trials else (low, middle)
+        noticed = gap(one, one).detectable(0.05 / tests)
+        low, high = (middle, high) if noticed is not None and noticed <= slowdown else (low, middle)
     return low
 
 
@@ -128,18 +128,17 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
         paths = [*(recording(name, Path(folder)) for name in NAMES), TRIALS, *chosen.recording]
         runs = [_read(path) for path in paths]
     yield ""
-    yield "Recorded trials: their noise, and what it takes (one speed compared):"
+    yield "Recorded trials: their noise, and the smallest slowdown that they notice (one speed compared):"
     yield ""
-    yield "| run | workload, device, variant | trials | noise of a trial | trials a side that find it |"
+    yield "| run | workload, device, variant | trials | noise of a trial | noticed |"
     yield "|---|---|---|---|---|"
     for run in runs:
         for one in run.speeds:
             made = sample(one.throughput)
             if made is not None and made.n > 1:
-                needed = trials_needed(gap(made, made), chosen.slowdown)
                 yield (
                     f"| {run.run_id} | {one.workload}, {one.device}, {one.variant} | {made.n} | "
-                    f"{math.sqrt(made.variance):.2%} | {needed or 'over 200'} |"
+                    f"{math.sqrt(made.variance):.2%} | {gap(made, made).detectable() or 0:.1%} |"
                 )
     yield ""
     yield f"Recorded trials, drawn for both sides without replacement, {chosen.rounds:,} comparisons a row:"
@@ -171,10 +170,10 @@ def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: 
     for _ in range(rounds):
         pair = draw(random)
         trials += len(pair.after.speeds[0].throughput)
-        alike = versus((pair.before, pair.after), reference=0, target=slowdown)
+        alike = versus((pair.before, pair.after), reference=0)
         quiet += not any(one.outcome in (Outcome.FASTER, Outcome.SLOWER) for one in alike.results)
         passed += not gate(alike, slowdown).failed
-        slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0, target=slowdown)
+        slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0)
         found += bool(gate(slower, slowdown).failed)
     return Rates(rounds=rounds, quiet=quiet, passed=passed, found=found, trials=trials / rounds)
 

@@ -55,9 +55,7 @@ class Figure:
         id: the element's id in the page.
         title, description: the caption, and what a reader who does not see the chart should know.
         spec: Vega-Lite; a concatenation of panels of equal width.
-        still_spec: what to draw where there is no interaction, when it differs from `spec`.
         reserve_px: width that the panels' axes take up beside them.
-        rank: lower ranks are drawn as still pictures first.
         extent_s: of a figure whose horizontal axis is bound to a selection called "zoom", its end.
         opens_s: the stretch of it that is shown first; None for all.
     """
@@ -68,8 +66,6 @@ class Figure:
     spec: Spec
     table: Table
     reserve_px: int
-    still_spec: Spec | None = None
-    rank: int = 0
     legend: tuple[Key, ...] = ()
     extent_s: float = 0.0
     opens_s: tuple[float, float] | None = None
@@ -156,9 +152,8 @@ def device_colour(device: str) -> str:
 
 def still(figure: Figure) -> str:
     """Draw a figure as SVG for paper and for readers without scripts."""
-    spec = figure.still_spec or figure.spec
     width = PRINT_WIDTH_PX - figure.reserve_px
-    sized = {**spec, "vconcat": [{**each, "width": width} for each in spec["vconcat"]]}
+    sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
     seen: dict[str, int] = {}
     svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{seen.setdefault(clip[2], len(seen))}", svg)

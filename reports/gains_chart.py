@@ -52,7 +52,6 @@ def gains_figure(analysis: Analysis) -> charts.Figure | None:
         spec=charts.stacked(panels, spacing=44),
         table=charts.Table(header=("Workload", "Device", "Variant", "Speed", "Changes"), rows=tuple(cells)),
         reserve_px=_LABELS_PX + _TEXT_PX,
-        rank=2,
     )
 
 

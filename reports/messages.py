@@ -205,7 +205,7 @@ def gain(finding: Finding) -> str:
         parts.append(f"predicted {numbers.factor(finding.gain)}")
     if finding.remedy and (finding.ablation is None or finding.remedy.variant != finding.ablation.variant):
         with_others = "" if finding.remedy.alone else " with other changes"
-        parts.append(f"remedy measured {numbers.factor(finding.remedy.gain.median)}{with_others}")
+        parts.append(f"this fix measured {numbers.factor(finding.remedy.gain.median)}{with_others}")
     return "; ".join(parts)
 
 

@@ -58,7 +58,6 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
             ),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
-        rank=1,
     )
 
 

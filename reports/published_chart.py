@@ -50,7 +50,6 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
             rows=tuple(_cells(each, titles, devices) for each in shown),
         ),
         reserve_px=_LABELS_PX + _TEXT_PX,
-        rank=3,
         legend=tuple(charts.Key(colour=colour, shape="diamond", name=name) for name, colour in names.items()),
     )
 

@@ -51,7 +51,6 @@ def trials_figure(analysis: Analysis) -> Figure | None:
             rows=tuple((*row, *("" for _ in range(columns - len(row)))) for row in cells),
         ),
         reserve_px=_LABELS_PX + 8,
-        rank=4,
     )
 
 

@@ -130,11 +130,13 @@ def test_a_gain_is_predicted_and_measured() -> None:
     assert gain(one) == "predicted 2.0×"
     remedy = Remedy(variant="tuned", changes=(), gain=of(3.1, "ratio"), alone=False)
     whole = replace(one, remedy=remedy)
-    assert gain(whole) == "predicted 2.0×; remedy measured 3.1× with other changes"
+    assert gain(whole) == "predicted 2.0×; this fix measured 3.1× with other changes"
     parts = (Part.LAUNCH, Part.FRAMEWORK)
     ablation = Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio"))
     whole = replace(one, remedy=remedy, ablation=ablation)
-    assert gain(whole).startswith("several steps a call: predicted 2.2×, measured 2.1×; remedy measured 3.1×")
+    assert gain(whole).startswith(
+        "several steps a call: predicted 2.2×, measured 2.1×; this fix measured 3.1×"
+    )
 
 
 def test_what_cannot_be_is_said_with_its_numbers() -> None:
