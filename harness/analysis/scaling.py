@@ -18,7 +18,7 @@ from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.
 TRAINING = (BASELINE, MODEL_ONLY, TUNED)
-NETWORK, SENT, RECEIVED = "network", "net_sent_bytes", "net_recv_bytes"
+SENT, RECEIVED, LOOPBACK = "net_sent_bytes", "net_recv_bytes", "loopback_bytes"
 # Stretches of a flow: as many as a figure can show.
 STRETCHES = 160
 
@@ -97,12 +97,13 @@ def _sent(trial: Trial, variant: str, column: str = SENT) -> Iterator[float]:
 
 
 def _differences(trial: Trial, column: str, edges_ns: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Return the growth a second of all interfaces' counters between edges; None where none was read."""
+    """Return the growth a second of a counter of all interfaces and of loopback between edges; None without both."""
     found = [
         rates
         for series in trial.telemetry
-        if series.source == NETWORK and column in series.columns
-        and (rates := _rates(series.t_ns, series.columns[column], edges_ns)) is not None
+        for name in (column, LOOPBACK)
+        if series.source == "host" and name in series.columns
+        and (rates := _rates(series.t_ns, series.columns[name], edges_ns)) is not None
     ]  # fmt: skip
     return np.sum(found, axis=0) if found else None
 
