@@ -29,7 +29,7 @@ class Owner:
     started: int
 
     def labels(self) -> dict[str, str]:
-        """Return the labels from which `from_labels` makes this owner again."""
+        """Return the labels from which `owner_from` makes this owner again."""
         return {PREFIX + name: str(value) for name, value in asdict(self).items()}
 
     def gone_for(self, here: Owner) -> bool:
