@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UsageError
-from harness.run.options import Options
+from harness.model.options import Options
 from harness.run.resolve import resolve
 
 SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), variants="baseline", trials=2)

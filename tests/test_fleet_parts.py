@@ -24,7 +24,7 @@ from harness.fleet.nodes import choose, node_keys, problems
 from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.session import needed_targets, shipped
 from harness.fleet.worker import scratch_folder
-from harness.run.options import Options
+from harness.model.options import Options
 from tests.conftest import ROOT
 from tests.fleets import OURS, disk, facts, node
 

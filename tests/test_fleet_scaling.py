@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, FleetPlan, Node, Request, State, TrialDone
@@ -61,8 +62,8 @@ class FakeTeam:
         self.plan, self.start = begun(trials=3)
 
     def prepare(self) -> Begun:
-        parameters = {"profile": "quick", "settings": {"trials": 2}}
-        return replace(self.start, manifest=replace(self.start.manifest, parameters=parameters))
+        profile = replace(PROFILES["quick"], trials=2)
+        return replace(self.start, manifest=replace(self.start.manifest, profile=profile))
 
     def run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
         self.ran.append((trial_id, workers))
@@ -107,7 +108,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     ]  # fmt: skip
     runs = runs_of(folder)
     assert sorted(runs) == [1, 2]
-    assert runs[2].manifest.parameters["worker_nodes"] == ["a", "b"]
+    assert runs[2].manifest.worker_nodes == ("a", "b")
     assert [trial.id for trial in runs[2].trials] == [first, second]
     assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()
 

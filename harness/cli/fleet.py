@@ -26,9 +26,9 @@ from harness.fleet.folder import BRIEF, FleetFolder
 from harness.fleet.messages import Entry, Request
 from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import Ready, prepare, resume, run, scale
+from harness.model.options import Options
 from harness.model.scaling import Scaling
 from harness.rounding import counted
-from harness.run.options import Options
 from harness.run.plain import from_plain
 from reports.compare_messages import scaling_caveats
 

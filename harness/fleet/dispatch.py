@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from harness.defaults import FLEET_BUSY_AGAIN_S, FLEET_WAIT_S
 from harness.errors import BusyError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import (
@@ -29,7 +30,6 @@ from harness.fleet.messages import (
     Task,
     TrialDone,
 )
-from harness.run.defaults import FLEET_BUSY_AGAIN_S, FLEET_WAIT_S
 
 # How long one look at the nodes may take when they say nothing.
 LOOK_S = 0.5

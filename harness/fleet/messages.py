@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from harness.defaults import FLEET_WAIT_S
 from harness.model.run import Manifest, PlannedTrial
-from harness.run.defaults import FLEET_WAIT_S
 from harness.system.disk_space import Disk
 from workloads.protocol import Workload
 
@@ -93,7 +93,7 @@ class Order:
     """What one node is asked to do.
 
     Attributes:
-        options: the document of harness.run.options.Options.
+        options: the document of harness.model.options.Options.
         files: workload files of the user's own, name -> text.
         only: ids of the trials to run, None for the whole plan.
         seed: archive of the run folder so far, b"" to begin a new one.

@@ -15,7 +15,6 @@ from harness.fleet.packing import unpack
 from harness.fleet.training_worker import Result, Share, shares
 from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Placement, Recorded
-from harness.run.plan import profile_named
 from harness.run.store import read_run, read_trial
 
 PREFIX = "workers-"
@@ -87,9 +86,7 @@ def measure(folder: FleetFolder, team: Team, counts: Sequence[int], board: Board
         StoreError: the driver's disk refuses.
     """
     begun = team.prepare()
-    least = profile_named(str(begun.manifest.parameters["profile"])).trials
-    settings = begun.manifest.parameters.get("settings", {})
-    trials = [trial for trial in begun.planned if trial.index < int(settings.get("trials", least))]
+    trials = [trial for trial in begun.planned if trial.index < begun.manifest.profile.trials]
     names = [node.key for node in team.nodes]
     for workers in counts:
         folder.begin(_task(workers), _planned(begun, workers, names[:workers], trials))
@@ -160,7 +157,7 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
 
 def worker_nodes(run: Run) -> tuple[str, ...]:
     """Return the nodes of a run's workers, the first one's first."""
-    return tuple(str(name) for name in run.manifest.parameters.get("worker_nodes", ()))
+    return run.manifest.worker_nodes
 
 
 def placement(names: Sequence[str], team: Sequence[Node]) -> Placement:
@@ -202,6 +199,6 @@ def _task(workers: int) -> Task:
 
 
 def _planned(begun: Begun, workers: int, names: Sequence[str], trials: Sequence[PlannedTrial]) -> Begun:
-    parameters = {**begun.manifest.parameters, "workers": workers, "worker_nodes": list(names)}
-    manifest = replace(begun.manifest, run_id=f"{begun.manifest.run_id}-{workers}", parameters=parameters)
+    run_id = f"{begun.manifest.run_id}-{workers}"
+    manifest = replace(begun.manifest, run_id=run_id, worker_nodes=tuple(names))
     return replace(begun, manifest=manifest, planned=tuple(trials))

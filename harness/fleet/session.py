@@ -14,9 +14,9 @@ from harness.fleet.dispatch import Board, Driver, seeded, tasks_for
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Entry, FleetPlan, Node, Order, Problem, Request, Task
 from harness.fleet.multiworker import measure, team_nodes
+from harness.model.options import Options
 from harness.model.run import target_for
 from harness.rounding import counted
-from harness.run.options import Options
 from harness.run.plain import to_plain
 from harness.run.plan import device_words
 from harness.run.prepare import commit_of, new_run_id

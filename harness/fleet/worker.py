@@ -23,10 +23,10 @@ from harness.analysis.extract import extract
 from harness.errors import TfbenchError
 from harness.fleet.messages import Begun, Done, Failed, Heartbeat, Message, Order, Started, TrialDone
 from harness.fleet.packing import pack, unpack
+from harness.model.options import Options
 from harness.paths import Paths, paths_here
 from harness.progress import Progress, Task
 from harness.run.extracts import to_json
-from harness.run.options import Options
 from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
