@@ -30,10 +30,10 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
             ),
             metrics=(Metric(variant="", name="collective_s", value=exchange_s, unit="s"),
                      Metric(variant="", name="gradient_bytes", value=4e6, unit="B")),
-            telemetry=tuple(
-                Series(source="network", device=name, t_ns=t_ns,
-                       columns={"net_sent_bytes": share * sent * t_ns / SECOND})
-                for name, share in (("lo", 0.25), ("eth0", 0.75))
+            telemetry=(
+                Series(source="host", device="host", t_ns=t_ns,
+                       columns={"net_sent_bytes": 0.75 * sent * t_ns / SECOND,
+                                "loopback_bytes": 0.25 * sent * t_ns / SECOND}),
             ),
         )
         for trial, speed in zip(whole.trials, speeds, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +16,6 @@ from harness.fleet.multiworker import counts_in, measure, placement, team_nodes,
 from harness.fleet.training_worker import Result, shares, tf_config
 from harness.model.run import Placement, Status
 from harness.run.store import TrialRecord
-from harness.telemetry import Target
-from harness.telemetry.network import NetworkSource
 from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node
 
 RUN, START = begun()
@@ -125,35 +122,6 @@ def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     again = FakeTeam(tmp_path / "2")
     again.measure(folder)
     assert again.ran == [(second, 1), (second, 2)]
-
-
-def test_network_counters_of_every_interface() -> None:
-    counters = {"lo": SimpleNamespace(bytes_recv=1, bytes_sent=2)}
-    gaps: list[tuple[str, ...]] = []
-    source = NetworkSource(counters=lambda: dict(counters), now_ns=lambda: 7)
-    assert source.start(Target(pid=None, gpus={}), lambda *gap: gaps.append(gap)) == {
-        "lo": ("net_recv_bytes", "net_sent_bytes")
-    }
-    (sample,) = source.read()
-    assert (sample.device, sample.t_ns) == ("lo", 7)
-    assert sample.values == {"net_recv_bytes": 1.0, "net_sent_bytes": 2.0}
-    counters.clear()
-    assert list(source.read()) == []
-    assert gaps == [("network", "lo", "*", "The interface is gone.")]
-
-
-def test_what_is_layered_over_interfaces_is_not_counted_again(tmp_path: Path) -> None:
-    for name in ("lo", "bond0", "eth0/device", "eth1/device", "eth0.5", "br-1a2b"):
-        (tmp_path / "class/net" / name).mkdir(parents=True)
-    result = ("lo", "bond0", "eth0", "eth1", "eth0.5", "br-1a2b")
-    source = NetworkSource(counters=lambda: dict.fromkeys(result), sys=tmp_path)
-    assert set(source.start(Target(pid=None, gpus={}), lambda *gap: None)) == {"lo", "eth0", "eth1"}
-
-
-def test_this_machine_s_interfaces() -> None:
-    source = NetworkSource()
-    result = source.start(Target(pid=None, gpus={}), lambda *gap: None)
-    assert {sample.device for sample in source.read()} == set(result)
 
 
 def test_where_workers_run() -> None:

@@ -100,6 +100,7 @@ def test_shares_are_over_the_time_between_two_reads_and_counters_as_they_stand(t
     assert values["procs_running"] == 3
     assert (values["disk_read_bytes"], values["disk_write_bytes"]) == (2048 * 512, 4096 * 512)
     assert (values["net_recv_bytes"], values["net_sent_bytes"]) == (3000, 6000)
+    assert values["loopback_bytes"] == 5000
     assert values["mem_used_bytes"] == 400 * 1024
     assert values["mem_cached_bytes"] == 300 * 1024
     assert values["swap_used_bytes"] == 100 * 1024

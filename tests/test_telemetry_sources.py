@@ -10,7 +10,6 @@ from pathlib import Path
 import harness.telemetry
 from harness.telemetry import Target
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
-from harness.telemetry.network import NetworkSource
 from harness.telemetry.nvml import fast_readings, slow_readings
 from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
@@ -19,8 +18,7 @@ NO_CARD = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 UNITS = {
     "_pct": "%", "_w": "W", "_j": "J", "_mhz": "MHz", "_c": "degC", "_bytes": "B", "_s": "s", "_per_s": "/s",
 }  # fmt: skip
-# Only trials over several machines have one more.
-SOURCES = (*default_sources(), NetworkSource())
+SOURCES = default_sources()
 
 
 def documented() -> dict[str, tuple[str, str, set[str]]]:
@@ -70,7 +68,7 @@ def test_names_are_unique_and_fit_into_file_names():
 
 
 def test_all_that_sources_declare_and_yield_here_is_documented():
-    sources, sink = (*default_sources(), NetworkSource()), Kept()
+    sources, sink = default_sources(), Kept()
     for source in sources:
         stop = threading.Event()
         stop.set()

@@ -18,7 +18,7 @@ from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.
 TRAINING = (BASELINE, MODEL_ONLY, TUNED)
-NETWORK, SENT, RECEIVED = "network", "net_sent_bytes", "net_recv_bytes"
+SENT, RECEIVED, LOOPBACK = "net_sent_bytes", "net_recv_bytes", "loopback_bytes"
 
 
 def scaled(teams: Mapping[int, Recorded]) -> Scaling:
@@ -88,9 +88,10 @@ def _metric(trials: list[Trial], name: str) -> float | None:
 def _sent(trial: Trial, variant: str, column: str = SENT) -> Iterator[float]:
     """Yield, for each window of the variant, the bytes a second through all interfaces together."""
     counters = [
-        (series.t_ns, series.columns[column])
+        (series.t_ns, series.columns[name])
         for series in trial.telemetry
-        if series.source == NETWORK and column in series.columns
+        for name in (column, LOOPBACK)
+        if series.source == "host" and name in series.columns
     ]
     for window in trial.windows:
         if window.variant == variant:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,29 +15,25 @@ RUN, TRIAL = PREFIX + "run", PREFIX + "trial"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """One process of one boot of one machine.
+    """One process of one boot of this machine: the engine and what the local one leaves behind are its own.
 
     Attributes:
-        host: node name.
         boot: the kernel's boot id.
         pid_namespace: process ids of two namespaces say nothing of each other.
         pid, started: process id and its start, in clock ticks since boot: an id alone is reused.
     """
 
-    host: str
     boot: str
     pid_namespace: str
     pid: int
     started: int
 
     def labels(self) -> dict[str, str]:
-        """Return the labels from which `from_labels` makes this owner again."""
+        """Return the labels from which `owner_from` makes this owner again."""
         return {PREFIX + name: str(value) for name, value in asdict(self).items()}
 
     def gone_for(self, here: Owner) -> bool:
         """Return whether this owner has certainly ended, as seen by the process `here`."""
-        if self.host != here.host:
-            return False
         if self.boot != here.boot:
             return True
         return self.pid_namespace == here.pid_namespace and start_ticks(self.pid) != self.started
@@ -47,7 +42,6 @@ class Owner:
 def current_owner() -> Owner:
     """Describe this process."""
     return Owner(
-        host=platform.node(),
         boot=boot_id(),
         pid_namespace=str(Path("/proc/self/ns/pid").readlink()),
         pid=os.getpid(),
@@ -59,7 +53,6 @@ def owner_from(labels: Mapping[str, str]) -> Owner | None:
     """Return the owner that `labels` name, or None if they are not an owner's."""
     try:
         return Owner(
-            host=labels[PREFIX + "host"],
             boot=labels[PREFIX + "boot"],
             pid_namespace=labels[PREFIX + "pid_namespace"],
             pid=int(labels[PREFIX + "pid"]),

@@ -19,8 +19,6 @@ from harness.progress import Silent
 from harness.run.runner import Runner
 from harness.run.store import RunFolder, TrialRecord
 from harness.system.file_locks import default_path, measuring
-from harness.telemetry import Source
-from harness.telemetry.network import NetworkSource
 from harness.telemetry.sources import default_sources
 
 
@@ -96,7 +94,7 @@ class TrainingWorker:
             engine=prepared.engine,
             folder=folder,
             profile=prepared.resolved.profile,
-            sources=_sources if rate_hz else tuple,
+            sources=default_sources if rate_hz else tuple,
             interval_s=1 / rate_hz if rate_hz else 0.0,
             progress=Silent(),
         )
@@ -138,7 +136,3 @@ def shares(machines: Sequence[str], cpus: Mapping[str, int]) -> tuple[Share, ...
         own = f"{part * each}-{(part + 1) * each - 1}" if count > 1 and each else ""
         divided.append(Share(cpus=own, part=part, of=count))
     return tuple(divided)
-
-
-def _sources() -> Sequence[Source]:
-    return (*default_sources(), NetworkSource())

@@ -68,8 +68,8 @@ class Series:
 
     Attributes:
         t_ns: int64[n], CLOCK_MONOTONIC, ascending.
-        columns: metric name -> float64[n]; NaN where there is a gap. Names carry units and are keys of
-            harness.telemetry.metrics.METRICS.
+        columns: metric name -> float64[n]; NaN where there is a gap. Names carry units;
+            docs/telemetry.md lists them.
     """
 
     source: str

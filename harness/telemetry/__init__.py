@@ -1,6 +1,7 @@
 """Telemetry sources: each reads one thing from the host, and says so when it can't.
 
-Adding one is a file with a class that follows Source, a line in sources.py, and its metrics in metrics.py.
+Adding one is a file with a class that follows Source, a line in sources.py, its metrics in docs/telemetry.md, and those of
+them that are counters in metrics.py.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Source(Protocol):
         ...
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open what is there and return the metrics that `read` can give: device -> names of METRICS."""
+        """Open what is there and return the metrics that `read` can give: device -> metrics (docs/telemetry.md)."""
         ...
 
     def read(self) -> Iterable[Sample]:

@@ -67,19 +67,8 @@ class HostSource:
                 parse=_memory,
             ),
             Reading(path=proc / "loadavg", metrics=("load1",), parse=_load),
-            _traffic(
-                proc / "diskstats",
-                _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS)),
-                r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)",
-                ("disk_read_bytes", "disk_write_bytes"),
-                _SECTOR_BYTES,
-            ),
-            _traffic(
-                proc / "self/net/dev",
-                physical(sys),
-                r"^ *(?:NAMES): *(\d+)(?: +\d+){7} +(\d+)",
-                ("net_recv_bytes", "net_sent_bytes"),
-            ),
+            _disks(proc / "diskstats", sys),
+            _network(proc / "self/net/dev", sys),
             pressure(proc / "pressure/cpu", "cpu", ("some",), _NO_PRESSURE),
             pressure(proc / "pressure/memory", "mem", ("some", "full"), _NO_PRESSURE),
             pressure(proc / "pressure/io", "io", ("some", "full"), _NO_PRESSURE),
@@ -163,34 +152,43 @@ def _load(content: bytes) -> Values:
     return {"load1": float(content.split(None, 1)[0])}
 
 
-def _traffic(
-    path: Path, names: Collection[str], line: str, metrics: tuple[str, str], unit_bytes: int = 1
-) -> Reading:
-    """Return the reading of two counters, summed over the lines of some disks or interfaces.
-
-    Args:
-        line: regular expression with NAMES where the names go, and a group for each counter.
-    """
-    pattern = re.compile(line.replace("NAMES", "|".join(map(re.escape, names))).encode(), re.MULTILINE)
+def _disks(path: Path, sys: Path) -> Reading:
+    """Return the reading of the bytes that whole disks have moved."""
+    names = _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS))
+    line = _any_of(r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)", names)
+    metrics = ("disk_read_bytes", "disk_write_bytes")
 
     def parse(content: bytes) -> Values:
         if not names:
             raise FileNotFoundError
-        rows = pattern.findall(content)
-        return {name: unit_bytes * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
+        rows = line.findall(content)
+        return {name: _SECTOR_BYTES * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
 
-    return Reading(
-        path=path, metrics=metrics, parse=parse, missing=f"The kernel lists no physical device in {path}."
-    )
+    return Reading(path=path, metrics=metrics, parse=parse, missing="The kernel lists no physical disk.")
 
 
-def physical(sys: Path) -> Collection[str]:
-    """Return the interfaces with hardware behind them; bonds, bridges and containers' ends only repeat it.
+def _network(path: Path, sys: Path) -> Reading:
+    """Return the reading of the bytes through interfaces with hardware behind them, and through loopback.
 
-    Where there are none, in a container, all but loopback count.
+    Bonds, bridges and containers' ends only repeat the former. Where there are none, in a container, all but
+    loopback count.
     """
     every = _names(sys / "class/net", lambda folder: folder.name != "lo")
-    return [name for name in every if (sys / "class/net" / name / "device").exists()] or every
+    names = [name for name in every if (sys / "class/net" / name / "device").exists()] or every
+    line = _any_of(r"^ *(NAMES): *(\d+)(?: +\d+){7} +(\d+)", ["lo", *names])
+
+    def parse(content: bytes) -> Values:
+        rows = {name: (int(received), int(sent)) for name, received, sent in line.findall(content)}
+        values: Values = {"loopback_bytes": rows.pop(b"lo", (0, 0))[1]}
+        if rows:
+            values["net_recv_bytes"], values["net_sent_bytes"] = map(sum, zip(*rows.values(), strict=True))
+        return values
+
+    return Reading(path=path, metrics=("net_recv_bytes", "net_sent_bytes", "loopback_bytes"), parse=parse)
+
+
+def _any_of(line: str, names: Collection[str]) -> re.Pattern[bytes]:
+    return re.compile(line.replace("NAMES", "|".join(map(re.escape, names))).encode(), re.MULTILINE)
 
 
 def _names(folder: Path, counts: Callable[[Path], bool]) -> list[str]:

@@ -96,7 +96,7 @@ class FileReader:
             self._open.append((each, file))
             absent = [name for name in each.metrics if each.all_at_once and name not in values]
             metrics += [name for name in each.metrics if name not in absent]
-            self._note(absent, f"{each.path.name} does not have it: the controller is not enabled.")
+            self._note(absent, f"{each.path.name} does not have it: it is not enabled, or there is none.")
         return tuple(metrics)
 
     def read(self) -> Values:

@@ -14,6 +14,7 @@ COUNTERS = frozenset(
         "disk_write_bytes",
         "net_recv_bytes",
         "net_sent_bytes",
+        "loopback_bytes",
         "cpu_throttle_events",
         *(
             f"{resource}_pressure_{share}_s"
