@@ -174,8 +174,11 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
         beside = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
         path = cache / "workload-files" / content / beside / Path(name).name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o644)
+        # Whole or not at all: nodes that share a machine share its cache.
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(0o644)
+        partial.replace(path)
         paths[name] = path
     return paths
 

@@ -123,7 +123,7 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert "Node bare: " in err
     assert "nowhere.sock" in err
     assert f"Node {dead} is not in the cluster" in err
-    assert "Missing: 2 measurements, first: " in err
+    assert "Missing: 2 measurements, first: " in err, err
     assert record.read_bytes() == kept
     runs = {item.name: read_run(item) for item in path.iterdir() if (item / "manifest.json").exists()}
     assert set(runs) == {"a", "b", "c"}
