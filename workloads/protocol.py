@@ -345,6 +345,7 @@ class Spec:
         full: train the published epochs instead of measuring windows.
         whole_s: most seconds that a variant's whole training may take: one that would take longer is measured in
             windows; 0 for no limit.
+        evaluate: whether to take the accuracy on held-out data.
         seed: for weights, shuffling and augmentation.
         image: the workload's family of images, which says what runs its variants.
     """
@@ -368,6 +369,7 @@ class Spec:
     analysis_variant_s: float = 0.0
     steps: int = 0
     full: bool = False
+    evaluate: bool = True
     whole_s: float = 0.0
     seed: int = 1
     image: str = TENSORFLOW

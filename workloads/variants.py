@@ -207,7 +207,7 @@ def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) ->
 
 def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
     # Keras' evaluate fails as its fit does with several workers; see together.py.
-    if variant not in (BASELINE, TUNED) or job.spec.workers:
+    if variant not in (BASELINE, TUNED) or job.spec.workers or not job.spec.evaluate:
         return
     began = meter.now()
     held_out = job.held_out(params)

@@ -260,6 +260,8 @@ def spec_for(
         steps=profile.steps,
         whole_s=_whole_s(trial.variants, profile),
         full=profile.full and trial.index == 0,
+        # How well it learns in these few steps says only whether it learns at all.
+        evaluate=trial.index == 0,
         seed=seed,
         image=image,
     )
