@@ -1,7 +1,7 @@
 """Telemetry sources: each reads one thing from the host, and says so when it can't.
 
-Adding one is a file with a class that follows Source, a line in sources.py, its metrics in docs/telemetry.md, and those of them
-that are counters in metrics.py.
+Adding one is a file with a class that follows Source, a line in sources.py, its metrics in
+docs/telemetry.md, and those of them that are counters in metrics.py.
 """
 
 from __future__ import annotations
