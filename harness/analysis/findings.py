@@ -321,16 +321,19 @@ def _ablation(case: Case, finding: Finding, time: StepTime) -> Ablation | None:
 
 
 def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
-    """Return the share of the step that an ablation takes away: of launch, what many steps in a call save."""
+    """Return the share of the step that an ablation takes away.
+
+    Of launch that is what many steps in a call save; of a copy, what the rest of the step can hide.
+    """
     removed = time.share(*parts)
-    model, calls = (
-        case.speed(MODEL_ONLY),
-        [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)],
-    )
-    if Part.LAUNCH not in parts or not model or not calls:
+    if parts == (Part.COPY,):
+        return min(removed, 1.0 - removed)
+    calls = [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)]
+    if Part.LAUNCH not in parts or not calls:
         return removed
-    saved_s = time.batch * (1 / model - 1 / max(one for one in calls if one))
-    return removed - max(0.0, time.share(Part.LAUNCH) - max(0.0, saved_s) / time.total.median)
+    least = time.batch / max(one for one in calls if one) / time.total.median
+    saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - least)
+    return removed - max(0.0, time.share(Part.LAUNCH) - saved)
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:

@@ -119,9 +119,13 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         wait = _clipped(wait - longer)
         around, slowed = _clipped(times.baseline - loop), slowed - retracing
         if times.unfed is not None:
-            # What Keras' loop costs without input is all that it costs; with input it is slowed too.
-            excess = _clipped(around - _clipped(times.unfed - fed))
-            excess = np.minimum(excess, _clipped(times.baseline - times.unfed - wait - slowed))
+            # What Keras' loop costs without input is all that it costs; with input it is slowed too, by no more
+            # than the pipeline takes.
+            most = times.baseline - times.unfed
+            most = most if times.feed is None else np.minimum(most, times.feed)
+            excess = np.minimum(
+                _clipped(around - _clipped(times.unfed - fed)), _clipped(most - wait - slowed)
+            )
             around, slowed = around - excess, slowed + excess
         yield Part.FRAMEWORK, around + python + retracing
         yield Part.INPUT_WAIT, wait
