@@ -24,7 +24,7 @@ TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 
 def measured(run: Run) -> Iterator[tuple[str, Footprint]]:
     """Yield what each workload of a run took on the CPU."""
-    profile = str(run.manifest.parameters["profile"])
+    profile = run.manifest.profile.name
     data = {one.workload: one.size_bytes for one in run.manifest.data}
     system = run.manifest.system
     for name in dict.fromkeys(trial.workload for trial in run.trials):

@@ -17,9 +17,9 @@ from benchmarks.sampling import in_turn
 from benchmarks.settings import Settings
 from harness.analysis.stats import estimate
 from harness.cli.app import paths
+from harness.model.options import Options
 from harness.progress import Silent
 from harness.run.events import read_log
-from harness.run.options import Options
 from harness.run.prepare import prepare
 from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, FIRST_STEP

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from benchmarks.settings import Settings
 from harness.cli.app import paths
 from harness.engines import Container
+from harness.model.options import Options
 from harness.model.run import Gpu
 from harness.progress import Silent
-from harness.run.options import Options
 from harness.run.prepare import prepare
 from harness.run.resolve import resolve
 from harness.run.store import TrialFolder

@@ -75,6 +75,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "known_number": known_number,
     "limit": messages.limit,
     "money": numbers.money,
+    "no_rate": messages.no_rate,
     "number": numbers.number,
     "part_colour": part_colour,
     "percent": numbers.percent,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from harness.model.analysis import Ablation, Analysis, Cause, Finding
+from harness.model.analysis import Analysis, Cause, Finding, Remedy
 from reports.overview import Row, rows
 
 # Cause -> the file in reports/snippets that shows the change. Each runs, before and after, in tests.
@@ -41,7 +41,7 @@ class Fix:
     row: Row
     finding: Finding
     diff: tuple[str, ...]
-    tried: Ablation | None
+    tried: Remedy | None
 
 
 def fixes(analysis: Analysis) -> tuple[Fix, ...]:
@@ -49,15 +49,15 @@ def fixes(analysis: Analysis) -> tuple[Fix, ...]:
     found = []
     for row in rows(analysis):
         finding = row.finding
-        if finding is None or (finding.cause is Cause.COMPUTE and finding.ablation is None):
+        if finding is None or (finding.cause is Cause.COMPUTE and finding.remedy is None):
             continue
-        slower = finding.ablation is not None and finding.ablation.gain.median <= 1
+        slower = finding.remedy is not None and finding.remedy.gain.median <= 1
         found.append(
             Fix(
                 row=row,
                 finding=finding,
                 diff=() if slower else diff_of(finding, row),
-                tried=finding.ablation if slower else None,
+                tried=finding.remedy if slower else None,
             )
         )
     return tuple(found)

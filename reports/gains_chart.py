@@ -13,7 +13,7 @@ from reports import numbers
 from reports.charts import Figure, Table, labels_axis, layered, rows, stacked
 from reports.messages import device_of_row
 from reports.names import is_gpu, titles_of, variant_name
-from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, TUNED, WITHOUT_PREFIX
+from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, PARALLEL_INPUT, TUNED, WITHOUT_PREFIX
 
 _LABELS_PX = 150
 _TEXT_PX = 150
@@ -26,7 +26,7 @@ def gains_figure(analysis: Analysis) -> Figure | None:
     devices = list(dict.fromkeys(each.device for each in analysis.summaries))
     groups: dict[tuple[str, str], list[Summary]] = {}
     for summary in analysis.summaries:
-        if summary.variant in (BASELINE, TUNED) or summary.variant.startswith(
+        if summary.variant in (BASELINE, PARALLEL_INPUT, TUNED) or summary.variant.startswith(
             (OPTIMIZATION_PREFIX, WITHOUT_PREFIX)
         ):
             groups.setdefault((summary.workload, summary.device), []).append(summary)

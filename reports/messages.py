@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from harness.analysis.limits import ceiling_names
 from harness.model.analysis import (
     Analysis,
+    Capacity,
     Cause,
     Caveat,
     CaveatKind,
     Finding,
+    NoRate,
     Part,
     PublishedComparison,
     Severity,
@@ -186,12 +188,18 @@ def fix(finding: Finding | None) -> str:
 
 
 def gain(finding: Finding) -> str:
-    """Return the predicted gain and the measured one beside it."""
-    parts = [f"predicted {numbers.factor(finding.gain)}"] if finding.gain else []
+    """Return the gain predicted without a cause, beside it the ablation's, and what its remedy gained."""
+    parts = []
     if finding.ablation:
-        with_others = "" if finding.ablation.alone else " with other changes"
-        parts.append(f"measured {numbers.factor(finding.ablation.gain.median)}{with_others}")
-    return ", ".join(parts)
+        predicted = numbers.factor(finding.ablation.predicted)
+        measured = numbers.factor(finding.ablation.gain.median)
+        parts.append(f"{variant_name(finding.ablation.variant)}: predicted {predicted}, measured {measured}")
+    elif finding.gain:
+        parts.append(f"predicted {numbers.factor(finding.gain)}")
+    if finding.remedy and (finding.ablation is None or finding.remedy.variant != finding.ablation.variant):
+        with_others = "" if finding.remedy.alone else " with other changes"
+        parts.append(f"remedy measured {numbers.factor(finding.remedy.gain.median)}{with_others}")
+    return "; ".join(parts)
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:
@@ -284,6 +292,17 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",
     }
     return texts[first.kind]
+
+
+def no_rate(capacity: Capacity) -> str:
+    """Say why no rate counts for a bound; "" where one does."""
+    texts: Mapping[NoRate, str] = {
+        NoRate.FEW_TRIALS: f"kept in {capacity.kept} of {counted(len(capacity.trial_ids), 'trial')}",
+        NoRate.ALONE: f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}",
+        NoRate.FEW_REQUESTS: "too slow for 100 requests in this profile's time",
+        NoRate.NONE_KEPT: "no rate of 100 requests or more kept to it",
+    }
+    return texts[capacity.why] if capacity.why else ""
 
 
 def published_note(each: PublishedComparison) -> str:

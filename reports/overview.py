@@ -112,5 +112,5 @@ def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:
 
 
 def expected_gain(finding: Finding) -> float:
-    """Return a finding's measured gain, else the predicted one, else 1."""
-    return finding.ablation.gain.median if finding.ablation else finding.gain or 1.0
+    """Return what a finding's remedy gained, else the predicted gain, else 1."""
+    return finding.remedy.gain.median if finding.remedy else finding.gain or 1.0

@@ -68,12 +68,11 @@ class Page:
         run = self.analysis.run
         manifest = run.manifest
         driver = f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else ""
-        profile = str(manifest.parameters.get("profile") or "")
         words = (
             driver,
             run.system["framework"],
             manifest.engine.name,
-            profile,
+            manifest.profile.name,
             numbers.when(manifest.created),
         )
         return [word for word in words if word]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from harness.model.run import Run
+from harness.model.run import Manifest, Run
 from reports import numbers
 
 UNKNOWN = "not known"
 _ACCELERATOR = "accelerator"  # the beginning of MLPerf's fields that only a host with a GPU has
-# Parameters whose parts are worth a row of their own, and what a part's name is preceded by.
-_NESTED = {"options": "", "settings": "profile's ", "params": "--param "}
 # Said elsewhere on the page, or once already.
 _SAID = frozenset({"profile", "name", "seed", "params", "engine", "variants"})
 _UNITS = {"_bytes": ("", numbers.size), "_s": ("", numbers.duration)}
@@ -40,18 +39,25 @@ def setup_rows(run: Run) -> list[tuple[str, str]]:
         ("tfbench", f"{manifest.tfbench_version}, commit {manifest.commit or 'unknown'}"),
         ("seed", str(manifest.seed)),
     ]
-    return rows + list(_parameters(manifest.parameters))
+    return rows + list(_settings(manifest))
 
 
-def _parameters(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in parameters.items():
-        if name in _NESTED and isinstance(value, Mapping):
-            for part, inner in value.items():
-                # What was left to its default is in the row of what it came to be.
-                if part not in _SAID and inner not in (None, "", [], {}, ()):
-                    yield _row(f"{_NESTED[name]}{part}", inner)
-        else:
-            yield _row(name, value)
+def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    yield "profile", manifest.profile.name
+    groups = {
+        "": {**asdict(manifest.options), "memory_limit_bytes": manifest.memory_limit_bytes},
+        "profile's ": asdict(manifest.profile),
+        "--param ": manifest.options.fixed_params,
+    }
+    for prefix, values in groups.items():
+        for name, value in values.items():
+            # What was left to its default is in the row of what it came to be.
+            if name not in _SAID and value not in (None, "", [], {}, ()):
+                yield _row(f"{prefix}{name}", value)
+    if manifest.worker_nodes:
+        yield "worker nodes", ", ".join(manifest.worker_nodes)
+    if manifest.rerun_of:
+        yield "rerun of", manifest.rerun_of
 
 
 def _row(name: str, value: Any) -> tuple[str, str]:

@@ -47,7 +47,7 @@ def _identity(analysis: Analysis) -> Iterator[tuple[str, Any]]:
     yield "created", manifest.created
     yield "machine", manifest.system.get("system_name") or manifest.system.get("host_processor_model_name")
     yield "gpus", "; ".join(dict.fromkeys(gpu.name for gpu in manifest.gpus))
-    yield "profile", manifest.parameters.get("profile")
+    yield "profile", manifest.profile.name
     yield "tfbench", manifest.tfbench_version
     yield "commit", manifest.commit
 

@@ -37,7 +37,7 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
         machine_name(run.manifest),
         run.system["framework"],
         run.manifest.engine.name,
-        str(run.manifest.parameters.get("profile") or ""),
+        run.manifest.profile.name,
         numbers.duration(took_s) if took_s is not None else "",
     )
     return _plain(" · ".join(word for word in words if word))
@@ -101,7 +101,7 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
-        how = "measured" if finding.ablation else "predicted"
+        how = "measured" if finding.remedy else "predicted"
         yield (
             "Fix first",
             f"{row.workload}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",

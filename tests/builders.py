@@ -129,7 +129,7 @@ def bare_run(*, seed: int = 1) -> Run:
         )
         for each in whole.trials
     )  # fmt: skip
-    bare = replace(whole.manifest, images=(), data=(), gpus=(), system={}, host_facts={}, parameters={})
+    bare = replace(whole.manifest, images=(), data=(), gpus=(), system={}, host_facts={})
     return replace(whole, manifest=bare, trials=trials)
 
 

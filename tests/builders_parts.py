@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.defaults import PROFILES
+from harness.model.options import Options
 from harness.model.run import (
     DataInfo,
     EngineInfo,
@@ -163,7 +165,8 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
         },
         host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,
                     "smt": True, "load_1min": 0.2},
-        parameters={"profile": "quick", "window_s": 1.0, "windows": 3, "trials_min": 3, "trials_max": 5},
+        options=Options(),
+        profile=PROFILES["quick"],
         seed=seed,
     )  # fmt: skip
 

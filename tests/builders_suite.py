@@ -15,6 +15,7 @@ from workloads.protocol import (
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
+    PARALLEL_INPUT,
     STAGE_PREFIX,
     TUNED,
     WITHOUT_INPUT,
@@ -49,7 +50,8 @@ def pictures(scale: float, *, gpu: bool) -> Mapping[str, VariantSpeed]:
         BASELINE: (0.068, 0.88), INPUT_ONLY: (0.062, -1.0), MODEL_ONLY: (0.006, -1.0),
         CUSTOM_LOOP: (0.066, 0.9), HOST_FED: (0.0065, -1.0), "calls:10": (0.004, -1.0),
         f"{STAGE_PREFIX}read": (0.004, -1.0), f"{STAGE_PREFIX}decode": (0.055, -1.0),
-        f"{STAGE_PREFIX}batch": (0.061, -1.0), WITHOUT_INPUT: (0.009, 0.2), TUNED: (0.005, 0.1),
+        f"{STAGE_PREFIX}batch": (0.061, -1.0), WITHOUT_INPUT: (0.0068, -1.0),
+        PARALLEL_INPUT: (0.009, 0.2), TUNED: (0.005, 0.1),
     }  # fmt: skip
     return {
         name: VariantSpeed(step_s=scale * step_s, batch=32, wait_share=wait, load=load)
@@ -93,7 +95,8 @@ def suite_run(*, trials: int = 3, seed: int = 1) -> Run:
 def _as_planned(trial: Trial) -> Trial:
     loader = Change(what="loader", before="python", after="tf.data", why="decoding in parallel")
     fused = Change(what="steps_per_execution", before="1", after="50", why="one call for 50 steps")
-    changes = {WITHOUT_INPUT: (loader,), WITHOUT_LAUNCH: (fused,)}
+    memory = Change(what="feed", before="fit", after="memory", why="a batch that is ready in memory")
+    changes = {WITHOUT_INPUT: (memory,), PARALLEL_INPUT: (loader,), WITHOUT_LAUNCH: (fused,)}
     if trial.workload == "cats-dogs":
         changes[TUNED] = (loader,)
     infos = tuple(replace(each, changes=changes.get(each.variant, each.changes)) for each in trial.variants)

@@ -52,8 +52,7 @@ def test_money_follows_from_speed_and_price() -> None:
 
 def test_each_of_several_workers_has_a_machine_that_is_paid_for() -> None:
     run = builders.cpu_run()
-    parameters = {**run.manifest.parameters, "workers": 4}
-    four = replace(run, manifest=replace(run.manifest, parameters=parameters))
+    four = replace(run, manifest=replace(run.manifest, worker_nodes=("a", "b", "c", "d")))
     (_, one_cost), (_, four_cost) = (of(at(Prices(machine=0.5), each), "cpu") for each in (run, four))
     assert (one_cost.per_hour, four_cost.per_hour) == (0.5, 2.0)
     assert one_cost.per_million_samples is not None

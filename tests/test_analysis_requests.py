@@ -9,6 +9,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies, request_ratios
+from harness.model.analysis import NoRate
 from harness.model.run import RequestTimes, Run
 from tests.builders_requests import BATCHES, offered, serving_run, single
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM
@@ -103,13 +104,13 @@ class TestCapacity:
             ),
         )
         found = {(one.device, one.bound_s): one.why for one in capacities(few)}
-        assert found["cpu", 0.1] == "too slow for a hundred requests in this profile's time"
+        assert found["cpu", 0.1] is NoRate.FEW_REQUESTS
 
     def test_it_says_why_there_is_none(self) -> None:
         (first, _) = (one for one in capacities(serving_run()) if one.device == "cpu")
         assert first.bound_s == 0.015
         assert first.rate_per_s is None
-        assert first.why.startswith("a request alone takes longer: 41.")
+        assert first.why is NoRate.ALONE and first.alone_s == pytest.approx(0.041, abs=0.001)
 
     def test_it_is_that_of_most_trials_and_says_of_how_many(self) -> None:
         for well, told in ((3, 3), (2, 2), (1, None), (0, None)):
@@ -122,8 +123,9 @@ class TestCapacity:
             (one,) = (one for one in found if (one.device, one.bound_s) == ("cpu", 0.015))
             assert (one.rate_per_s.n if one.rate_per_s else None) == told
             assert len(one.trial_ids) == 3
-            assert ("only 1 of 3 trials" in one.why) == (well == 1)
-            assert bool(one.why) == (told is None)
+            assert one.kept == well
+            assert (one.why is NoRate.FEW_TRIALS) == (well == 1)
+            assert (one.why is None) == (told is not None)
 
     def test_the_gpu_is_not_compared_at_a_bound_to_which_few_trials_kept(self) -> None:
         run = serving_run()

@@ -16,6 +16,7 @@ from harness.analysis.gate import gate
 from harness.analysis.versus import MANY, versus
 from harness.errors import StoreError, UsageError
 from harness.model.comparison import Decision, Extract, Outcome, Section
+from harness.model.options import Options
 from harness.run.extracts import from_json, reference_path, references, to_json
 from tests import builders
 from tests.comparisons import again, fleet, whole
@@ -50,17 +51,16 @@ class TestExtract:
 
     def test_names_the_machine_and_its_limits(self) -> None:
         run = builders.gpu_run(trials=1)
-        parameters = {**run.manifest.parameters, "options": {"cpus": "0-1", "cpu_quota": 1.5}}
-        made = extract(analyse(replace(run, manifest=replace(run.manifest, parameters=parameters))))
+        options = Options(cpus="0-1", cpu_quota=1.5)
+        made = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 16 vCPU, CPUs 0-1, quota of 1.5 CPUs"
 
-    @pytest.mark.parametrize(
-        "given_settings", [({"trials": 3, "max_trials": 7}, True), ({"trials": 3, "max_trials": 3}, False)]
-    )
-    def test_knows_whether_the_interval_chose_the_trials(self, given_settings) -> None:
+    @pytest.mark.parametrize(("most", "adaptive"), [(7, True), (3, False)])
+    def test_knows_whether_the_interval_chose_the_trials(self, most: int, adaptive: bool) -> None:
         run = builders.cpu_run(trials=1)
-        run = replace(run, manifest=replace(run.manifest, parameters={"settings": given_settings[0]}))
-        assert extract(analyse(run)).adaptive is given_settings[1]
+        profile = replace(run.manifest.profile, trials=3, max_trials=most)
+        run = replace(run, manifest=replace(run.manifest, profile=profile))
+        assert extract(analyse(run)).adaptive is adaptive
 
     def test_names_the_family_of_images_and_the_version_of_its_framework(self) -> None:
         run = builders.cpu_run(trials=1)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import GpuError, UsageError
-from harness.run.options import Options
+from harness.model.options import Options
 from harness.run.plain import from_plain, to_plain
 from harness.run.prepare import commit_of, new_run_id
 from harness.run.resolve import resolve

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.compare import narrowed
+from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.run import Run
 from harness.run.extracts import references, to_json
@@ -84,7 +85,7 @@ class TestCompare:
         self, tfbench: Call, tmp_path: Path
     ) -> None:
         made = builders.cpu_run()
-        smoke = replace(made, manifest=replace(made.manifest, parameters={"profile": "smoke"}))
+        smoke = replace(made, manifest=replace(made.manifest, profile=PROFILES["smoke"]))
         paths = [write_run(tmp_path / name, smoke).path for name in ("a", "b")]
         said = tfbench("compare", *(f"{path.name}={path}" for path in paths), "-o", tmp_path / "x.html")
         assert said.code == 0, said.err

@@ -22,6 +22,7 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RUN_EAGERLY,
     TUNED,
+    WITHOUT_INPUT,
 )
 
 LOAD = GpuLoad(util=95, power_w=300)
@@ -99,14 +100,22 @@ def test_a_copy_faster_than_the_link_is_a_wrong_measurement() -> None:
     assert first(with_metrics(played, **{BATCH_BYTES: 9e9})).cause is Cause.IMPOSSIBLE
 
 
-def test_the_ablation_is_the_variant_that_changes_least_else() -> None:
+def test_an_ablation_is_predicted_by_the_parts_that_it_takes_away() -> None:
+    speeds = {**INPUT, WITHOUT_INPUT: _speed(12)}
+    finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
+    assert finding.cause is Cause.INPUT and finding.ablation is not None and finding.remedy is None
+    assert finding.ablation.variant == WITHOUT_INPUT
+    assert finding.ablation.predicted == pytest.approx(finding.ablation.gain.median, rel=0.25)
+
+
+def test_the_remedy_is_the_variant_that_changes_least_else() -> None:
     finding = first(with_metrics(run({"gpu0": INPUT}, noise=0.001, min_accuracy=0)))
-    assert finding.ablation is None
+    assert finding.ablation is None and finding.remedy is None
     idle = replace(_speed(10), load=GpuLoad(util=5, power_w=120))
     speeds = {BASELINE: idle, TUNED: _speed(5), INPUT_ONLY: _speed(1), MODEL_ONLY: idle,
               CUSTOM_LOOP: replace(idle, wait_share=0.0), "batch:4": replace(idle, batch=128),
               "calls:10": _speed(2)}  # fmt: skip
     finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.LAUNCH and finding.ablation is not None
-    assert finding.ablation.variant == TUNED and finding.ablation.alone
-    assert finding.ablation.gain.median == pytest.approx(2.0, rel=0.02)
+    assert finding.cause is Cause.LAUNCH and finding.remedy is not None
+    assert finding.remedy.variant == TUNED and finding.remedy.alone
+    assert finding.remedy.gain.median == pytest.approx(2.0, rel=0.02)

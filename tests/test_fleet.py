@@ -24,8 +24,8 @@ from harness.fleet.nodes import choose, node_keys
 from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.session import Ready, collect, left, resume, run, shipped
 from harness.fleet.worker import describe, kind, scratch_folder
+from harness.model.options import Options
 from harness.model.run import Status
-from harness.run.options import Options
 from harness.run.store import read_run
 from tests.conftest import ROOT
 from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node, plan_of, whole

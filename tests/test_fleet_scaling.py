@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node, State, TrialDone
@@ -69,8 +70,8 @@ class FakeTeam:
         self._fails = fails
 
     def measure(self, folder: FleetFolder) -> None:
-        parameters = {"profile": "quick", "settings": {"trials": 2}}
-        start = replace(START, manifest=replace(START.manifest, parameters=parameters))
+        profile = replace(PROFILES["quick"], trials=2)
+        start = replace(START, manifest=replace(START.manifest, profile=profile))
         measure(folder, start, self._nodes, (1, 2), self._run, self.board)
 
     def _run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
@@ -96,7 +97,7 @@ def _record(done: TrialDone) -> TrialRecord:
 
 
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
-    folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
+    folder, team = folder_in(tmp_path, NODES), FakeTeam(tmp_path)
     team.measure(folder)
     first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]

@@ -50,7 +50,9 @@ RULES: Mapping[str, Rule] = {
     "workloads.trees": Rule(ours=("workloads.protocol",)),
     "workloads": Rule(ours=("workloads",), others=CONTAINER),
     "harness": Rule(ours=("harness.cli", "harness.errors", "harness.model"), others=("platformdirs",)),
-    "harness.model": Rule(ours=("harness.model", "workloads.protocol"), others=("numpy",)),
+    "harness.model": Rule(
+        ours=("harness.defaults", "harness.model", "workloads.protocol"), others=("numpy",)
+    ),
     "harness.analysis": Rule(
         ours=(
             "harness.analysis",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.model.analysis import (
@@ -12,6 +14,7 @@ from harness.model.analysis import (
     Estimate,
     Finding,
     Part,
+    Remedy,
     Severity,
     StepTime,
 )
@@ -125,9 +128,13 @@ def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
 def test_a_gain_is_predicted_and_measured() -> None:
     one = finding(Cause.LAUNCH, Part.LAUNCH)
     assert gain(one) == "predicted 2.0×"
-    ablation = Ablation(variant="tuned", changes=(), gain=of(3.1, "ratio"), alone=True)
-    whole = Finding(workload="w", device="cpu", cause=Cause.LAUNCH, gain=2.0, ablation=ablation)
-    assert gain(whole) == "predicted 2.0×, measured 3.1×"
+    remedy = Remedy(variant="tuned", changes=(), gain=of(3.1, "ratio"), alone=False)
+    whole = replace(one, remedy=remedy)
+    assert gain(whole) == "predicted 2.0×; remedy measured 3.1× with other changes"
+    parts = (Part.LAUNCH, Part.FRAMEWORK)
+    ablation = Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio"))
+    whole = replace(one, remedy=remedy, ablation=ablation)
+    assert gain(whole).startswith("several steps a call: predicted 2.2×, measured 2.1×; remedy measured 3.1×")
 
 
 def test_what_cannot_be_is_said_with_its_numbers() -> None:

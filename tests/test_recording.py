@@ -139,7 +139,7 @@ def content() -> bytes:
         (page_with(packed_bytes(b"[" * 100_000)), "damaged"),
         (page_with(packed_bytes(b'{"format": "other"}\n')), "no run of tfbench"),
         (page_with(packed_bytes(b"{}\n")), "damaged"),
-        (page_with(packed_bytes(content().replace(b'"schema":1', b'"schema":99', 1))), "schema version 99"),
+        (page_with(packed_bytes(content().replace(b'"schema":2', b'"schema":99', 1))), "schema version 99"),
         (page_with(packed_bytes(content()[:-8])), "damaged"),
         (page_with(packed_bytes(content().replace(b'"i8",0,', b'"i8",-8,', 1))), "damaged"),
     ],

@@ -170,6 +170,7 @@ def factors(found: Analysis) -> Iterator[str]:
         yield numbers.factor(ratio.ratio.median)
     for finding in found.findings:
         yield from (numbers.factor(finding.gain),) if finding.gain else ()
+        yield from (numbers.factor(finding.ablation.predicted),) if finding.ablation else ()
     for each in found.published:
         yield numbers.published(each.value, each.upto, each.unit)
         yield from (numbers.factor(each.factor.median),) if each.factor else ()
@@ -221,8 +222,8 @@ def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
     slower = replace(
         found,
         findings=tuple(
-            replace(each, ablation=replace(each.ablation, gain=replace(each.ablation.gain, median=0.7)))
-            if each.ablation
+            replace(each, remedy=replace(each.remedy, gain=replace(each.remedy.gain, median=0.7)))
+            if each.remedy
             else each
             for each in found.findings
         ),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import StoreError
+from harness.model.options import Options
 from harness.model.run import DataInfo, ImageInfo
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
-from harness.run.options import Options
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
 from tests.conftest import ROOT

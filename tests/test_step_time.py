@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
-from harness.model.analysis import Part, StepTime
+from harness.model.analysis import Cause, Part, StepTime
 from tests.builders import GpuLoad, VariantSpeed, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
@@ -23,6 +25,7 @@ times = st.builds(
     host_fed=st.none() | seconds,
     model=st.none() | seconds,
     feed=st.none() | seconds,
+    unfed=st.none() | seconds,
     launch=st.none() | seconds,
     exchange=st.none() | seconds,
     python=st.just(0.0) | seconds,
@@ -49,9 +52,10 @@ def test_what_was_not_measured_has_no_part(each: Times) -> None:
 
 
 def _of(**variants: VariantSpeed) -> dict[Part, float]:
-    analysis = analyse(
-        run({"gpu0": {name.replace("_", "-"): speed for name, speed in variants.items()}}, noise=0.001)
-    )
+    named = {
+        name.replace("without_", "without:").replace("_", "-"): speed for name, speed in variants.items()
+    }
+    analysis = analyse(run({"gpu0": named}, noise=0.001))
     time = next(each for each in analysis.step_times if each.variant == BASELINE)
     assert sum(value.median for value in time.parts.values()) == pytest.approx(time.total.median)
     return {part: time.share(part) for part in time.parts}
@@ -88,6 +92,25 @@ def test_a_loop_that_found_batches_in_a_buffer_is_no_faster_than_the_input() -> 
         custom_loop=_speed(20, wait_share=0.5),
     )  # fmt: skip
     assert parts[Part.INPUT_WAIT] == pytest.approx(0.75, abs=0.02)
+
+
+def test_what_input_adds_to_keras_loop_is_inputs() -> None:
+    loop = {"custom_loop": _speed(34, wait_share=0.7), "input_only": _speed(1)}
+    parts = _of(baseline=_speed(40), model_only=_speed(10), without_input=_speed(11), **loop)
+    assert parts[Part.FRAMEWORK] == pytest.approx(1 / 40, abs=0.01)
+    assert parts[Part.INPUT_WAIT] + parts[Part.INPUT_SLOWDOWN] == pytest.approx(29 / 40, abs=0.02)
+
+
+def test_a_hiccup_in_one_variant_says_nothing_of_the_others() -> None:
+    variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(40),
+                CUSTOM_LOOP: _speed(40, wait_share=0.75)}  # fmt: skip
+    played = run({"gpu0": variants}, noise=0.001, trials=1)
+    (trial,) = played.trials
+    last = [each for each in trial.windows if each.variant == INPUT_ONLY][-1]
+    slow = replace(last, samples=last.samples // 50)
+    windows = tuple(slow if each is last else each for each in trial.windows)
+    found = analyse(replace(played, trials=(replace(trial, windows=windows),))).findings
+    assert found[0].cause is Cause.INPUT
 
 
 def test_tuned_is_in_milliseconds_of_the_baselines_batch() -> None:

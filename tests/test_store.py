@@ -165,7 +165,7 @@ class TestReadingWhatIsNoRun:
         with pytest.raises(StoreError, match="is not a run"):
             read_run(folder.path)
 
-    @pytest.mark.parametrize("version", [None, 0, 2, "1"])
+    @pytest.mark.parametrize("version", [None, 0, 1, "2"])
     def test_another_schema_version(self, folder: RunFolder, version: object) -> None:
         self._change(folder, schema=version)
         with pytest.raises(StoreError, match="schema version"):

@@ -80,7 +80,8 @@ class TestCases:
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
     def test_a_control_is_the_same_workload_with_nothing_planted(self, case: Case) -> None:
         (control,) = (one for one in CASES if one.name == case.control)
-        assert (control.workload, control.planted) == (case.workload, Kind.ARITHMETIC)
+        assert control.workload == case.workload
+        assert Kind.ARITHMETIC in (control.planted, *control.also)
 
     def test_what_is_lost_is_computed_as_planted(self) -> None:
         lost = {case.name: case.lost for case in SUITES["cpu"]}
@@ -304,7 +305,7 @@ class TestRecorded:
             assert len(names) >= 10
 
     def test_they_are_small(self) -> None:
-        assert sum(archive(suite).stat().st_size for suite in KEPT) < 2e6
+        assert sum(archive(suite).stat().st_size for suite in KEPT) < 3e6
 
     def test_answers_are_right(self, all_replayed: list[Judged]) -> None:
         wrong = [f"{one.case.name}: {one.answer}" for one in all_replayed if not one.right]

@@ -9,8 +9,8 @@ import pytest
 
 from harness.data.weights import check_weights, keep_weights, weights_infos
 from harness.errors import DataError, UsageError
+from harness.model.options import Options
 from harness.run.catalogue import built_in
-from harness.run.options import Options
 from harness.run.plain import from_plain, to_plain
 from harness.run.resolve import resolve
 

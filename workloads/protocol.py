@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 VERSION = 1
 
@@ -38,7 +38,9 @@ SINGLE_STREAM, SERVER = "SingleStream", "Server"
 CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
 FIRST_EPOCH, CACHED_EPOCH = "epoch:first", "epoch:cached"  # the pipeline before and after its caches are full
-# The baseline with one cause of lost time taken away, and nothing else changed.
+# The baseline with parallel maps and prefetching, which tf.data offers for any pipeline.
+PARALLEL_INPUT = "parallel-input"
+# The baseline with one part of its step taken away, and nothing else changed.
 WITHOUT_PREFIX = "without:"
 WITHOUT_INPUT, WITHOUT_LAUNCH, WITHOUT_FRAMEWORK, WITHOUT_COPY = WITHOUT = tuple(
     f"{WITHOUT_PREFIX}{cause}" for cause in ("input", "launch", "framework", "copy")
@@ -177,7 +179,7 @@ class Data:
     train: int
     test: int
     dtype: str = "uint8"
-    kind: str = "arrays"
+    kind: Literal["arrays", "table", "jpeg"] = "arrays"
     class_names: tuple[str, ...] = ()
     vocabulary: int = 0
 
@@ -294,7 +296,7 @@ class Workload:
     batch_size: int
     epochs: int
     model: str = ""
-    task: str = "train"
+    task: Literal["train", "infer"] = "train"
     optimizer: str = ""
     loss: str = ""
     tuned: Mapping[str, Any] = field(default_factory=dict)
@@ -307,7 +309,7 @@ class Workload:
     requests: Requests | None = None
     takes_weights: bool = False
     source: str = ""
-    suite: str = "default"
+    suite: Literal["default", "extra"] = "default"
     min_accuracy: float = 0.0
     samples_per_epoch: int = 0
     image: str = TENSORFLOW

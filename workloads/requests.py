@@ -27,6 +27,8 @@ PROBES = 5
 LASTS_BOUNDS = 20
 # Budgets, in measured windows of the profile.
 BATCH_WINDOWS, STOP_WINDOWS, PROBE_WINDOWS, LONGEST_PROBE_WINDOWS = 2.0, 20.0, 4.0, 30.0
+# Of what batches back to back make, a rate worth reporting.
+USEFUL_SHARE = 0.2
 LATE_SHARE = 0.01  # the bound holds for the 99th percentile
 _SPIN_NS = 200_000  # sleeping is not exact enough for the last of a wait
 
@@ -77,7 +79,9 @@ def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int
 def _search(
     job: Job, variant: str, serve: Serve, pool: Any, medians: Mapping[int, float], alone: Sequence[int]
 ) -> None:
-    """Look for the largest rate that keeps to a bound: the least one to which any rate keeps.
+    """Look for the largest rate that keeps to a bound: the least one to which a useful rate keeps.
+
+    A bound that only requests by themselves keep to tells little: two that meet are late already.
 
     Args:
         medians: of a request of each batch size, in nanoseconds.
@@ -91,7 +95,8 @@ def _search(
         message = f"{variant}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
         job.events.write("warning", message=message)
     for bound_ms in bounds_ms:
-        if _largest(job, variant, serve, pool, medians, bound_ms):
+        most = _most(medians, sizes_within(medians, bound_ms))
+        if _largest(job, variant, serve, pool, medians, bound_ms) >= USEFUL_SHARE * most:
             break
 
 
@@ -103,7 +108,7 @@ def _largest(
     A rate of which the fewest requests would take longer than a series may last is not asked for.
     """
     sizes = sizes_within(medians, bound_ms)
-    low, high = 0.0, max(size / medians[size] * 1e9 for size in sizes)
+    low, high = 0.0, _most(medians, sizes)
     for probe in range(PROBES):
         rate = (low + high) / 2
         if rate * _longest_s(job) < SERVER_REQUESTS[0]:
@@ -113,6 +118,11 @@ def _largest(
         late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
         low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
     return low
+
+
+def _most(medians: Mapping[int, float], sizes: Sequence[int]) -> float:
+    """Return the samples a second that batches of the best of some sizes make, back to back."""
+    return max(size / medians[size] * 1e9 for size in sizes)
 
 
 def sizes_within(medians: Mapping[int, float], bound_ms: float) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from workloads.protocol import (
     LONGEST_REASON,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
+    PARALLEL_INPUT,
     STAGE_PREFIX,
     THREADS_PREFIX,
     TUNED,
@@ -152,7 +153,7 @@ def _not_worth_it(job: Job, variant: str) -> str:
             return "many steps in a call save little"
     if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < MATTERS * base:
         return "copying costs little"
-    of_input = variant in (WITHOUT_INPUT, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
+    of_input = variant in (PARALLEL_INPUT, WITHOUT_INPUT, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
         (STAGE_PREFIX, THREADS_PREFIX)
     )
     if of_input and waits is not None and max(waits, lost) < MATTERS:

@@ -14,6 +14,7 @@ from workloads.protocol import (
     FIRST_EPOCH,
     HOST_FED,
     OPTIMIZATION_PREFIX,
+    PARALLEL_INPUT,
     STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
@@ -59,9 +60,10 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "callbacks": True,
 }
 
-# One cause of lost time taken away, and nothing else.
-WITHOUT_PARAMS: Mapping[str, Mapping[str, Any]] = {
-    WITHOUT_INPUT: PIPELINE_REMEDIES,
+# What the baseline is changed by to take one part of its step away, or to prepare its input in parallel.
+CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
+    PARALLEL_INPUT: PIPELINE_REMEDIES,
+    WITHOUT_INPUT: {"feed": "memory"},
     WITHOUT_LAUNCH: {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50},
     WITHOUT_FRAMEWORK: {"run_eagerly": False, "callbacks": False},
     WITHOUT_COPY: {"prefetch_to_device": True},
@@ -85,6 +87,7 @@ WHY: Mapping[str, str] = {
     "run_eagerly": "the step is compiled into a graph; Python no longer runs each operation",
     "callbacks": "no Python code runs between steps",
 }
+WHY_FROM_MEMORY = "a batch that is ready in memory feeds every step: what input costs, not a remedy"
 
 
 class ParameterError(ValueError):
@@ -118,15 +121,15 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
         base.update(resolve(declared, spec.device))
     if workload.takes_weights:
         base["weights"] = spec.weights
-    if variant == WITHOUT_INPUT:
+    if variant == PARALLEL_INPUT:
         declared = resolve(workload.tuned, spec.device)
         base.update({key: value for key, value in declared.items() if key in PIPELINE_PARAMS})
-    base.update(resolve(WITHOUT_PARAMS.get(variant, {}), spec.device))
+    base.update(resolve(CHANGED_PARAMS.get(variant, {}), spec.device))
     base.update(spec.params)
     if variant.startswith(OPTIMIZATION_PREFIX):
         # An optimization is its parameters: an override must not turn it into another one.
         base.update(resolve(_optimization(workload, variant).params, spec.device))
-    if (spec.gpus > 1 or spec.workers) and base.get("feed") == "fit":
+    if (spec.gpus > 1 or spec.workers) and base.get("feed") in ("fit", "memory"):
         # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
         # of an unfed placeholder; the resident loop has both.
         base.update(jit_compile=False, steps_per_execution=1)
@@ -145,14 +148,17 @@ def variant_changes(
     changes = []
     before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
     after = ran or variant_params(workload, spec, variant, pipeline=pipeline)
-    if variant == TUNED or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+    if variant in (TUNED, PARALLEL_INPUT) or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
         said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
         optimization_why = (
             _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""
         )
         for key in sorted(after):
             if before.get(key) != after[key]:
-                why = said.pop(key, "") or optimization_why or WHY.get(key, "declared by the workload")
+                known = (
+                    WHY_FROM_MEMORY if variant == WITHOUT_INPUT else WHY.get(key, "declared by the workload")
+                )
+                why = said.pop(key, "") or optimization_why or known
                 changes.append(
                     Change(what=key, before=_text(before.get(key)), after=_text(after[key]), why=why)
                 )
@@ -183,8 +189,10 @@ def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> 
         return one_device and trains
     if variant.startswith(BATCH_PREFIX):
         return one_device
-    if variant == WITHOUT_INPUT:
+    if variant == PARALLEL_INPUT:
         return pipeline and trains and not spec.workers
+    if variant == WITHOUT_INPUT:
+        return trains and not spec.workers
     if variant == WITHOUT_COPY:
         return pipeline and trains and one_device and spec.device == "gpu"
     if variant.startswith(WITHOUT_PREFIX):

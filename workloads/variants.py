@@ -16,10 +16,10 @@ from workloads.protocol import (
     BUILD,
     CALLBACKS,
     EVALUATE,
+    OPTIMIZATION_PREFIX,
     PYTHON_IN_STEP,
     RUN_EAGERLY,
     TUNED,
-    WITHOUT_PREFIX,
 )
 from workloads.python_calls import Stopwatch
 from workloads.timing import Meter
@@ -92,10 +92,10 @@ class Boundaries(tf.keras.callbacks.Callback):
 
 
 def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run baseline, tuned or a opt: build, train until told to stop, evaluate."""
+    """Run the baseline, or a variant that changes it: build, train until told to stop, evaluate."""
     began = meter.now()
-    published = variant == BASELINE or variant.startswith(WITHOUT_PREFIX)
-    factory = job.author.model if published else job.author.tuned_model
+    optimized = variant == TUNED or variant.startswith(OPTIMIZATION_PREFIX)
+    factory = job.author.tuned_model if optimized else job.author.model
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     with in_python.python_functions():
         if params["feed"] == "resident":
@@ -146,6 +146,13 @@ def _fit(
     epochs = params["epochs"] if meter.full else ENDLESS
     meter.loss = lambda: building.running_loss(model)
     stride = params["steps_per_execution"]
+    if params["feed"] == "memory":
+        ready, once, steps = pipeline.from_memory(job, params)
+        boundaries = Boundaries(meter, once=once, stride=stride)
+        meter.begin()
+        with in_python.python_functions():
+            model.fit(ready, epochs=epochs, steps_per_epoch=steps, verbose=2, callbacks=[*own, boundaries])
+        return
     if job.train is not None:
         x, y = job.train
         batches = -(-len(x) // batch)

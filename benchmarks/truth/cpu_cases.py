@@ -76,7 +76,7 @@ METERED = (
 
 REAL_INPUT = (
     Case(
-        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=8 * 0.004,
+        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", control="jpeg-small",
         text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
     ),
     Case(
@@ -89,7 +89,7 @@ REAL_INPUT = (
     ),
     Case(
         name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting",
-        step_s=8 * 0.0015,
+        control="augment-light",
         text="eight rounds of recolouring",
         params={"rounds": 8, "sample_us": 1500},
     ),
@@ -99,7 +99,7 @@ REAL_INPUT = (
     ),
     Case(
         name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating",
-        step_s=8 * 0.0015,
+        control="generator-fast",
         text="text parsed by a Python generator",
         params={"fields": 60_000, "sample_us": 1500},
     ),
@@ -108,15 +108,15 @@ REAL_INPUT = (
         text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 1500},
     ),
     Case(
-        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", step_s=8 * 0.001,
+        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", control="cache-fits",
         text="a cache of 48 samples for 64, gone round", params={"sample_us": 1000},
     ),
     Case(
         name="cache-fits", planted=Kind.ARITHMETIC, workload="caching", lost=0.0,
-        text="the same cache with room for all", params={"capacity": 64, "sample_us": 3000},
+        text="the same cache with room for all", params={"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", step_s=64 * 0.0004,
+        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", control="disk-cached",
         text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
         around=Surroundings(disk_read_bytes_per_s=10_000_000),
     ),
@@ -158,11 +158,16 @@ COMPUTING = (
 FRAMEWORK = (
     Case(
         name="compiled", planted=Kind.ARITHMETIC, workload="framework",
-        text="convolutions, compiled", params={"convolutions": 6},
+        text="convolutions, compiled", params={"convolutions": 6, "batch_size": 64},
+    ),
+    Case(
+        name="compiled-small", planted=Kind.LAUNCH, also=(Kind.ARITHMETIC,), workload="framework",
+        text="small convolutions, compiled", params={"convolutions": 6, "side": 16},
     ),
     Case(
         name="run-eagerly", planted=Kind.FRAMEWORK, cause="run_eagerly", workload="framework",
-        control="compiled", text="the same with run_eagerly", params={"convolutions": 6, "eager": 1},
+        control="compiled-small", text="the same with run_eagerly",
+        params={"convolutions": 6, "side": 16, "eager": 1},
     ),
     Case(
         name="callback", planted=Kind.FRAMEWORK, cause="callbacks", workload="framework", lost=20 / 32,

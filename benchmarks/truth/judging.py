@@ -44,7 +44,7 @@ class Judged:
         share: of the step's time, that it finds lost.
         planted: the share that was planted; None where it is not known, or where nothing was planted.
         unexplained: the share of the step that no part accounts for.
-        prediction: the predicted gain over the ablation's, where one removes that cause alone.
+        prediction: the gain predicted for an ablation of that cause, over the one it gave.
         utilisation: MLPerf Storage's: computing time over run time, None where it cannot be told.
     """
 
@@ -106,9 +106,8 @@ def kind_of(finding: Finding | None) -> Kind:
 
 
 def _prediction(finding: Finding | None) -> float | None:
-    if finding is None or finding.gain is None or finding.ablation is None or not finding.ablation.alone:
-        return None
-    return finding.gain / finding.ablation.gain.median
+    ablation = finding.ablation if finding else None
+    return ablation.predicted / ablation.gain.median if ablation else None
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:

@@ -13,9 +13,9 @@ from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
 from harness.cli.app import paths
 from harness.errors import TrialError
+from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent
-from harness.run.options import Options
 from harness.run.plan import Profile, profile_named
 from harness.run.prepare import Prepared, execute, prepare
 from harness.run.resolve import resolve

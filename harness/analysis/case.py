@@ -97,8 +97,7 @@ class Case:
     @property
     def pinned(self) -> tuple[int, ...]:
         """The CPUs that --cpus named; empty when all may be used."""
-        options = self.run.manifest.parameters.get("options")
-        return cpu_numbers(str(options.get("cpus") or "")) if isinstance(options, Mapping) else ()
+        return cpu_numbers(self.run.manifest.options.cpus)
 
     @property
     def host_cpus(self) -> int | None:

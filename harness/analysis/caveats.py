@@ -25,8 +25,8 @@ def run_caveats(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iter
         yield Caveat(kind=CaveatKind.SMOKE, severity=WARNING)
     if not run.manifest.engine.isolated:
         yield Caveat(kind=CaveatKind.NOT_ISOLATED, severity=WARNING, text=run.manifest.engine.name)
-    changed = run.manifest.parameters.get("params")
-    if isinstance(changed, dict) and changed:
+    changed = run.manifest.options.fixed_params
+    if changed:
         text = ", ".join(f"{name}={value}" for name, value in changed.items())
         yield Caveat(kind=CaveatKind.PARAMETERS, severity=WARNING, text=text)
     yield from _trials(run)

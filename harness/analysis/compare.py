@@ -12,6 +12,7 @@ from workloads.protocol import (
     BASELINE,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
+    PARALLEL_INPUT,
     TUNED,
     WITHOUT_PREFIX,
 )
@@ -36,7 +37,7 @@ def _comparisons(found: Measures) -> Iterator[Comparison]:
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
         if key.variant == TUNED:
             yield from _ratio(found, TUNED_OVER_BASELINE, key, key._replace(variant=BASELINE))
-        if key.variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+        if key.variant == PARALLEL_INPUT or key.variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
             yield from _ratio(found, OPTIMIZATION_OVER_BASELINE, key, key._replace(variant=BASELINE))
         gpus = gpu_names(key.device)
         if len(gpus) > 1 and key.variant in (BASELINE, TUNED):

@@ -34,7 +34,7 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
     """Return what each workload takes baseline and tuned; all that has a price or an energy reading."""
     declared = {workload.name: workload for workload in run.workloads}
     # Of workers that trained together each had a machine, which is paid for; see harness.fleet.multiworker.
-    machines = int(run.manifest.parameters.get("workers", 1))
+    machines = max(1, len(run.manifest.worker_nodes))
     found = (
         _cost(run.manifest.prices, one, declared.get(one.workload), machines)
         for one in summaries

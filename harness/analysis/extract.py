@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from harness.analysis.facts import facts, machine_name
 from harness.analysis.findings import primary
@@ -89,9 +89,5 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
 
 
 def _adaptive(run: Run) -> bool:
-    """Tell whether the number of trials was left to the interval; runs that do not say so were not asked."""
-    settings = run.manifest.parameters.get("settings")
-    if not isinstance(settings, Mapping):
-        return False
-    least, most = settings.get("trials"), settings.get("max_trials")
-    return isinstance(least, int) and isinstance(most, int) and least < most
+    """Tell whether the number of trials was left to the interval."""
+    return run.manifest.profile.trials < run.manifest.profile.max_trials

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -40,21 +40,20 @@ def facts(run: Run) -> dict[Section, dict[str, str]]:
 def machine_name(manifest: Manifest) -> str:
     """Return GPUs, CPU and limits of a machine: "NVIDIA H200 · Intel Xeon, 16 vCPU, CPUs 0-7"."""
     gpus = Counter(gpu.name for gpu in manifest.gpus)
-    system, options = manifest.system, _mapping(manifest.parameters.get("options"))
+    system, options = manifest.system, manifest.options
     vcpus = system.get("host_processor_vcpu_count")
     parts = [system.get("host_processor_model_name") or system.get("system_name") or "unknown CPU"]
     parts += [f"{vcpus} vCPU"] if vcpus else []
-    parts += [f"CPUs {options['cpus']}"] if options.get("cpus") else []
-    parts += [f"quota of {options['cpu_quota']:g} CPUs"] if options.get("cpu_quota") else []
+    parts += [f"CPUs {options.cpus}"] if options.cpus else []
+    parts += [f"quota of {options.cpu_quota:g} CPUs"] if options.cpu_quota else []
     names = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
     return " · ".join((*names, ", ".join(parts)))
 
 
 def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
-    options = _mapping(run.manifest.parameters.get("options"))
-    yield from _machine(run.manifest, options)
+    yield from _machine(run.manifest)
     yield from _software(run)
-    yield from _settings(run.manifest.parameters, options)
+    yield from _settings(run.manifest)
     for workload in run.workloads:
         declared = {name: value for name, value in asdict(workload).items() if name not in _DESCRIPTION}
         yield Section.WORKLOADS, f"{workload.name} declaration", _digest(declared)
@@ -62,7 +61,7 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
         yield Section.WORKLOADS, "workloads package" if name == "workloads" else f"{name} file", digest
 
 
-def _machine(manifest: Manifest, options: Mapping[str, Any]) -> Iterator[tuple[Section, str, Any]]:
+def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     for name, value in manifest.system.items():
         if name not in _ELSEWHERE:
             yield Section.MACHINE, name, value
@@ -70,7 +69,7 @@ def _machine(manifest: Manifest, options: Mapping[str, Any]) -> Iterator[tuple[S
         if name not in _PASSING and name != "kernel":
             yield Section.MACHINE, name, fact
     for name in _LIMITS:
-        yield Section.LIMITS, name, options.get(name)
+        yield Section.LIMITS, name, getattr(manifest.options, name)
     for gpu in manifest.gpus:
         for name, setting in asdict(gpu).items():
             if name in ("driver_version", "cuda_version"):
@@ -105,21 +104,15 @@ def _software(run: Run) -> Iterator[tuple[Section, str, Any]]:
         yield Section.SOFTWARE, name, value
 
 
-def _settings(
-    parameters: Mapping[str, Any], options: Mapping[str, Any]
-) -> Iterator[tuple[Section, str, Any]]:
-    yield Section.SETTINGS, "profile", parameters.get("profile")
-    for name, value in _mapping(parameters.get("settings")).items():
+def _settings(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
+    yield Section.SETTINGS, "profile", manifest.profile.name
+    for name, value in asdict(manifest.profile).items():
         if name not in _NO_SETTINGS:
             yield Section.SETTINGS, name, value
     for name in _OPTIONS:
-        yield Section.SETTINGS, name, options.get(name)
-    for name, value in _mapping(parameters.get("params")).items():
+        yield Section.SETTINGS, name, getattr(manifest.options, name)
+    for name, value in manifest.options.fixed_params.items():
         yield Section.SETTINGS, f"--param {name}", value
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _digest(value: Any) -> str:

@@ -19,21 +19,27 @@ from harness.model.analysis import (
     Estimate,
     Finding,
     Part,
+    Remedy,
     StepTime,
 )
 from workloads.protocol import (
     BASELINE,
     CALLBACKS,
+    CALLS_PREFIX,
     CUSTOM_LOOP,
     INPUT_ONLY,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
+    PARALLEL_INPUT,
     PYTHON_IN_STEP,
     RETRACES,
     RETRACING,
     RUN_EAGERLY,
     TUNED,
-    WITHOUT_PREFIX,
+    WITHOUT_COPY,
+    WITHOUT_FRAMEWORK,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
 )
 
 # MLPerf Storage lets input cost 10 % (accelerator utilisation of 90 %): what costs less holds nothing back.
@@ -50,6 +56,13 @@ DETAIL_EXPLAINS = 0.5
 # of that is where bandwidth becomes the limit.
 DRAM_LIMIT_PCT = 60.0
 
+# The baseline without some parts of its step, the fewest parts first.
+ABLATIONS: Mapping[str, tuple[Part, ...]] = {
+    WITHOUT_COPY: (Part.COPY,),
+    WITHOUT_FRAMEWORK: (Part.FRAMEWORK,),
+    WITHOUT_INPUT: INPUT_PARTS,
+    WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
+}
 # Which of a variant's changes answer which cause.
 ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.LAUNCH: frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"}),
@@ -81,7 +94,7 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     for case in cases:
         time = by_key.get((case.name, case.device))
         found += sorted((*not_learning(case), *_of_step(case, time)), key=_rank)
-    return tuple(replace(finding, ablation=_ablation(by_case(cases, finding), finding)) for finding in found)
+    return tuple(_with_gains(by_case(cases, finding), by_key, finding) for finding in found)
 
 
 def by_case(cases: Sequence[Case], finding: Finding) -> Case:
@@ -285,12 +298,48 @@ def _percent(case: Case, metric: str) -> float | None:
     return None if value is None else value / 100
 
 
-def _ablation(case: Case, finding: Finding) -> Ablation | None:
+def _with_gains(case: Case, times: Mapping[tuple[str, str], StepTime], finding: Finding) -> Finding:
+    """Return a finding with what was measured of taking its cause away."""
+    time = times.get((case.name, case.device))
+    ablation = _ablation(case, finding, time) if time and finding.parts else None
+    return replace(finding, ablation=ablation, remedy=_remedy(case, finding))
+
+
+def _ablation(case: Case, finding: Finding, time: StepTime) -> Ablation | None:
+    """Return the variant that takes a finding's parts away, and the fewest others; None where none was measured.
+
+    None of them takes Python out of a step, or its changing shapes.
+    """
+    if finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
+        return None
+    for variant, parts in ABLATIONS.items():
+        gain = case.ratio(OPTIMIZATION_OVER_BASELINE, variant)
+        if gain is not None and set(finding.parts) <= set(parts):
+            predicted = without(_removed(case, time, parts))
+            return Ablation(variant=variant, parts=parts, predicted=predicted, gain=gain)
+    return None
+
+
+def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
+    """Return the share of the step that an ablation takes away: of launch, what many steps in a call save."""
+    removed = time.share(*parts)
+    model, calls = (
+        case.speed(MODEL_ONLY),
+        [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)],
+    )
+    if Part.LAUNCH not in parts or not model or not calls:
+        return removed
+    saved_s = time.batch * (1 / model - 1 / max(one for one in calls if one))
+    return removed - max(0.0, time.share(Part.LAUNCH) - max(0.0, saved_s) / time.total.median)
+
+
+def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
-    found: list[tuple[int, int, Ablation]] = []
+    found: list[tuple[int, int, Remedy]] = []
     for variant, summary in case.variants.items():
-        if variant != TUNED and not variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+        fixes = variant in (TUNED, PARALLEL_INPUT, WITHOUT_COPY, WITHOUT_FRAMEWORK, WITHOUT_LAUNCH)
+        if not fixes and not variant.startswith(OPTIMIZATION_PREFIX):
             continue
         changed = [change for change in summary.changes if change.what != "global batch"]
         mine = [change for change in changed if change.what in answers]
@@ -298,6 +347,6 @@ def _ablation(case: Case, finding: Finding) -> Ablation | None:
         gain = case.ratio(kind, variant)
         if mine and gain is not None:
             others = len(changed) - len(mine)
-            ablation = Ablation(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
-            found.append((others, -len(mine), ablation))
+            remedy = Remedy(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
+            found.append((others, -len(mine), remedy))
     return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]

@@ -9,9 +9,8 @@ import numpy as np
 from harness.analysis.align import SECOND_NS
 from harness.analysis.compare import CPU
 from harness.analysis.stats import estimate, ratio
-from harness.model.analysis import Capacity, Comparison, Latency
+from harness.model.analysis import Capacity, Comparison, Latency, NoRate
 from harness.model.run import RequestTimes, Run, Status, Trial
-from harness.rounding import counted
 from workloads.protocol import SERVER, SINGLE_STREAM, Workload
 
 REQUESTS_GPU_OVER_CPU = "requests-gpu-over-cpu"
@@ -117,24 +116,25 @@ def _capacity(
     rates = {trial_id: _best(each, bound_s) for trial_id, (_, each) in of_variant.items()}
     known = [rate for rate in rates.values() if rate > 0]
     workload, device, variant = key
-    alone = [
+    alone_s = [
         float(np.percentile(one.latency_ns, 99)) / SECOND_NS
         for _, each in of_variant.values()
         for one in each
         if one.scenario == SINGLE_STREAM and one.batch_size == 1
     ]
-    why = ""
+    why = None
     if known and 2 * len(known) <= len(rates):
-        why = f"a rate kept to it in only {len(known)} of {counted(len(rates), 'trial')}"
-    elif not known and alone and min(alone) > bound_s:
-        why = f"a request alone takes longer: {min(alone) * 1e3:.3g} ms"
-    elif not known and not any(_tells(one) for _, each in of_variant.values() for one in each):
-        why = "too slow for a hundred requests in this profile's time"
+        why = NoRate.FEW_TRIALS
+    elif not known and min(alone_s, default=0.0) > bound_s:
+        why = NoRate.ALONE
     elif not known:
-        why = "no rate with at least a hundred requests kept to it"
-    # The search ends with the least bound to which a rate keeps.
+        told = any(_tells(one) for _, each in of_variant.values() for one in each)
+        why = NoRate.NONE_KEPT if told else NoRate.FEW_REQUESTS
+    # The search ends with the least bound to which a useful rate keeps: for those beyond it the rate is the same.
     smaller = [each for each in bounds if each < bound_s]
-    at_least = any(_best(each, less) for _, each in of_variant.values() for less in smaller)
+    at_least = any(
+        0 < _best(each, bound_s) <= _best(each, less) for _, each in of_variant.values() for less in smaller
+    )
     return Capacity(
         workload=workload,
         device=device,
@@ -143,6 +143,8 @@ def _capacity(
         rate_per_s=None if why else estimate(known, "requests/s"),
         at_least=at_least and not why,
         why=why,
+        kept=len(known),
+        alone_s=min(alone_s, default=None),
         trial_ids=tuple(rates),
     )
 

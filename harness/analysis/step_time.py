@@ -1,11 +1,12 @@
 """Where a step's time goes: parts that add up to the step as it was measured.
 
 With seconds a step b of the baseline, l of the same step in a bare loop with next() outside and w of its
-wait, h of the step fed from host memory, m of the model alone, all for the baseline's batch:
+wait, u of the baseline fed from memory, h of the bare step fed from host memory, m of the model alone, all
+for the baseline's batch:
 
-    framework  b - l, Python that runs inside the step, and tracing it anew for changing shapes
+    framework  b - l, at most u - h; Python that runs inside the step, and tracing it anew for changing shapes
     input wait w, less what Keras fit hides behind it (l - b, where l is the longer)
-    slowed     (l - w) - h
+    slowed     (l - w) - h, less what of l - b is more than w, and what of b - l is more than u - h
     copy       h - m, h at most l - w
     launch     the part of m that two of three agree on: what does not grow with the batch, what many steps
                in a call save, and the device's idle time
@@ -41,6 +42,7 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RETRACING,
     TUNED,
+    WITHOUT_INPUT,
 )
 
 DRAWS = 1000
@@ -57,6 +59,7 @@ class Times:
 
     Attributes:
         feed: of the input pipeline alone.
+        unfed: of the baseline with a batch that is ready in memory.
         launch, exchange: the parts of `model` that they are; python: of it, functions run by Python.
         retracing: of the loop, tracing and compiling the step for shapes it has not met.
         taken: the share of the baseline's time that quota, steal or other programs took, 0 to 1.
@@ -68,6 +71,7 @@ class Times:
     host_fed: Floats | None = None
     model: Floats | None = None
     feed: Floats | None = None
+    unfed: Floats | None = None
     launch: Floats | float | None = None
     exchange: Floats | float | None = None
     python: Floats | float = 0.0
@@ -108,11 +112,20 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         # Batches out of a buffer that filled earlier would have been waited for.
         buffered = _clipped(np.minimum(_some(times.feed, model), times.baseline) - times.loop)
         loop, wait = times.loop + buffered, times.wait + buffered
-        slowed = _clipped(loop - wait - fed)
+        # What the loop takes longer than the baseline is no part of it, be it wait or a slower step.
+        longer = _clipped(loop - times.baseline)
+        slowed = _clipped(_clipped(loop - wait - fed) - _clipped(longer - wait))
         retracing = np.minimum(_some(times.retracing, model), slowed)
-        yield Part.FRAMEWORK, _clipped(times.baseline - loop) + python + retracing
-        yield Part.INPUT_WAIT, _clipped(wait - _clipped(loop - times.baseline))
-        yield Part.INPUT_SLOWDOWN, slowed - retracing
+        wait = _clipped(wait - longer)
+        around, slowed = _clipped(times.baseline - loop), slowed - retracing
+        if times.unfed is not None:
+            # What Keras' loop costs without input is all that it costs; with input it is slowed too.
+            excess = _clipped(around - _clipped(times.unfed - fed))
+            excess = np.minimum(excess, _clipped(times.baseline - times.unfed - wait - slowed))
+            around, slowed = around - excess, slowed + excess
+        yield Part.FRAMEWORK, around + python + retracing
+        yield Part.INPUT_WAIT, wait
+        yield Part.INPUT_SLOWDOWN, slowed
     elif times.feed is not None:
         yield Part.INPUT_WAIT, np.minimum(_clipped(times.baseline - fed), _clipped(times.feed - fed))
 
@@ -155,6 +168,10 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
     assert baseline is not None  # it has a summary
     loop, model = drawn.step(CUSTOM_LOOP), drawn.step(MODEL_ONLY)
     waits = drawn.wait_share(CUSTOM_LOOP)
+    if model is not None:
+        # Baseline and loop run the same step: alone it takes no longer, however noisy the machine was.
+        model = np.minimum(model, baseline)
+        model = np.minimum(model, loop * (1.0 - waits)) if loop is not None and waits is not None else model
     python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
@@ -163,6 +180,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         host_fed=drawn.step(HOST_FED),
         model=model,
         feed=drawn.step(INPUT_ONLY),
+        unfed=drawn.step(WITHOUT_INPUT),
         launch=None if model is None else _launch(case, drawn, model, python),
         exchange=_exchange(case, alone, model),
         python=python,
@@ -291,10 +309,11 @@ class _Drawn:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._batch = case.variants[BASELINE].batch_size
-        logs = [np.log(_values(group)) for group in case.measures.values() if group]
+        logs = [np.log(_values(group)) for group in case.measures.values() if len(_values(group)) > 1]
         self._degrees = sum(len(values) - 1 for values in logs)
-        squares = sum(float(((values - values.mean()) ** 2).sum()) for values in logs)
-        self._spread = float(np.sqrt(squares / self._degrees)) if self._degrees else 0.0
+        # The median over variants: a hiccup in one of them says nothing of the others.
+        spreads = [values.std(ddof=1) / _median_of_chi(len(values) - 1) for values in logs]
+        self._spread = float(np.median(spreads)) if spreads else 0.0
 
     def step(self, variant: str) -> Floats | None:
         """Return seconds for as many samples as a step of the baseline has."""
@@ -324,6 +343,13 @@ class _Drawn:
         seed = [SEED, *f"{self._case.name} {self._case.device} {name}".encode()]
         drawn = np.random.default_rng(seed).standard_t(degrees, DRAWS)
         return np.concatenate(([0.0], spread / np.sqrt(len(values)) * drawn))
+
+
+def _median_of_chi(degrees: int) -> float:
+    """Return the median of a standard deviation of so many degrees of freedom, over the true one."""
+    from scipy.special import chdtri  # noqa: PLC0415 - see stats.t_quantile
+
+    return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
 
 
 def _values(group: Sequence[Measure]) -> list[float]:

@@ -6,7 +6,7 @@ from harness.cli.app import app, command_line, paths
 from harness.cli.console import Terminal, err
 from harness.cli.measuring import measure, stoppable
 from harness.cli.shared_options import Json, Quiet, Resume, takes_options
-from harness.run.options import Options
+from harness.model.options import Options
 from harness.run.prepare import prepare, resume
 from harness.run.resolve import resolve
 

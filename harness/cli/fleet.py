@@ -25,9 +25,9 @@ from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Request
 from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import Ready, prepare, resume, run, scale
+from harness.model.options import Options
 from harness.model.scaling import Scaling
 from harness.rounding import counted
-from harness.run.options import Options
 from harness.run.store import write_whole
 from reports.compare_messages import scaling_caveats
 

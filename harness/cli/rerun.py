@@ -17,13 +17,13 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
+from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.run import Run
 from harness.rounding import short_digests
-from harness.run.defaults import RUNS
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
 from harness.run.repeat import again, check_files, compare_images, demands, named_after, outlook, prepared_run

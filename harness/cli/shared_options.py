@@ -1,6 +1,6 @@
 """The options that several commands share, each declared once.
 
-`DECLARED` has an option for each field of harness.run.options.Options; `takes_options` gives a command those of
+`DECLARED` has an option for each field of harness.model.options.Options; `takes_options` gives a command those of
 them that it wants, and hands them over as one value.
 """
 
@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli.output import folder_of_runs
+from harness.defaults import MOST_MEMORY_GIB, MOST_RATE_HZ
 from harness.errors import UsageError
-from harness.run.defaults import MOST_MEMORY_GIB, MOST_RATE_HZ
-from harness.run.options import Options
+from harness.model.options import Options
 
 Command = Callable[..., None]
 

@@ -12,7 +12,7 @@ from harness.cli.console import Terminal, err
 from harness.cli.measuring import measure, stoppable
 from harness.cli.shared_options import Json, Quiet, Resume, takes_options
 from harness.errors import UsageError
-from harness.run.options import Options
+from harness.model.options import Options
 from harness.run.prepare import Prepared, prepare, resume
 from harness.run.resolve import resolve
 from workloads.protocol import BASELINE

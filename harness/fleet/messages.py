@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from harness.defaults import FLEET_WAIT_S
 from harness.model.run import Manifest, PlannedTrial
-from harness.run.defaults import FLEET_WAIT_S
 from workloads.protocol import Workload
 
 
@@ -42,7 +42,7 @@ class Order:
     """What a node is asked to do.
 
     Attributes:
-        options: the document of harness.run.options.Options.
+        options: the document of harness.model.options.Options.
         files: workload files of the user's own, path -> text.
         seed: archive of the run folder so far, b"" to begin a new one.
         commit: of the checkout that the harness came from.

@@ -13,8 +13,6 @@ from harness.fleet.packing import unpack
 from harness.fleet.training_worker import Result, shares
 from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Placement, Recorded
-from harness.run.plain import from_plain, to_plain
-from harness.run.plan import profile_named
 from harness.run.store import read_run, read_trial
 
 PREFIX = "workers-"
@@ -72,9 +70,7 @@ def measure(
         FleetError: a worker's node is gone; every trial before is kept.
         StoreError: the driver's disk refuses.
     """
-    least = profile_named(str(begun.manifest.parameters["profile"])).trials
-    settings = begun.manifest.parameters.get("settings", {})
-    trials = [trial for trial in begun.planned if trial.index < int(settings.get("trials", least))]
+    trials = [trial for trial in begun.planned if trial.index < begun.manifest.profile.trials]
     ids = {trial.id for trial in trials}
 
     def show(workers: int, state: State, trial: str = "", note: str = "") -> None:
@@ -113,16 +109,18 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
     Raises:
         StoreError: a run cannot be read.
     """
-    result = {}
-    for path in folder.runs():
-        if path.name.startswith(PREFIX):
-            run, workers = read_run(path), int(path.name.removeprefix(PREFIX))
-            result[workers] = Recorded(
-                run=run,
-                placement=from_plain(run.manifest.parameters["placement"], Placement),
-                others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
-            )
-    return result
+    paths = [path for path in folder.runs() if path.name.startswith(PREFIX)]
+    runs = {int(path.name.removeprefix(PREFIX)): read_run(path) for path in paths}
+    known = {node.key: node for node in folder.read_plan().nodes}
+    team = max((run.manifest.worker_nodes for run in runs.values()), key=len, default=())
+    return {
+        workers: Recorded(
+            run=run,
+            placement=placement([known[name] for name in team], workers),
+            others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
+        )
+        for workers, run in runs.items()
+    }
 
 
 def placement(nodes: Sequence[Node], workers: int) -> Placement:
@@ -159,7 +157,7 @@ def _name(workers: int) -> str:
 
 
 def _planned(begun: Begun, nodes: Sequence[Node], workers: int, trials: Sequence[PlannedTrial]) -> Begun:
-    where = to_plain(placement(nodes, workers))
-    parameters = {**begun.manifest.parameters, "workers": workers, "placement": where}
-    manifest = replace(begun.manifest, run_id=f"{begun.manifest.run_id}-{workers}", parameters=parameters)
+    run_id = f"{begun.manifest.run_id}-{workers}"
+    names = tuple(node.key for node in nodes[:workers])
+    manifest = replace(begun.manifest, run_id=run_id, worker_nodes=names)
     return replace(begun, manifest=manifest, planned=tuple(trials))

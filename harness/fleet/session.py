@@ -28,8 +28,8 @@ from harness.fleet.messages import (
 )
 from harness.fleet.multiworker import measure, team_nodes
 from harness.fleet.nodes import choose
+from harness.model.options import Options
 from harness.rounding import counted
-from harness.run.options import Options
 from harness.run.plain import from_plain, to_plain
 from harness.run.prepare import commit_of, new_run_id
 

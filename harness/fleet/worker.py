@@ -20,10 +20,10 @@ import psutil
 
 from harness.fleet.messages import Begun, Done, Heartbeat, Message, Node, Order, TrialDone
 from harness.fleet.packing import pack, unpack
+from harness.model.options import Options
 from harness.model.run import EngineInfo
 from harness.paths import paths_here
 from harness.progress import Progress, Task
-from harness.run.options import Options
 from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve

@@ -99,6 +99,15 @@ class Latency:
     trial_ids: tuple[str, ...]
 
 
+class NoRate(StrEnum):
+    """Why no rate of requests counts for a bound."""
+
+    FEW_TRIALS = "kept in few trials"
+    ALONE = "a request alone takes longer"
+    FEW_REQUESTS = "too slow for a hundred requests"
+    NONE_KEPT = "no rate kept to it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
@@ -107,7 +116,9 @@ class Capacity:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
         at_least: rates were looked for at a smaller bound, to which one kept: more may keep to this one.
-        why: how it came that there is none; "" where there is one.
+        why: how it came that there is none; None where there is one.
+        kept: trials in which a rate kept to the bound; alone_s: 99th percentile of a request by itself, the
+            least of all trials, None where that was not measured.
         trial_ids: all that were asked.
     """
 
@@ -117,7 +128,9 @@ class Capacity:
     bound_s: float
     rate_per_s: Estimate | None
     at_least: bool
-    why: str
+    why: NoRate | None
+    kept: int
+    alone_s: float | None
     trial_ids: tuple[str, ...]
 
 
@@ -228,10 +241,24 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
-    """A variant that removes a cause: what it changes, and its speed over the baseline's.
+    """The baseline without some parts of its step, and its speed over the baseline's.
 
     Attributes:
-        alone: it changes nothing that does not answer the cause, so that the gain is that of the cause.
+        predicted: what the breakdown predicts for it, 1 / (1 - share of these parts).
+    """
+
+    variant: str
+    parts: tuple[Part, ...]
+    predicted: float
+    gain: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A variant that answers a cause as a user can: what it changes, and its speed over the baseline's.
+
+    Attributes:
+        alone: it changes nothing that does not answer the cause.
     """
 
     variant: str
@@ -249,6 +276,7 @@ class Finding:
         share: of the step's time, 0 to 1; None where no time is lost to it.
         gain: predicted speed over the baseline's with the cause removed, 1 / (1 - share).
         ablation: the measured gain beside it.
+        remedy: the measured variant that answers the cause with the fewest other changes.
         stages: of the input pipeline, the slowest; several where their intervals do not tell them apart.
         facts: what was observed, by name, for the sentence about it: numbers in SI units and shares 0 to 1.
     """
@@ -260,6 +288,7 @@ class Finding:
     share: Estimate | None = None
     gain: float | None = None
     ablation: Ablation | None = None
+    remedy: Remedy | None = None
     stages: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
 

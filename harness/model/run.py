@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.defaults import Profile
+from harness.model.options import Options
 from workloads.protocol import TENSORFLOW, Change, Workload
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # The profile that tries out whether all works.
 SMOKE = "smoke"
 
@@ -334,7 +336,10 @@ class Manifest:
 
     Attributes:
         system: MLPerf system-description field -> value ("" where it cannot be found out).
-        parameters: profile and options as resolved, JSON-serialisable.
+        options: as the user gave them; profile: as they changed it.
+        memory_limit_bytes: what each container may use.
+        worker_nodes: the nodes of a fleet that trained together, the first worker's first; () for one machine.
+        rerun_of: the run that this one repeats, "" for none.
         command: the command line that runs exactly this again.
         prices: what its costs are computed with; a report may be made with others.
         sources: workload -> SHA-256 of its file, and "workloads" -> that of the package which runs them all.
@@ -351,8 +356,12 @@ class Manifest:
     gpus: tuple[Gpu, ...]
     system: Mapping[str, str]
     host_facts: Mapping[str, Scalar]
-    parameters: Mapping[str, Any]
+    options: Options
+    profile: Profile
     seed: int
+    memory_limit_bytes: int = 0
+    worker_nodes: tuple[str, ...] = ()
+    rerun_of: str = ""
     weights: tuple[WeightsInfo, ...] = ()
     warnings: tuple[str, ...] = ()
     prices: Prices | None = None
@@ -390,7 +399,7 @@ class Run:
     @property
     def tried_out(self) -> bool:
         """Whether it only tried out whether all works: then its figures mean nothing."""
-        return self.manifest.parameters.get("profile") == SMOKE
+        return self.manifest.profile.name == SMOKE
 
     @property
     def unfinished(self) -> bool:

@@ -131,9 +131,9 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
         value = Evaluator(tree, Path(workloads.__file__).parent, _DECLARATIONS).value(node)
         if not isinstance(value, Workload):
             raise TypeError(f"it is a {type(value).__name__}, not a Workload")
+        msgspec.convert(msgspec.to_builtins(value), Workload)
         if problem := _problem(value):
             raise ValueError(problem)
-        msgspec.convert(msgspec.to_builtins(value), Workload)
     except (TypeError, ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
         text = f"{path}: the declaration of a workload is not valid: {why}."
@@ -142,45 +142,42 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
 
 
 def _problem(workload: Workload) -> str:
+    """Say which values are out of range; "" for none. Their types have been checked."""
+    data, requests = workload.data, workload.requests
+    sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ()
+    names = data.class_names
     checks: Mapping[str, bool] = {
-        f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens": isinstance(
-            workload.name, str
-        )
-        and len(workload.name) <= LONGEST_NAME
+        f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens": len(workload.name)
+        <= LONGEST_NAME
         and re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name) is not None,
-        "batch_size must be a whole number above 0": _whole(workload.batch_size, least=1),
-        "epochs must be a whole number above 0": _whole(workload.epochs, least=1),
-        "samples_per_epoch must be a whole number": _whole(workload.samples_per_epoch),
-        'task must be "train" or "infer"': workload.task in ("train", "infer"),
-        'suite must be "default" or "extra"': workload.suite in ("default", "extra"),
+        "batch_size and epochs must be above 0": min(workload.batch_size, workload.epochs) > 0,
+        "samples_per_epoch must not be negative": workload.samples_per_epoch >= 0,
         f"image must be one of {', '.join(IMAGES)}": workload.image in IMAGES,
-        "data must be Data(...)": isinstance(workload.data, Data),
-        "tuned and params must be dictionaries": isinstance(workload.tuned, dict)
-        and isinstance(workload.params, dict),
-        "stages must be different names": _names(workload.stages),
-        "published must hold Published(...)": _all_are(workload.published, Published),
-        "changes must hold Change(...)": _all_are(workload.changes, Change),
-        "optimizations must hold Optimization(...)": _all_are(workload.optimizations, Optimization),
-        "remarks must hold Remark(...)": _all_are(workload.remarks, Remark),
-        "requests must be Requests(...) with ascending batch sizes": _askable(workload.requests),
-    }
-    wrong = [text for text, holds in checks.items() if not holds]
-    return "; ".join(wrong) or _data_problem(workload.data)
-
-
-def _data_problem(data: Data) -> str:
-    checks: Mapping[str, bool] = {
-        "data.shape must be whole numbers above 0": isinstance(data.shape, tuple)
-        and all(_whole(side, least=1) for side in data.shape),
-        "data.classes must be a whole number above 0": _whole(data.classes, least=1),
-        "data.train and data.test must be whole numbers, test above 0 unless train is 0": _whole(data.train)
-        and _whole(data.test, least=min(1, data.train)),
+        "stages must be different names": all(workload.stages)
+        and len(set(workload.stages)) == len(workload.stages),
+        "requests must have ascending batch sizes above 0": requests is None
+        or (
+            bool(requests.batch_sizes)
+            and all(list(each) == sorted(set(each)) and min(each, default=1) > 0 for each in sizes)
+        ),
+        "data.shape must be above 0": min(data.shape, default=1) > 0,
+        "data.classes must be above 0": data.classes > 0,
+        "data.train and data.test must not be negative, and test above 0 unless train is 0": data.train >= 0
+        and data.test >= min(1, data.train),
         f"data must take less than {MOST_DATA_BYTES >> 40} TiB in a dtype of numbers": 0
         < _bytes_of(data)
         <= MOST_DATA_BYTES,
-        'data.kind must be "arrays", "table" with a shape (columns,) of float32, or "jpeg" with a shape '
-        "(height, width, 3) of uint8": _kind(data),
-        "data.class_names must name a folder for each class, in alphabetical order": _class_names(data),
+        'data.kind "table" needs a shape (columns,) of float32, "jpeg" one of (height, width, 3)': (
+            len(data.shape) == 1 and data.dtype == "float32"
+            if data.kind == "table"
+            else data.kind != "jpeg" or (len(data.shape) == 3 and data.shape[2] == 3)
+        ),
+        "data.class_names must name a folder for each class, in alphabetical order": not names
+        or (
+            all(re.fullmatch(r"[\w-]+", name) for name in names)
+            and len(names) == data.classes
+            and tuple(sorted(set(names))) == names
+        ),
     }
     return "; ".join(text for text, holds in checks.items() if not holds)
 
@@ -189,57 +186,7 @@ def _bytes_of(data: Data) -> float:
     """Return what a dataset and one label a sample take, 0 for what is no dtype of numbers."""
     try:
         dtype = np.dtype(data.dtype)
-    except (TypeError, ValueError, SyntaxError):
+        size = dtype.itemsize if dtype.kind in "biuf" else 0
+        return float(max(1, data.train + data.test, data.classes) * (math.prod(data.shape) + 1) * size)
+    except (TypeError, ValueError, SyntaxError, OverflowError):
         return 0
-    size = dtype.itemsize if dtype.kind in "biuf" else 0
-    try:
-        samples = max(1, data.train + data.test, data.classes)
-        return float(samples * (math.prod(data.shape) + 1) * size)
-    except (OverflowError, TypeError):
-        return 0
-
-
-def _kind(data: Data) -> bool:
-    if data.kind == "table":
-        return len(data.shape) == 1 and data.dtype == "float32"
-    return data.kind == "arrays" or (data.kind == "jpeg" and len(data.shape) == 3 and data.shape[2] == 3)
-
-
-def _class_names(data: Data) -> bool:
-    names = data.class_names
-    if not names:
-        return names == ()
-    return (
-        isinstance(names, tuple)
-        and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names)
-        and len(names) == data.classes
-        and tuple(sorted(set(names))) == names
-    )
-
-
-def _whole(value: object, *, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _names(values: object) -> bool:
-    return (
-        _all_are(values, str)
-        and isinstance(values, tuple)
-        and all(values)
-        and len(set(values)) == len(values)
-    )
-
-
-def _askable(requests: object) -> bool:
-    if requests is None:
-        return True
-    if not isinstance(requests, Requests) or not requests.batch_sizes:
-        return False
-    several = (requests.batch_sizes, requests.compiled_batch_sizes)
-    return all(
-        list(sizes) == sorted(set(sizes)) and all(_whole(n, least=1) for n in sizes) for sizes in several
-    )
-
-
-def _all_are(values: object, kind: type) -> bool:
-    return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)

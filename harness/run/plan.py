@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.defaults import PROFILES, Profile
 from harness.errors import UsageError, did_you_mean
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.run.defaults import PROFILES, Profile
 from harness.run.params import params_for
 from workloads.protocol import (
     BASELINE,
@@ -22,6 +22,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
+    PARALLEL_INPUT,
     STAGE_PREFIX,
     TENSORFLOW,
     THREADS_PREFIX,
@@ -40,9 +41,9 @@ from workloads.protocol import (
 # those before show to be of no use. See docs/step-time.md for what each of them tells.
 OF_THE_STEP = (
     INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10",
-    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH,
+    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH, WITHOUT_INPUT,
 )  # fmt: skip
-OF_A_PIPELINE = (WITHOUT_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
+OF_A_PIPELINE = (PARALLEL_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1", FIRST_EPOCH, CACHED_EPOCH)
 ON_A_GPU = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 

@@ -6,7 +6,7 @@ import datetime
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,7 @@ import workloads
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights, weights_infos
+from harness.defaults import MEMORY_SHARE
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
@@ -32,6 +33,7 @@ from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.images.environment import library_variables
+from harness.model.options import Options
 from harness.model.run import (
     DataInfo,
     EngineInfo,
@@ -43,13 +45,10 @@ from harness.model.run import (
 from harness.paths import Paths
 from harness.progress import Progress
 from harness.run.catalogue import Entry, sources
-from harness.run.defaults import MEMORY_SHARE
-from harness.run.options import Options, recorded_options
-from harness.run.plain import to_plain
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.provision import provide_images
-from harness.run.resolve import Resolved, recorded_profile, resolve
+from harness.run.resolve import Resolved, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, TrialRecord, read_run
 from harness.system.cloud import cloud_facts
@@ -101,10 +100,8 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
-    resolved = resolve(recorded_options(run.manifest.parameters))
     # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
-    profile = recorded_profile(resolved.profile, run.manifest)
-    resolved = replace(resolved, profile=profile, planned=run.planned)
+    resolved = replace(resolve(run.manifest.options), profile=run.manifest.profile, planned=run.planned)
     stage = _set_stage(resolved, paths, progress)
     if others := _others(run.manifest, resolved, stage):
         stage.engine.close()
@@ -229,13 +226,9 @@ def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> 
         gpus=resolved.gpus,
         system=system_description(resolved.gpus, engine, software),
         host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
-        parameters={
-            "options": to_plain(options),
-            "profile": resolved.profile.name,
-            "settings": asdict(resolved.profile),
-            "params": dict(options.fixed_params),
-            "memory_limit_bytes": _memory_limit(options),
-        },
+        options=options,
+        profile=resolved.profile,
+        memory_limit_bytes=_memory_limit(options),
         seed=options.seed,
         prices=read_prices(options.price) if options.price else None,
         weights=_weights(resolved, stage),

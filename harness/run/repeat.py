@@ -11,12 +11,12 @@ from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
 from harness.images.locks import file_sha256
+from harness.model.options import Options
 from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.options import Options, recorded_options
 from harness.run.prepare import Prepared, commit_of
-from harness.run.resolve import Resolved, recorded_profile, resolve
+from harness.run.resolve import Resolved, resolve
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 from workloads.protocol import TENSORFLOW
@@ -60,7 +60,7 @@ def again(
             hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
         )
     planned = tuple(trial for trial in _planned(run) if not devices or trial.device in devices)
-    profile = recorded_profile(resolved.profile, run.manifest)
+    profile = run.manifest.profile
     if run.stops:
         most = max((trial.index for trial in planned), default=0) + 1
         profile = replace(profile, trials=most, max_trials=most)
@@ -87,7 +87,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
 def _options(
     run: Run, *, out: Path, engine: str, devices: tuple[str, ...], files: tuple[Path, ...]
 ) -> Options:
-    options = recorded_options(run.manifest.parameters)
+    options = run.manifest.options
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if strange := [device for device in devices if device not in had]:
         raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
@@ -162,7 +162,8 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
         gpus=gpus,
         system=system_description(gpus, engine, {}),
         host_facts=host_facts(),
-        parameters=run.manifest.parameters,
+        options=run.manifest.options,
+        profile=run.manifest.profile,
         seed=run.manifest.seed,
         sources=sources(entries),
     )
@@ -211,6 +212,4 @@ def prepared_run(prepared: Prepared) -> Run:
 
 def named_after(prepared: Prepared, run: Run) -> Prepared:
     """Have the new run's manifest name the one that it repeats."""
-    manifest = prepared.manifest
-    parameters = {**manifest.parameters, "rerun_of": run.manifest.run_id}
-    return replace(prepared, manifest=replace(manifest, parameters=parameters))
+    return replace(prepared, manifest=replace(prepared.manifest, rerun_of=run.manifest.run_id))

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 import psutil
 
 from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
-from harness.engines.gpu import select_gpus
-from harness.errors import GpuError, StoreError, UsageError
-from harness.model.run import Gpu, Manifest, PlannedTrial, target_for
-from harness.rounding import counted
-from harness.run.catalogue import Entry, built_in, external, select
-from harness.run.defaults import (
+from harness.defaults import (
     MOST_CPUS,
     MOST_MEMORY_GIB,
     MOST_PLANNED,
@@ -26,9 +20,13 @@ from harness.run.defaults import (
     MOST_TRIALS,
     Profile,
 )
-from harness.run.options import Options
+from harness.engines.gpu import select_gpus
+from harness.errors import GpuError, UsageError
+from harness.model.options import Options
+from harness.model.run import Gpu, PlannedTrial, target_for
+from harness.rounding import counted
+from harness.run.catalogue import Entry, built_in, external, select
 from harness.run.params import check_axes, check_params
-from harness.run.plain import from_plain
 from harness.run.plan import (
     device_words,
     devices_named,
@@ -164,12 +162,9 @@ def _gpus(options: Options) -> tuple[Gpu, ...]:
 
 def _profile(options: Options) -> Profile:
     profile = profile_named(options.profile)
-    changed: dict[str, Any] = asdict(profile)
     if options.trials is not None:
-        changed |= {"trials": options.trials, "max_trials": options.trials}
-    if options.stall_s is not None:
-        changed["stall_s"] = options.stall_s
-    return Profile(**changed)
+        profile = replace(profile, trials=options.trials, max_trials=options.trials)
+    return profile if options.stall_s is None else replace(profile, stall_s=options.stall_s)
 
 
 def entries_of(options: Options) -> tuple[Entry, ...]:
@@ -192,20 +187,3 @@ def entries_of(options: Options) -> tuple[Entry, ...]:
         return own
     chosen = select(available + own, options.workloads)
     return (*chosen, *(entry for entry in own if entry not in chosen))
-
-
-def recorded_profile(profile: Profile, manifest: Manifest) -> Profile:
-    """Return a profile with the settings that a run had: those that tfbench still knows.
-
-    Raises:
-        StoreError: they are damaged.
-    """
-    recorded = manifest.parameters.get("settings")
-    available = {each.name for each in fields(Profile)}
-    try:
-        settings = {name: value for name, value in dict(recorded or {}).items() if name in available}
-        return from_plain({**asdict(profile), **settings}, Profile)
-    except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"The run does not record valid settings: {error}.", hint="Make a new run with `tfbench bench`."
-        ) from error

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.defaults import OUT_BYTES, POLL_S, WEIGH_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status
 from harness.progress import Progress, Task
 from harness.run.clocks import clock_gap, host_clocks
-from harness.run.defaults import OUT_BYTES, POLL_S, WEIGH_S, Profile
 from harness.run.events import EventLog, EventTail
 from harness.run.outcome import Ended, judge
 from harness.run.stopping import Stopping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
+from harness.defaults import Profile
 from harness.model.run import PlannedTrial, Point, Stop
-from harness.run.defaults import Profile
 from harness.run.events import EventLog
 from workloads.protocol import BASELINE
 

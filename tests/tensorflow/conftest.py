@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -46,22 +47,21 @@ def environment(**more: str) -> Mapping[str, str]:
 
 
 Drive = Callable[..., Outcome]
+# Runs ("driver", its arguments) or ("code", Python) and returns exit code, output and errors together.
+Start = Callable[[str, Any], tuple[int, str]]
 
 
-def driver(python: Path, factory: pytest.TempPathFactory) -> Drive:
-    """Return what runs the driver in an environment, with a spec given as fields of protocol.Spec."""
+def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
+    """Return what runs the driver, with a spec given as fields of protocol.Spec."""
 
     def run(**spec: Any) -> Outcome:
         folder = factory.mktemp("trial")
         fields = {"warmup_s": 0.05, "steps": 4, "windows": 2, **spec}
         (folder / "spec.json").write_text(json.dumps(fields))
         events = folder / "events.jsonl"
-        done = subprocess.run(
-            [python, "-m", "workloads.driver", folder / "spec.json", events],
-            cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        code, log = start("driver", [str(folder / "spec.json"), str(events)])
         with events.open(encoding="utf-8") as lines:
-            outcome = Outcome(done.returncode, list(protocol.read_events(lines)), done.stdout + done.stderr)
+            outcome = Outcome(code, list(protocol.read_events(lines)), log)
         if outcome.code == 0:
             told = {event["variant"] for kind in ("window", "left-out") for event in outcome.of(kind)}
             assert told.issuperset(fields.get("variants", ())), "each variant is measured or left out"
@@ -71,38 +71,72 @@ def driver(python: Path, factory: pytest.TempPathFactory) -> Drive:
 
 
 @pytest.fixture(scope="session")
-def drive(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Drive:
+def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Run what needs TensorFlow in forks of one process that has imported it."""
+    folder = tmp_path_factory.mktemp("warm")
+    command = [tf_python, "-m", "tests.tensorflow.warm_python"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(TMPDIR=str(folder)), stdin=PIPE, stdout=PIPE, text=True
+    ) as server:
+        requests, answers = server.stdin, server.stdout
+        assert requests is not None and answers is not None
+
+        def start(kind: str, what: Any) -> tuple[int, str]:
+            log = folder / "log"
+            requests.write(json.dumps([kind, what, str(log)]) + "\n")
+            requests.flush()
+            return int(answers.readline()), log.read_text(encoding="utf-8", errors="replace")
+
+        yield start
+        requests.close()
+
+
+@pytest.fixture(scope="session")
+def plain(trees_python: Path) -> Start:
+    """Run what needs XGBoost, and no TensorFlow, in processes of their own."""
+
+    def start(kind: str, what: Any) -> tuple[int, str]:
+        arguments = ["-m", "workloads.driver", *what] if kind == "driver" else ["-c", what]
+        done = subprocess.run(
+            [trees_python, *arguments], cwd=ROOT, env=environment(), stdout=PIPE, stderr=subprocess.STDOUT,
+            text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def drive(warm: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive:
     """Run the driver in the environment that has TensorFlow."""
-    return driver(tf_python, tmp_path_factory)
+    return driver(warm, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def drive_trees(trees_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Drive:
+def drive_trees(plain: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive:
     """Run the driver in the environment that has XGBoost and no TensorFlow."""
-    return driver(trees_python, tmp_path_factory)
+    return driver(plain, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def script(tf_python: Path) -> Callable[[str], Any]:
+def script(warm: Start) -> Callable[[str], Any]:
     """Run Python code that prints JSON on its last line in the TensorFlow environment; return that."""
-    return scripts(tf_python)
+    return scripts(warm)
 
 
 @pytest.fixture(scope="session")
-def trees_script(trees_python: Path) -> Callable[[str], Any]:
+def trees_script(plain: Start) -> Callable[[str], Any]:
     """Do the same in the environment that has XGBoost."""
-    return scripts(trees_python)
+    return scripts(plain)
 
 
-def scripts(python: Path) -> Callable[[str], Any]:
+def scripts(start: Start) -> Callable[[str], Any]:
     """Return what runs Python code in an environment."""
 
     def run(code: str) -> Any:
-        done = subprocess.run(
-            [python, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        status, output = start("code", code)
+        assert status == 0, output
+        return json.loads(output.splitlines()[-1])
 
     return run
 

@@ -159,7 +159,7 @@ def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
     path.write_text(PIPED)
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
-        "stage:batch", "without:input", "threads:1", "epoch:first", "epoch:cached",
+        "stage:batch", "without:input", "parallel-input", "threads:1", "epoch:first", "epoch:cached",
     ]  # fmt: skip
     done = drive(file=str(path), variants=variants)
     assert done.code == 0, done.log
@@ -180,8 +180,10 @@ def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
     assert done.metric("custom-loop", "next_floor_us") > 0
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
-    (tuned,) = done.of("variant", variant="without:input")
-    assert {change["what"] for change in tuned["changes"]} == {"parallel_maps", "prefetch_batches"}
+    (parallel,) = done.of("variant", variant="parallel-input")
+    assert {change["what"] for change in parallel["changes"]} == {"parallel_maps", "prefetch_batches"}
+    (fed,) = done.of("variant", variant="without:input")
+    assert [(change["what"], change["after"]) for change in fed["changes"]] == [("feed", "memory")]
 
 
 def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):

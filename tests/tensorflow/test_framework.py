@@ -38,7 +38,7 @@ def test_a_plain_fit_has_nothing_to_report(drive):
 
 def test_the_workloads_own_callbacks_are_run_timed_and_taken_away(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=5, sample_us=100)
-    assert done.metric(BASELINE, CALLBACKS) == pytest.approx(0.005, rel=0.5)
+    assert 0.005 <= done.metric(BASELINE, CALLBACKS) < 0.025  # a busy machine sleeps longer
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
               for event in done.of("window")}  # fmt: skip
     assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.003

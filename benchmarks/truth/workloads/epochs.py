@@ -47,6 +47,12 @@ def dataset(params: dict, data_dir: str) -> tuple:
         numbers = tf.data.Dataset.range(AN_EPOCH).repeat()
         waited = numbers.map(lambda number: tf.numpy_function(wait, [number], tf.int64))
         data = waited.map(lambda number: (tf.constant(x), tf.constant(y)))
-        return data.prefetch(params["prefetch"]) if params["prefetch"] else data
+        if params["prefetch"]:
+            return data.prefetch(params["prefetch"])
+        options = tf.data.Options()
+        # Else tf.data would quietly put in what a case leaves out.
+        options.experimental_optimization.inject_prefetch = False
+        options.experimental_optimization.map_parallelization = False
+        return data.with_options(options)
 
     return (("read", read),)

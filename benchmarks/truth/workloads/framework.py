@@ -17,7 +17,7 @@ workload = Workload(
     batch_size=8,
     epochs=1,
     params={"convolutions": 0, "eager": 0, "callback_ms": 0, "python_ms": 0, "metric_ms": 0, "lengths": 0,
-            "sample_us": 0},
+            "sample_us": 0, "side": 32},
     stages=("read", "batch"),
     tuned={"steps_per_execution": 4, "run_eagerly": False},
 )  # fmt: skip
@@ -99,7 +99,7 @@ def model(params: dict) -> tf.keras.Model:
             sample_us=params["sample_us"],
         )  # fmt: skip
     else:
-        layers = [tf.keras.layers.Input((32, 32, 3))]
+        layers = [tf.keras.layers.Input((params["side"], params["side"], 3))]
         layers += [Slow(params["python_ms"])] if params["python_ms"] else []
         layers += [
             tf.keras.layers.Conv2D(8, 3, padding="same", activation="relu")
@@ -135,7 +135,7 @@ def dataset(params: dict, data_dir: str) -> tuple:
             ("read", lambda: tf.data.Dataset.from_generator(made, output_signature=signature)),
             ("batch", lambda before: before.prefetch(2)),
         )
-    x = np.random.default_rng(1).random((1024, 32, 32, 3), np.float32)
+    x = np.random.default_rng(1).random((1024, params["side"], params["side"], 3), np.float32)
     y = np.zeros(1024, np.int32)
     return (
         ("read", lambda: tf.data.Dataset.from_tensor_slices((x, y)).repeat()),

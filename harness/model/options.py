@@ -1,15 +1,12 @@
-"""What the user asked for: the options of a run, and their record in its manifest."""
+"""What the user asked for: the options of a run, which its manifest keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from harness.errors import StoreError
-from harness.run.defaults import PROFILE, RATE_HZ, RUNS
-from harness.run.plain import from_plain
+from harness.defaults import PROFILE, RATE_HZ, RUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +62,3 @@ class Options:
             name: tuple(part.strip() for part in text.split(",") if part.strip())
             for name, text in self.params.items()
         }
-
-
-def recorded_options(parameters: Mapping[str, Any]) -> Options:
-    """Return the options in a manifest's parameters.
-
-    Raises:
-        StoreError: there are none, or they are damaged.
-    """
-    try:
-        return from_plain(parameters["options"], Options)
-    except (KeyError, ValueError) as error:
-        raise StoreError(
-            f"The run does not record valid options: {error}.", hint="Make a new run with `tfbench bench`."
-        ) from error

@@ -1,0 +1,51 @@
+"""Run drivers and code in forks of one process that has imported TensorFlow, which takes longer than most tests.
+
+TensorFlow's runtime starts with the first operation, so that each fork has one of its own. Reads a line of JSON for
+each run, ["driver", arguments, log] or ["code", text, log], and prints its exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from workloads import driver, trial  # noqa: F401 - imports TensorFlow
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    for line in sys.stdin:
+        kind, what, log = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _run(kind, what, log)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _run(kind: str, what: Any, log: str) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for descriptor in (1, 2):
+        os.dup2(file, descriptor)
+    code = 1
+    try:
+        if kind == "driver":
+            code = driver.main(what)
+        else:
+            exec(what, {"__name__": "__main__"})
+            code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException:  # as Python itself would end
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
