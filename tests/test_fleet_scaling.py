@@ -93,7 +93,7 @@ def _record(done: TrialDone) -> TrialRecord:
 
 
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
-    folder, team = folder_in(tmp_path), FakeTeam(tmp_path)
+    folder, team = folder_in(tmp_path, NODES), FakeTeam(tmp_path)
     team.measure(folder)
     first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
