@@ -35,9 +35,8 @@ def latency_figure(analysis: Analysis) -> Figure | None:
             continue
         shown += group
         speeds = [_record(one, one.batch_size, one.samples_per_s.median, "p50") for one in group]
-        latencies = _latencies(group, [one.batch_size for one in group])
         panels += [
-            _panel(f"{titles[workload]}: latency of a request, ms", latencies, "batch size"),
+            _panel(f"{titles[workload]}: latency of a request, ms", _latencies(group), "batch size"),
             _panel(f"{titles[workload]}: samples a second", speeds, "batch size"),
         ]
     if not panels:
@@ -70,9 +69,8 @@ def server_figure(analysis: Analysis) -> Figure | None:
     panels = []
     for workload in dict.fromkeys(one.workload for one in shown):
         whole = [one for one in shown if one.workload == workload and one.requests >= one.planned]
-        latencies = _latencies(whole, [one.rate_per_s or 0.0 for one in whole])
         title = f"{titles[workload]}: latency, ms"
-        panels.append(_panel(title, latencies, "requests offered a second", points_only=True))
+        panels.append(_panel(title, _latencies(whole), "requests offered a second", points_only=True))
     return Figure(
         id="figure-server",
         title="Latency against the rate of requests",
@@ -122,10 +120,10 @@ def _high(one: Latency) -> str:
     return "p99" if "p99" in one.quantiles_s else "p90"
 
 
-def _latencies(group: Sequence[Latency], at: Sequence[float]) -> list[dict[str, Any]]:
+def _latencies(group: Sequence[Latency]) -> list[dict[str, Any]]:
     return [
-        _record(one, x, one.quantiles_s[name] * 1e3, name)
-        for one, x in zip(group, at, strict=True)
+        _record(one, one.rate_per_s or one.batch_size, one.quantiles_s[name] * 1e3, name)
+        for one in group
         for name in ("p50", _high(one))
         if name in one.quantiles_s
     ]

@@ -124,32 +124,33 @@ def _drawn(time: StepTime) -> float:
     return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
 
 
-def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
+def _spans(time: StepTime, whole: float) -> Iterator[tuple[Part, float, float]]:
+    """Yield the parts that a bar shows with where they begin and end, as shares of the axis."""
     at = 0.0
     for part, value in time.parts.items():
         if value.median > 0:
-            width = value.median / whole
-            yield {
-                "row": label, "part": part.value, "start": at, "end": at + width, "colour": part_colour(part),
-                "ms": numbers.milliseconds(value.median), "share": numbers.percent(time.share(part)),
-                "interval": _interval(time, part),
-            }  # fmt: skip
-            at += width
+            yield part, at, at + value.median / whole
+            at += value.median / whole
+
+
+def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
+    for part, start, end in _spans(time, whole):
+        yield {
+            "row": label, "part": part.value, "start": start, "end": end, "colour": part_colour(part),
+            "ms": numbers.milliseconds(time.parts[part].median), "share": numbers.percent(time.share(part)),
+            "interval": _interval(time, part),
+        }  # fmt: skip
 
 
 def _labels(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
     """Yield what stands in a bar: parts of one name share one number, the same as in the overview."""
-    at = 0.0
-    positive = [part for part, value in time.parts.items() if value.median > 0]
-    for name, group in groupby(positive, key=lambda part: SHORT_PARTS.get(part, part.value)):
-        own = tuple(group)
-        width = sum(time.parts[part].median for part in own) / whole
-        share = numbers.percent(time.share(*own))
+    for name, group in groupby(_spans(time, whole), key=lambda span: SHORT_PARTS.get(span[0], span[0].value)):
+        parts, starts, ends = zip(*group, strict=True)
+        share = numbers.percent(time.share(*parts))
         yield {
-            "row": label, "start": at, "middle": at + width / 2, "end": at + width,
+            "row": label, "start": starts[0], "middle": (starts[0] + ends[-1]) / 2, "end": ends[-1],
             "long": f"{name} {share}", "short": share,
         }  # fmt: skip
-        at += width
 
 
 def _interval(time: StepTime, part: Part) -> str:

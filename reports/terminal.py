@@ -48,7 +48,7 @@ def _speeds(own: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     has_gpu = any(row.device != CPU for row in own)
     where = "GPU" if has_gpu else "CPU"
-    table.add_column("samples/s")
+    table.add_column("samples/s", no_wrap=True)
     for name in ("CPU", *(("GPU", "GPU/CPU") if has_gpu else ()), f"tuned {where}", "gain"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"limited by ({where})" if has_gpu else "limited by")
