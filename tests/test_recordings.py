@@ -85,7 +85,7 @@ class TestRecordings:
         }
 
     def test_they_are_small(self) -> None:
-        assert sum(path.stat().st_size for path in DATA.iterdir()) < 5 << 19
+        assert sum(path.stat().st_size for path in DATA.iterdir()) < 3 << 20
 
     @pytest.mark.parametrize("name", NAMES)
     def test_they_are_whole_runs(self, name: str, folder: Folders) -> None:
