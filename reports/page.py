@@ -118,7 +118,7 @@ class Page:
                 fact.text,
             )
             for trial in self.analysis.run.trials
-            for fact in trial.said
+            for fact in trial.reported
         )
         return list(dict.fromkeys(found))
 

@@ -65,5 +65,7 @@ def _asked(trial: Trial) -> Trial:
             # Given up after five late ones.
             offered(BASELINE, high, [*quick[:50], *[2000.0] * 5], planned=400),
         ),
-        said=(Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),),
+        reported=(
+            Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),
+        ),
     )

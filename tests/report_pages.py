@@ -41,7 +41,7 @@ def optimizations_run() -> Run:
 def priced_run() -> Run:
     """Give a run on several GPUs with a price for either side."""
     run = builders.four_gpu_run()
-    prices = Prices(cpu=0.4, card=3.5, electricity_per_kwh=0.3, source="--price")
+    prices = Prices(cpu=0.4, each_gpu=3.5, electricity_per_kwh=0.3, source="--price")
     return replace(run, manifest=replace(run.manifest, prices=prices))
 
 

@@ -28,7 +28,7 @@ def test_an_hour_of_the_most_specific_price_counts() -> None:
     both = Prices(machine=1.0, cpu=0.2, gpu=0.5)
     assert (hourly(both, "cpu"), hourly(both, "gpu0")) == (0.2, 0.5)
     assert (hourly(Prices(machine=1.0), "cpu"), hourly(Prices(machine=1.0), "gpu0+gpu1")) == (1.0, 1.0)
-    assert hourly(Prices(machine=1.0, card=3.0), "gpu0+gpu1") == 6.0
+    assert hourly(Prices(machine=1.0, each_gpu=3.0), "gpu0+gpu1") == 6.0
     assert hourly(Prices(gpu=1.0), "cpu") is None
     assert hourly(None, "cpu") is None
 

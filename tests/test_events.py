@@ -147,7 +147,7 @@ def test_text_of_a_workload_is_printable_wherever_it_comes_from(file: Path) -> N
     assert log.problem == ""
     assert log.facts == {good: good}
     assert (log.variants[0].params, log.variants[0].changes[0].why) == ({good: [good]}, good)
-    assert (log.metrics[0].name, log.said[0].text, log.left_out) == (good, good, {good: good})
+    assert (log.metrics[0].name, log.reported[0].text, log.left_out) == (good, good, {good: good})
     assert len(log.warnings[0]) == events.LONGEST
     assert log.error is not None
     assert log.error["message"] == good
@@ -167,7 +167,7 @@ def test_too_many_events_of_a_kind_are_counted(file: Path, kind: str, fields: di
     file.write_text(start_line() + line(kind, **fields) * (most + 7) + line("end", ok=True), encoding="utf-8")
     log = read_log(file)
     assert log.ended
-    assert max(len(log.warnings), len(log.said), len(log.metrics)) <= most + 1
+    assert max(len(log.warnings), len(log.reported), len(log.metrics)) <= most + 1
     assert log.warnings[-1].endswith(f"left out: 7 {kind}.")
 
 

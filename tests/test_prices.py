@@ -19,7 +19,7 @@ from tests import builders
         ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526, source="--price")),
         (
             "each-gpu=3, electricity=0.3, currency=EUR",
-            Prices(card=3.0, electricity_per_kwh=0.3, currency="EUR", source="--price"),
+            Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR", source="--price"),
         ),
     ],
 )

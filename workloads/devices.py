@@ -45,9 +45,9 @@ def select(device: str, gpus: int) -> list[str]:
         )
     used = physical[: max(gpus, 1)]
     tf.config.set_visible_devices(used, "GPU")
-    for card in used:
+    for gpu in used:
         # Otherwise TensorFlow takes the whole GPU at once, and memory telemetry says nothing.
-        tf.config.experimental.set_memory_growth(card, True)
+        tf.config.experimental.set_memory_growth(gpu, True)
     return [f"GPU:{index}" for index in range(len(used))]
 
 
@@ -157,8 +157,8 @@ def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
         "tf32_enabled": tf.config.experimental.tensor_float_32_execution_enabled(),
         "seed": seed,
     }
-    for index, card in enumerate(tf.config.get_visible_devices("GPU")):
-        details = tf.config.experimental.get_device_details(card)
+    for index, gpu in enumerate(tf.config.get_visible_devices("GPU")):
+        details = tf.config.experimental.get_device_details(gpu)
         found[f"gpu{index}_name"] = str(details.get("device_name", ""))
         found[f"gpu{index}_compute_capability"] = ".".join(
             str(part) for part in details.get("compute_capability", ())

@@ -56,7 +56,7 @@ def hourly(prices: Prices | None, device: str) -> float | None:
         return prices.machine if prices.cpu is None else prices.cpu
     if prices.gpu is not None:
         return prices.gpu
-    return prices.machine if prices.card is None else prices.card * len(gpu_names(device))
+    return prices.machine if prices.each_gpu is None else prices.each_gpu * len(gpu_names(device))
 
 
 def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, machines: int) -> Cost:

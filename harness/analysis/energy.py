@@ -55,8 +55,8 @@ def energies_per_sample(trial: Trial, variants: Iterable[str]) -> Mapping[str, t
         if (windows := [one for one in trial.windows if one.variant == variant and one.samples > 0])
     }
     found: dict[str, tuple[float, str]] = {}
-    cards = gpu_names(trial.device)
-    sources = _of_cards(trial, cards) if cards else _of_packages(trial)
+    gpus = gpu_names(trial.device)
+    sources = _of_gpus(trial, gpus) if gpus else _of_packages(trial)
     while of_variant.keys() > found.keys() and (source := next(sources, None)):
         series, label = source
         for variant in of_variant.keys() - found.keys():
@@ -80,17 +80,17 @@ def counter_over_power(trial: Trial) -> Mapping[str, float]:
     A GPU that lacks one of them is absent.
     """
     factors: dict[str, float] = {}
-    for card in gpu_names(trial.device):
-        powers = (_power(trial, card, source, metric) for source, metric, _ in _PROMPT)
+    for gpu in gpu_names(trial.device):
+        powers = (_power(trial, gpu, source, metric) for source, metric, _ in _PROMPT)
         power = next((one for one in powers if one is not None), None)
-        counter = _counter(trial, card)
+        counter = _counter(trial, gpu)
         factor = _factor(counter, power) if counter is not None and power is not None else None
         if factor is not None:
-            factors[card] = factor
+            factors[gpu] = factor
     return factors
 
 
-def _of_cards(trial: Trial, cards: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
+def _of_gpus(trial: Trial, gpus: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
     """Yield one counter of joules for each GPU, from the most to the least trusted source.
 
     A source costs to make ready: the next is not looked at before it is asked for.
@@ -98,9 +98,9 @@ def _of_cards(trial: Trial, cards: Sequence[str]) -> Iterator[tuple[Sequence[Ser
 
     @cache
     def powers(source: str, metric: str) -> list[Series]:
-        return _every(_power(trial, card, source, metric) for card in cards)
+        return _every(_power(trial, gpu, source, metric) for gpu in gpus)
 
-    counters = _every(_counter(trial, card) for card in cards)
+    counters = _every(_counter(trial, gpu) for gpu in gpus)
     if counters:
         for source, metric, words in _PROMPT:
             parts = powers(source, metric)
@@ -135,13 +135,13 @@ def _every(found: Iterable[Series | None]) -> list[Series]:
     return whole if len(whole) == len(series) else []
 
 
-def _counter(trial: Trial, card: str) -> Series | None:
-    series = find(trial, "nvml_slow", card, "energy_j")
+def _counter(trial: Trial, gpu: str) -> Series | None:
+    series = find(trial, "nvml_slow", gpu, "energy_j")
     return None if series is None else _readings(series, "energy_j")
 
 
-def _power(trial: Trial, card: str, source: str, metric: str) -> Series | None:
-    series = find(trial, source, card, metric)
+def _power(trial: Trial, gpu: str, source: str, metric: str) -> Series | None:
+    series = find(trial, source, gpu, metric)
     return None if series is None else _integrated(_readings(series, metric), metric, trial.windows)
 
 

@@ -183,7 +183,7 @@ class Trial:
         status, exit_code, message: how it ended; message is for people, "" when all went well.
         started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
         facts: what the container found (versions, devices); scalars.
-        said: what the workload knows of its variants.
+        reported: what the workload knows of its variants.
         left_out: planned variant that was not measured -> why.
     """
 
@@ -203,7 +203,7 @@ class Trial:
     steps: tuple[StepTimes, ...] = ()
     metrics: tuple[Metric, ...] = ()
     requests: tuple[RequestTimes, ...] = ()
-    said: tuple[Fact, ...] = ()
+    reported: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
@@ -305,7 +305,7 @@ class Prices:
     Attributes:
         machine: an hour of the machine, whichever device works.
         cpu, gpu: an hour of the machine that one would rent to run on that kind of device.
-        GPU: an hour of each GPU that a trial uses.
+        each_gpu: an hour of each GPU that a trial uses.
         electricity_per_kwh: what a kilowatt-hour costs.
         currency: of all of them, e.g. "USD".
         source: where the prices come from, in words.
@@ -314,7 +314,7 @@ class Prices:
     machine: float | None = None
     cpu: float | None = None
     gpu: float | None = None
-    card: float | None = None
+    each_gpu: float | None = None
     electricity_per_kwh: float | None = None
     currency: str = "USD"
     source: str = ""

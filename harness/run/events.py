@@ -57,7 +57,7 @@ class EventLog:
     steps: list[StepTimes] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     requests: list[RequestTimes] = field(default_factory=list)
-    said: list[Fact] = field(default_factory=list)
+    reported: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     start: Mapping[str, Any] | None = None
@@ -134,7 +134,7 @@ class EventLog:
         if kind == "metric":
             self.metrics.append(Metric(**fields))
         elif kind == "fact":
-            self.said.append(Fact(**fields))
+            self.reported.append(Fact(**fields))
         else:
             self.warnings.append(fields["message"])
 

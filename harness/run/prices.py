@@ -20,7 +20,7 @@ _AMOUNTS: Mapping[str, str] = {
     "machine": "machine",
     "cpu": "cpu",
     "gpu": "gpu",
-    "each-gpu": "card",
+    "each-gpu": "each_gpu",
     "electricity": "electricity_per_kwh",
 }
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."

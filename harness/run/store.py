@@ -306,7 +306,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
         steps=tuple(log.steps),
         metrics=tuple(log.metrics),
         requests=tuple(log.requests),
-        said=tuple(log.said),
+        reported=tuple(log.reported),
         warnings=tuple(log.warnings),
         left_out=dict(log.left_out),
         telemetry=series,

@@ -29,7 +29,7 @@ class Opened:
     """A page in the browser, and everything it said or asked for."""
 
     page: Page
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
     def drawn(self) -> None:
@@ -60,8 +60,8 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
         )
         contexts.append(context)
         opened = Opened(page=context.new_page())
-        opened.page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
-        opened.page.on("pageerror", lambda error: opened.said.append(f"error: {error}"))
+        opened.page.on("console", lambda message: opened.messages.append(f"{message.type}: {message.text}"))
+        opened.page.on("pageerror", lambda error: opened.messages.append(f"error: {error}"))
         opened.page.on("request", lambda request: opened.asked.append(request.url))
         opened.page.goto(path.as_uri())
         if scripts:

@@ -31,7 +31,7 @@ def test_page_is_short(open_report, name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_page_is_silent_offline_and_drawn(open_report, name):
     opened = open_report(name, make=page)
-    assert opened.said == []
+    assert opened.messages == []
     assert [url for url in opened.asked if not url.startswith("file:")] == []
     drawn = opened.page.eval_on_selector_all("figure.figure", "all => all.map(one => one.id)")
     assert tuple(drawn) == FIGURES[name]

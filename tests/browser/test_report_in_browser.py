@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize("name", RUNS)
 @EVERY
 def test_page_is_drawn_silently_and_asks_for_nothing(open_report, name):
     opened = open_report(name)
-    assert opened.said == []
+    assert opened.messages == []
     assert [url for url in opened.asked if not url.startswith("file:")] == []
     assert len(opened.asked) == 1
     page = opened.page
@@ -91,7 +91,7 @@ def test_nothing_that_is_brought_in_runs_or_styles(open_report):
     )
     assert opened.page.evaluate("window.brought") is None
     assert opened.page.evaluate("getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
-    assert len([text for text in opened.said if "Content Security Policy" in text]) == 2
+    assert len([text for text in opened.messages if "Content Security Policy" in text]) == 2
 
 
 def test_a_steps_parts_are_as_long_as_their_shares(open_report):
