@@ -29,7 +29,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "part-launch": ("#e69f00", "#e6ab2e"),
     "part-framework": ("#d55e00", "#e07a33"),
     "part-input-wait": ("#cc79a7", "#d48fb6"),
-    "part-slowed-by-input": ("#e9bcd5", "#8f5276"),
+    "part-slowed-by-input": ("#e9bcd5", "#a3668a"),
     "part-copy": ("#56b4e9", "#86cbf2"),
     "part-exchange": ("#009e73", "#3bbf98"),
     "part-host-taken": ("#7a5c1e", "#b89a58"),

@@ -17,7 +17,9 @@ from reports.palette import part_colour
 _LABELS_PX = 104
 _TOTAL_PX = 112
 _ROW_PX = 24
-_LETTER_PX = 6.4  # of a segment's label, on average
+_LETTER_PX = 7.0  # of a segment's label, on average
+# On the other colours dark text reads better.
+_WHITE_TEXT = frozenset({Part.COMPUTE, Part.FRAMEWORK, Part.EXCHANGE, Part.HOST})
 
 
 def step_time_figure(analysis: Analysis) -> Figure | None:
@@ -95,9 +97,7 @@ def _panel(
         f"{room} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
     )
     text = f"{''.join(fitting)}''"
-    labels = labelled(names, labels_px).mark_text(
-        text=alt.expr(text), baseline="middle", fill="var(--segment-ink)", fontWeight=600
-    )
+    labels = labelled(names, labels_px).mark_text(text=alt.expr(text), baseline="middle", fontWeight=600)
     sizes = {each.batch for each in times.values()}
     return panel(
         bars.encode(
@@ -111,7 +111,7 @@ def _panel(
             ],
             color=COLOUR,
         ),
-        labels.encode(x=alt.X("middle:Q", scale=scale, axis=None)),
+        labels.encode(x=alt.X("middle:Q", scale=scale, axis=None), color=COLOUR),
         beside(labelled(totals, labels_px), "total"),
         heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
         labels_px=labels_px,
@@ -150,6 +150,7 @@ def _labels(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]
         yield {
             "row": label, "start": starts[0], "middle": (starts[0] + ends[-1]) / 2, "end": ends[-1],
             "long": f"{name} {share}", "short": share,
+            "colour": f"var(--segment-{'light' if parts[0] in _WHITE_TEXT else 'dark'})",
         }  # fmt: skip
 
 
