@@ -188,8 +188,8 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize(
     ("name", "scheme", "width", "media"),
     [
-        ("suite", "light", 1280, "screen"), ("suite", "dark", 1280, "screen"), ("suite", "light", 390, "screen"),
-        ("suite", "dark", 1280, "print"), ("interrupted", "light", 1280, "screen"),
+        ("suite", "light", 1280, "screen"), ("suite", "dark", 390, "screen"), ("gpu", "dark", 1280, "print"),
+        ("interrupted", "light", 1280, "screen"),
         ("failed", "dark", 1280, "screen"), ("bare", "light", 390, "screen"), ("sweep", "dark", 1280, "screen"),
         ("serving", "light", 1280, "screen"),
     ],
