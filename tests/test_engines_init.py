@@ -51,6 +51,21 @@ def test_command_reads_nothing_and_writes_through():
     assert process.wait() == 0
 
 
+def test_ends_where_nobody_says_that_it_was_started():
+    source = init_source().replace("STARTED_S = 60.0", "STARTED_S = 0.2")
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", source, "", "sleep", "60"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.wait(timeout=30) == -9
+    told = begin("sh", "-c", "sleep 0.3; exit 3")
+    assert told.stdin
+    told.stdin.write("\n")
+    told.stdin.flush()
+    assert told.wait() == 3
+
+
 def test_pins_to_processors():
     cpu = min(os.sched_getaffinity(0))
     process = begin(sys.executable, "-c", "import os; print(os.sched_getaffinity(0))", cpus=str(cpu))

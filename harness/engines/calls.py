@@ -54,6 +54,12 @@ def remove_container(client: docker.DockerClient, identity: str) -> None:
             client.api.wait(identity, condition="removed")
 
 
+def say_started(stream: Any) -> None:
+    """Tell a container's first process, by its attached input, that its harness has started it; see init.py."""
+    with suppress(OSError):  # it has ended already
+        getattr(stream, "_sock", stream).sendall(b"\n")
+
+
 def hang_up(stream: Any) -> None:
     """Close an attached stream for good: the docker package keeps further references to its socket."""
     with suppress(*LOST):

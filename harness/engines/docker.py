@@ -10,7 +10,7 @@ from pathlib import Path
 import docker
 
 from harness.engines import OUT_DIR, ContainerSpec, Mount
-from harness.engines.calls import engine_call, hang_up, remove_container
+from harness.engines.calls import engine_call, hang_up, remove_container, say_started
 from harness.engines.container import DockerContainer
 from harness.engines.daemon import PODMAN, Daemon, describe
 from harness.engines.endpoints import HINT, PODMAN_HINT, connect_first, endpoints
@@ -93,6 +93,7 @@ class DockerEngine:
                 made = api.create_container(host_config=host, **options)["Id"]
                 lease = api.attach_socket(made, params={"stdin": 1, "stream": 1})
                 api.start(made)
+                say_started(lease)
             return DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
         except BaseException:
             # Ctrl-C in the middle of a start included: nobody else knows of the container yet.

@@ -1,8 +1,9 @@
 """The first process of every trial: run the command, reap orphans, and end all when the harness is gone.
 
-The harness holds the other end of this process' standard input and never writes to it: end of file
-means that it was killed, or let go on purpose. In a container this is process 1, so that its end takes
-every process along; on the host it adopts the command's descendants and ends them one by one.
+The harness holds the other end of this process' standard input, and writes one line to it once the start
+is through: end of file, or no line, means that it was killed, or let go on purpose. In a container this is
+process 1, so that its end takes every process along; on the host it adopts the command's descendants and
+ends them one by one.
 
 Runs by its source text under whatever Python the image has (3.10 or newer), standard library only:
 
@@ -16,8 +17,11 @@ import resource
 import select
 import signal
 import sys
+import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+# An engine may start what a killed harness asked for, and then never closes its input.
+STARTED_S = 60.0
 CANNOT_RUN = 127  # what a shell returns for a command that it does not find
 
 
@@ -38,15 +42,20 @@ def main(cpus: str, command: list[str]) -> None:
         _become(command, contained)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: os.kill(child, number))
+    end, started = time.monotonic() + STARTED_S, False
     while True:
-        ready, _, _ = select.select([0, woken], [], [])
+        ready, _, _ = select.select([0, woken], [], [], None if started else max(0.0, end - time.monotonic()))
+        if not ready:
+            _leave(signal.SIGKILL, contained)
         if woken in ready:
             os.read(woken, 4096)
             status = _reap(child)
             if status is not None:
                 _leave(status, contained)
-        if 0 in ready and not os.read(0, 4096):
-            _leave(signal.SIGKILL, contained)
+        if 0 in ready:
+            started = True
+            if not os.read(0, 4096):
+                _leave(signal.SIGKILL, contained)
 
 
 def _become(command: list[str], contained: bool) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,9 @@ class LocalEngine:
                 cwd=root / "home",
                 start_new_session=True,
             )
+            assert process.stdin is not None  # a pipe
+            with suppress(BrokenPipeError):  # it has ended already
+                os.write(process.stdin.fileno(), b"\n")
         except OSError as error:
             clear_away(root)
             raise EngineError(

@@ -54,7 +54,7 @@ _DAMAGE = (
     RecursionError,
 )
 
-_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
