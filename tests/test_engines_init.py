@@ -52,7 +52,7 @@ def test_command_reads_nothing_and_writes_through():
 
 
 def test_ends_where_nobody_says_that_it_was_started():
-    source = init_source().replace("STARTED_S = 60.0", "STARTED_S = 0.2")
+    source = init_source().replace("STARTED_S = 30.0", "STARTED_S = 0.2")
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", source, "", "sleep", "60"],
         stdin=subprocess.PIPE,

@@ -21,7 +21,7 @@ import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 # An engine may start what a killed harness asked for, and then never closes its input.
-STARTED_S = 60.0
+STARTED_S = 30.0
 CANNOT_RUN = 127  # what a shell returns for a command that it does not find
 
 
