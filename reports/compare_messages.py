@@ -29,7 +29,7 @@ from reports.names import device_name, device_names, variant_name
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
     Outcome.SLOWER: "▼",
-    Outcome.SAME: "=",
+    Outcome.SAME: "≈",
     Outcome.UNKNOWN: "?",
     Outcome.NOT_COMPARED: "",
 }
@@ -213,7 +213,7 @@ def method(versus: Versus) -> str:
     return (
         "Speeds are geometric means over trials, with Welch's intervals on logarithms. "
         f"{kind if versus.reference is None else ''}"
-        f"▲ faster and ▼ slower: the interval{all_} excludes 1. = it does not. ? one trial."
+        f"▲ faster and ▼ slower: the interval{all_} excludes 1. ≈ it does not. ? one trial."
     )
 
 
