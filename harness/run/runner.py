@@ -22,7 +22,7 @@ from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from workloads.protocol import Spec
+from workloads.protocol import Spec, measures_speed
 
 _KILLED = Exit(code=-9, out_of_memory=False)
 
@@ -84,27 +84,35 @@ class Runner:
         stopping = Stopping(self._profile)
         finished = self._folder.finished()
         records: list[TrialRecord] = []
-        planned_least = sum(job.planned.index < self._profile.trials for job in jobs)
-        with self._progress.task("Trials", planned_least) as bar:
+        with self._progress.task("Trials", sum(map(self._weight, jobs))) as bar:
             for job in jobs:
                 if job.planned.id in finished:
                     log = read_outcome(self._folder.trial(job.planned.id))
                     stopping.took(job.planned, log, 0.0)
-                    bar.advance(0.0 if self._optional(job.planned) else 1.0)
+                    bar.advance(self._weight(job))
                 elif stopping.wants(job.planned):
                     record, log = self._one(job, bar)
                     records.append(record)
                     fits = record.status is not Status.OUT_OF_MEMORY
                     seconds = (record.ended_ns - record.started_ns) / 1e9
                     stopping.took(job.planned, log, seconds, fits=fits)
-                elif not self._optional(job.planned):
-                    bar.advance(1.0)
+                else:
+                    bar.advance(self._weight(job))
         self._folder.close(stopping.stops())
         return tuple(records)
 
     def _optional(self, planned: PlannedTrial) -> bool:
-        """Return whether a trial only runs to narrow an interval; the progress bar does not count it."""
+        """Return whether a trial only runs to narrow an interval."""
         return planned.index >= self._profile.trials
+
+    def _weight(self, job: Job) -> float:
+        """Return how much of the progress bar a trial takes, about as it takes time; 0 for one that may not run.
+
+        Starting, and a variant whose speed is a result, take twice as long as one that serves the breakdown.
+        """
+        if self._optional(job.planned):
+            return 0.0
+        return 2.0 + sum(2.0 if measures_speed(variant) else 1.0 for variant in job.planned.variants)
 
     def _one(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
         planned = job.planned
@@ -164,7 +172,7 @@ class Runner:
         begun = heard = weigh_at = time.monotonic()
         share = job.windows_share / max(1, len(job.spec.variants) * job.spec.windows)
         shown = 0.0
-        optional = self._optional(job.planned)
+        weight = self._weight(job)
         while True:
             exit_ = container.poll()
             events = tail.read()
@@ -172,23 +180,23 @@ class Runner:
             if events:
                 heard = now
             _tell(bar, what, events, job.spec.variants)
-            step = 0.0 if optional else min(_windows(events) * share, 1.0 - shown)
+            step = min(_windows(events) * share, 1.0 - shown)
             shown += step
-            bar.advance(step)
+            bar.advance(step * weight)
             if exit_ is not None:
-                bar.advance(0.0 if optional else 1.0 - shown)
+                bar.advance((1.0 - shown) * weight)
                 return Ended(exit=exit_)
             if now >= weigh_at:
                 weigh_at = now + WEIGH_S
                 if _folder_bytes(folder.out) > OUT_BYTES:
                     container.kill()
-                    bar.advance(0.0 if optional else 1.0 - shown)
+                    bar.advance((1.0 - shown) * weight)
                     full = f"It wrote more than {OUT_BYTES >> 30} GiB into its folder, so it was ended."
                     return Ended(exit=container.poll() or _KILLED, full=full)
             if now - heard > self._profile.stall_s or now - begun > self._profile.limit_s:
                 silent = now - heard > self._profile.stall_s
                 container.kill()
-                bar.advance(0.0 if optional else 1.0 - shown)
+                bar.advance((1.0 - shown) * weight)
                 hung = (
                     f"No event for {self._profile.stall_s:g} s, so it was stopped. "
                     "Raise --stall to wait longer."
