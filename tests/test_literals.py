@@ -58,3 +58,8 @@ def test_a_file_that_has_not_changed_is_parsed_once_and_one_that_has_again(tmp_p
 def test_anything_else_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
         evaluate(text, tmp_path)
+
+
+def test_arguments_that_several_share(tmp_path: Path) -> None:
+    text = 'SHARED: dict = {"params": {}, "why": "w"}\nx = Optimization(**SHARED, name="ram")'
+    assert evaluate(text, tmp_path) == Optimization(name="ram", params={}, why="w")

@@ -117,21 +117,28 @@ OPTIMIZATIONS = (
     ),
 )
 
+# What all of the blog's networks share.
+SHARED: dict[str, Any] = {
+    "data": DATA,
+    "batch_size": 32,
+    "epochs": 25,
+    "samples_per_epoch": SAMPLES_PER_EPOCH,
+    "optimizer": "Adam",
+    "loss": "binary cross-entropy",
+    "tuned": TUNED,
+    "changes": CHANGES,
+    "stages": STAGES,
+    "optimizations": OPTIMIZATIONS,
+    "source": SOURCE,
+    "min_accuracy": 0.7,
+}
+
 small = Workload(
+    **SHARED,
     name="cats-dogs",
     title="Cats and dogs, small CNN on JPEG files",
     model="2 x (Conv 32 3x3 relu, MaxPool), Flatten, Dense 128 relu, Dense 1 sigmoid; 64x64 pixels",
-    data=DATA,
-    batch_size=32,
-    epochs=25,
-    samples_per_epoch=SAMPLES_PER_EPOCH,
-    optimizer="Adam",
-    loss="binary cross-entropy",
     params=PARAMS,
-    tuned=TUNED,
-    changes=CHANGES,
-    stages=STAGES,
-    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -174,27 +181,16 @@ small = Workload(
             note="about 3x, by workers, batch, queue size and RAM disk only",
         ),
     ),
-    source=SOURCE,
-    min_accuracy=0.7,
     builder="small_model",
 )
 
 three_convolutions = Workload(
+    **SHARED,
     name="cats-dogs-3conv",
     title="Cats and dogs, third convolution",
     model="2 x (Conv 32 3x3 relu, MaxPool), Conv 64 3x3 relu, MaxPool, Flatten, Dense 128 relu, "
     "Dense 1 sigmoid; 64x64 pixels",
-    data=DATA,
-    batch_size=32,
-    epochs=25,
-    samples_per_epoch=SAMPLES_PER_EPOCH,
-    optimizer="Adam",
-    loss="binary cross-entropy",
     params=PARAMS,
-    tuned=TUNED,
-    changes=CHANGES,
-    stages=STAGES,
-    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -205,28 +201,17 @@ three_convolutions = Workload(
             note="the blog lists 80, 84 and 90 % for its three variants in this order: the first",
         ),
     ),
-    source=SOURCE,
     suite="extra",
-    min_accuracy=0.7,
     builder="three_convolutions_model",
 )
 
 dropout = Workload(
+    **SHARED,
     name="cats-dogs-dropout",
     title="Cats and dogs, third convolution and dropout",
     model="2 x (Conv 32 3x3 relu, MaxPool), Conv 64 3x3 relu, MaxPool, Flatten, Dense 128 relu, "
     "Dropout 0.5, Dense 1 sigmoid; 64x64 pixels",
-    data=DATA,
-    batch_size=32,
-    epochs=25,
-    samples_per_epoch=SAMPLES_PER_EPOCH,
-    optimizer="Adam",
-    loss="binary cross-entropy",
     params=PARAMS,
-    tuned=TUNED,
-    changes=CHANGES,
-    stages=STAGES,
-    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -263,28 +248,17 @@ dropout = Workload(
             note="the blog lists 80, 84 and 90 % for its three variants in this order: the third",
         ),
     ),
-    source=SOURCE,
     suite="extra",
-    min_accuracy=0.7,
     builder="dropout_model",
 )
 
 larger = Workload(
+    **SHARED,
     name="cats-dogs-128",
     title="Cats and dogs at 128x128, 64 filters",
     model="3 x (Conv 64 3x3 relu, MaxPool), Flatten, Dense 128 relu, Dropout 0.5, Dense 1 sigmoid; "
     "128x128 pixels",
-    data=DATA,
-    batch_size=32,
-    epochs=25,
-    samples_per_epoch=SAMPLES_PER_EPOCH,
-    optimizer="Adam",
-    loss="binary cross-entropy",
     params={**PARAMS, "side": 128},
-    tuned=TUNED,
-    changes=CHANGES,
-    stages=STAGES,
-    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -316,29 +290,18 @@ larger = Workload(
             unit="ratio",
         ),
     ),
-    source=SOURCE,
     suite="extra",
-    min_accuracy=0.7,
     builder="larger_model",
 )
 
 deep = Workload(
+    **SHARED,
     name="cats-dogs-deep",
     title="Cats and dogs, 32 convolutions",
     model="32 x (Conv 3x3, BatchNorm, ReLU) of 32 to 256 filters in 5 groups, MaxPool after each, "
     "GlobalAveragePooling, Dense 1 sigmoid; 128x128 pixels",
-    data=DATA,
-    batch_size=32,
-    epochs=25,
-    samples_per_epoch=SAMPLES_PER_EPOCH,
-    optimizer="Adam",
-    loss="binary cross-entropy",
     # A step of 32 takes many seconds on a CPU.
     params={**PARAMS, "side": 128, "cpu:batch_size": 8},
-    tuned=TUNED,
-    changes=CHANGES,
-    stages=STAGES,
-    optimizations=OPTIMIZATIONS,
     published=(
         Published(
             source=SOURCE,
@@ -364,9 +327,7 @@ deep = Workload(
             unit="utilisation",
         ),
     ),
-    source=SOURCE,
     suite="extra",
-    min_accuracy=0.7,
     builder="deep_model",
 )
 

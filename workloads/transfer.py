@@ -50,22 +50,26 @@ REMARKS = (
     ),
 )
 
+SHARED: dict[str, Any] = {
+    "data": DATA,
+    "batch_size": 32,
+    "epochs": 10,
+    "optimizer": "Adam 0.001",
+    "loss": "sparse categorical cross-entropy",
+    "params": {"jit_compile": False},
+    "tuned": TUNED,
+    "optimizations": OPTIMIZATIONS,
+    "remarks": REMARKS,
+    "source": "RTX 3070 and Ryzen 5900X article; Keras' guide to transfer learning",
+    "suite": "extra",
+}
+
 transfer_learning = Workload(
+    **SHARED,
     name="transfer-learning",
     title="Image classifier, transfer learning",
     model="MobileNetV2 96x96, frozen; dropout 0.2, Dense 10 softmax",
-    data=DATA,
-    batch_size=32,
-    epochs=10,
-    optimizer="Adam 0.001",
-    loss="sparse categorical cross-entropy",
-    params={"jit_compile": False},
-    tuned=TUNED,
-    optimizations=OPTIMIZATIONS,
-    remarks=REMARKS,
     takes_weights=True,
-    source="RTX 3070 and Ryzen 5900X article; Keras' guide to transfer learning",
-    suite="extra",
     # Nothing is asserted: on random weights that are kept as they are a head has little to go by, and which
     # weights a file has is not known here.
     min_accuracy=0.0,
@@ -73,20 +77,10 @@ transfer_learning = Workload(
 )
 
 from_scratch = Workload(
+    **SHARED,
     name="from-scratch",
     title="Image classifier, from scratch",
     model="MobileNetV2 96x96, fully trained; dropout 0.2, Dense 10 softmax",
-    data=DATA,
-    batch_size=32,
-    epochs=10,
-    optimizer="Adam 0.001",
-    loss="sparse categorical cross-entropy",
-    params={"jit_compile": False},
-    tuned=TUNED,
-    optimizations=OPTIMIZATIONS,
-    remarks=REMARKS,
-    source="RTX 3070 and Ryzen 5900X article; Keras' guide to transfer learning",
-    suite="extra",
     min_accuracy=0.7,
     builder="from_scratch_model",
 )

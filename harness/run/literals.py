@@ -62,7 +62,7 @@ class Evaluator:
                     raise ValueError(
                         f"line {node.lineno}: {name}(...) is not one of {', '.join(self._types)}"
                     )
-                return self._types[name](**{word.arg or "**": self.value(word.value) for word in words})
+                return self._types[name](**self._arguments(words))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return tuple(self.value(part) for part in parts)
             case ast.Dict(keys=keys, values=values):
@@ -80,6 +80,12 @@ class Evaluator:
                 except ValueError as error:
                     text = f"line {node.lineno}: `{ast.unparse(node)}` is not a literal"
                     raise ValueError(text) from error
+
+    def _arguments(self, words: list[ast.keyword]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for word in words:
+            result |= {word.arg: self.value(word.value)} if word.arg else self.value(word.value)
+        return result
 
     def _dictionary(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
