@@ -32,7 +32,7 @@ _EXPORT = "window.vegaEmbed = vegaEmbed;"
 # What the templates can call, by its own name.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, escaping.coded_markdown,
-    messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate, messages.worth_listing,
+    messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.rate, numbers.ratio, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word, setup_rows, short_digests,

@@ -336,18 +336,3 @@ TERMS: Mapping[str, str] = {
     "activity is the share of streaming multiprocessors in use.",
     "XLA, jit_compile": "TensorFlow's compiler, which fuses many small kernels into few.",
 }
-
-
-# Reasons for leaving a variant out that are so by design.
-_BY_DESIGN = (
-    "it says nothing",
-    "input costs little",
-    "copying costs little",
-    "many steps",
-    "Keras fit compiles",
-)
-
-
-def worth_listing(reason: str) -> bool:
-    """Tell whether a variant was left out for another reason than that it would tell nothing."""
-    return not reason.startswith(_BY_DESIGN)

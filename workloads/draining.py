@@ -43,7 +43,7 @@ def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     if variant in (FIRST_EPOCH, CACHED_EPOCH):
         cached = _batches_to_cache(job, params)
         if not cached:
-            job.events.left_out(variant, "the pipeline has no cache")
+            job.events.needless(variant, "the pipeline has no cache")
             return
         replaced: Any = rewriting.caches_replaced(0 if variant == FIRST_EPOCH else cached)
     else:
@@ -53,7 +53,7 @@ def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     batch = params["batch_size"] * len(job.devices)
     if loaders.is_loader(dataset):
         if variant.startswith(THREADS_PREFIX):
-            job.events.left_out(variant, "the loader is no tf.data pipeline")
+            job.events.needless(variant, "the loader is no tf.data pipeline")
         else:
             variants.drain_loader(job, meter, dataset, batch, began)
         return

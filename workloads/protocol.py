@@ -119,6 +119,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "fact": {"variant": (str,), "name": (str,), "text": (str,)},
     # A planned variant that was not measured, and why.
     "left-out": {"variant": (str,), "reason": (str,)},
+    # One that would tell nothing about this workload and device, and why.
+    "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,), "traceback": (str,)},
     # Last line of a trial that went well.
@@ -422,8 +424,12 @@ class EventWriter:
             self.write("warning", message=f"{variant or 'The trial'}: {name} is {value}, and is left out.")
 
     def left_out(self, variant: str, reason: str) -> None:
-        """Write that a planned variant is not measured, and why in one line."""
+        """Write that a planned variant could not be measured, and why in one line."""
         self.write("left-out", variant=variant, reason=reason.strip().split("\n")[0][:LONGEST_REASON])
+
+    def needless(self, variant: str, reason: str) -> None:
+        """Write that a planned variant is not measured since it would tell nothing here, and why."""
+        self.write("needless", variant=variant, reason=reason)
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` of the whole trial ended now, and return now (CLOCK_MONOTONIC, ns)."""

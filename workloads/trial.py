@@ -109,7 +109,7 @@ def run_variants(job: Job) -> list[str]:
     bodies: dict[str, Callable[[], None]] = {}
     for variant in spec.variants:
         if not tuning.applies(job.author.workload, spec, variant, pipeline=pipeline):
-            job.events.left_out(variant, "it says nothing about this workload and device")
+            job.events.needless(variant, "it says nothing about this workload and device")
         elif reason := tuning.unfit(job.author.workload, spec, variant, pipeline=pipeline):
             job.events.left_out(variant, reason)
         else:
@@ -189,7 +189,7 @@ def _measure_or_retry(job: Job, variant: str) -> None:
 def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
     workload, spec = job.author.workload, job.spec
     if reason := _not_worth_it(job, variant):
-        job.events.left_out(variant, reason)
+        job.events.needless(variant, reason)
         return
     per_call = _steps_a_call(job, variant, params)
     params = {**params, "steps_per_execution": per_call} if per_call else params

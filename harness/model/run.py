@@ -184,7 +184,7 @@ class Trial:
         started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
         facts: what the container found (versions, devices); scalars.
         reported: what the workload knows of its variants.
-        left_out: planned variant that was not measured -> why.
+        left_out: planned variant that could not be measured -> why.
     """
 
     id: str

@@ -27,6 +27,7 @@ MOST_CHARACTERS = 8_000_000
 MOST_EVENTS: Mapping[str, int] = {
     "facts": 10, "variant": 500, "phase": 5_000, "window": 20_000, "steps": 20_000, "requests": 1_000,
     "metric": 1_000, "fact": 500, "warning": 100, "left-out": 500,
+    "needless": 500,
 }  # fmt: skip
 MOST_SAMPLES_PER_S = 1e12
 _ARRAYS = ("step_ns", "wait_ns", "latency_ns")
@@ -41,7 +42,8 @@ class EventLog:
     """What a container said.
 
     Attributes:
-        left_out: planned variant that was not measured -> why.
+        left_out: planned variant that could not be measured -> why.
+        needless: planned variants that would have told nothing.
         problem: why reading stopped early, "" when all of the file is in the protocol.
         counts, dropped: how many events of each kind there were, and how many of them too many.
         characters: about what all of them take.
@@ -60,6 +62,7 @@ class EventLog:
     reported: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    needless: set[str] = field(default_factory=set)
     start: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     ended: bool = False
@@ -125,6 +128,8 @@ class EventLog:
                 self._say(kind, fields)
             case "left-out":
                 self.left_out[fields["variant"]] = fields["reason"]
+            case "needless":
+                self.needless.add(fields["variant"])
             case "error":
                 self.error = event
             case "end":

@@ -70,7 +70,7 @@ def judge(
         problem = _sentence(log.problem or "its last event is missing")
         return Status.BAD_EVENTS, f"Its events are not valid: {problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
-    missing = [variant for variant in variants if variant not in measured and variant not in log.left_out]
+    missing = [each for each in variants if each not in measured | log.needless | log.left_out.keys()]
     if missing or not measured.intersection(variants):
         return (
             Status.BAD_EVENTS,

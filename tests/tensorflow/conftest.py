@@ -63,7 +63,9 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         with events.open(encoding="utf-8") as lines:
             outcome = Outcome(code, list(protocol.read_events(lines)), log)
         if outcome.code == 0:
-            told = {event["variant"] for kind in ("window", "left-out") for event in outcome.of(kind)}
+            told = {
+                event["variant"] for kind in ("window", "left-out", "needless") for event in outcome.of(kind)
+            }
             assert told.issuperset(fields.get("variants", ())), "each variant is measured or left out"
         return outcome
 
