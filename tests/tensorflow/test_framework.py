@@ -37,11 +37,11 @@ def test_a_plain_fit_has_nothing_to_report(drive):
 
 
 def test_the_workloads_own_callbacks_are_run_timed_and_taken_away(drive):
-    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=5, sample_us=100)
-    assert 0.005 <= done.metric(BASELINE, CALLBACKS) < 0.025  # a busy machine sleeps longer
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=30, sample_us=100)
+    assert 0.03 <= done.metric(BASELINE, CALLBACKS) < 0.15  # a busy machine sleeps longer
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
               for event in done.of("window")}  # fmt: skip
-    assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.003
+    assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.015
     (event,) = done.of("variant", variant=WITHOUT_FRAMEWORK)
     assert event["params"]["callbacks"] is False
     assert "callbacks" in {change["what"] for change in event["changes"]}
