@@ -7,43 +7,30 @@ import math
 import time
 from typing import Any
 
-from benchmarks.peers.answering import Loop, Point, Seen, Watch, serve, summed
+from benchmarks.peers.serving import Observed, Poller, Sample, Sampler, serve, summarise
 
 
-class Nvitop:
-    """Read utilisation, memory, power, temperature and clocks of one GPU in a loop."""
+class Nvitop(Sampler):
+    """Poll utilisation, memory, power, temperature and clocks of one GPU."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._device: Any = None
-        self._loop: Loop | None = None
-        self._start_ns = self._end_ns = 0
+    _device: Any
+    _poller: Poller
 
     def load(self) -> None:
         """Import it and open the GPU."""
-        self._device = importlib.import_module("nvitop").Device(self._watch.gpu)
+        self._device = importlib.import_module("nvitop").Device(self.given.gpu)
 
-    def on(self) -> None:
-        """Start the loop."""
-        self._loop = Loop(self._read, self._watch.rate_hz)
-        self._loop.start()
+    def start(self) -> None:
+        """Start polling."""
+        self._poller = Poller(self._read, self.given.rate_hz)
 
-    def begin(self) -> None:
-        """Take note of the time."""
-        self._start_ns = time.monotonic_ns()
-
-    def end(self) -> None:
-        """Take note of the time."""
-        self._end_ns = time.monotonic_ns()
-
-    def off(self) -> Seen:
+    def stop(self) -> Observed:
         """Stop; energy is its power integrated."""
-        assert self._loop is not None
-        self._loop.stop()
-        points = [p for p in self._loop.points if math.isfinite(p.power_w)]
-        return summed(points, self._start_ns, self._end_ns)
+        self._poller.stop()
+        samples = [one for one in self._poller.samples if math.isfinite(one.power_w)]
+        return summarise(samples, self.start_ns, self.end_ns)
 
-    def _read(self) -> Point:
+    def _read(self) -> Sample:
         t_ns = time.monotonic_ns()
         device = self._device
         utilisation = device.utilization_rates()
@@ -51,7 +38,7 @@ class Nvitop:
         power_mw = device.power_usage()
         device.temperature()
         device.clock_infos()
-        return Point(t_ns, float(utilisation.gpu), float(power_mw) / 1000)
+        return Sample(t_ns, float(utilisation.gpu), float(power_mw) / 1000)
 
 
 if __name__ == "__main__":
