@@ -165,7 +165,7 @@ class TestScoring:
             "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
             "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
             "| `c` | no | no (arithmetic) | **no answer** | **yes** (80.0 %) |",
-            "| **right** | | **3 of 3** | **1 of 3** | **2 of 3** |",
+            "| **right** |  | **3 of 3** | **1 of 3** | **2 of 3** |",
         ]
 
     def test_what_xprof_answers(self) -> None:
@@ -194,13 +194,16 @@ class TestPlanting:
         assert own.is_dir()
         container.kill()
         container.remove()
+        engine.close()
         assert inner.left_behind == []
         assert not own.exists()
 
     def test_neighbours_end_when_the_trial_cannot_start(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script(), Script(refused=EngineError("No.", hint="Try.")))
+        engine = PlantingEngine(inner, Surroundings(neighbours=1))
         with pytest.raises(EngineError):
-            PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
+            engine.start(container_spec(tmp_path))
+        engine.close()
         assert inner.left_behind == []
         assert not inner.containers[0].spec.out.exists()
 

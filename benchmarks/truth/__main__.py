@@ -1,9 +1,9 @@
 """`make truth`: run planted bottlenecks and compare the reports' findings with what was planted.
 
-    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--part 1/2] [--trace] [--replay]
+    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--trace] [--replay]
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
-run before is kept in --folder and judged again; --fresh runs it anew. --replay runs nothing and judges the
+run before is kept in --folder and judged again, not run again. --replay runs nothing and judges the
 runs that are kept in benchmarks/truth/recordings. --trace traces each case by TensorFlow's profiler in
 the place of measuring it, for xprof's word.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, judge
-from benchmarks.truth.recordings import pack, pack_traces, unpack, xprof_answers
+from benchmarks.truth.recordings import pack, unpack, xprof_answers
 from benchmarks.truth.running import Settings, kept, run_case
 from benchmarks.truth.suites import SUITES
 from benchmarks.truth.tracing import kept_trace, trace_case
@@ -49,16 +49,13 @@ def main() -> int:
         if given.trace:
             untraced = [case for case in cases if not case.recording and not kept_trace(case, settings)]
             failed = _each(untraced, lambda case: trace_case(case, settings))
-            pack_traces(_traces(cases, settings), settings.folder.parent / "traces.tar.xz")
         else:
-            todo = [case for case in cases if given.fresh or not kept(case, settings)]
+            todo = [case for case in cases if not kept(case, settings)]
             failed = _each(todo, lambda case: _run(case, settings))
         judged = judge_all(cases, settings)
     answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
     lines = list(tables(judged, answers))
     sys.stdout.write("\n".join([*lines, *_closing(judged, replayed=given.replay)]) + "\n")
-    if given.markdown:
-        given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if given.pack:
         pack(cases, settings.folder, given.pack)
         if answers:
@@ -77,13 +74,10 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, help="where runs and traces are kept; default: build/truth/DEVICE"
     )
     parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
-    parser.add_argument("--fresh", action="store_true", help="run also what was kept")
     parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
     parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--gpus", default="0", help="which GPU, as in tfbench bench")
-    parser.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on")
-    parser.add_argument("--markdown", type=Path, help="file to write the tables to as well")
     parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")
     return parser
 
@@ -92,8 +86,7 @@ def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[
     cases = {case.name: case for case in SUITES[given.device]}
     if unknown := set(given.case) - cases.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(cases)}")
-    index, count = (int(word) for word in given.part.split("/"))
-    return [cases[name] for name in dict.fromkeys(given.case or cases)][index - 1 :: count]
+    return [cases[name] for name in dict.fromkeys(given.case or cases)]
 
 
 def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import markdown
 from benchmarks.truth.judging import Judged
 from benchmarks.truth.scoring import percent
 
@@ -64,29 +65,24 @@ def asked(judged: Sequence[Judged], answers: Answers) -> Iterator[Asked]:
 
 def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
     """Yield Markdown: a line for each case, and how many each got right."""
-    yield "| case | waits for input | tfbench | xprof, input share | AU |"
-    yield "|---|---|---|---|---|"
+    rows = []
     for one in answers:
         truth = one.judged.case.fed_late
-        cells = (
-            f"`{one.judged.case.name}`",
-            _word(truth),
-            _mark(one.ours, truth, str(one.judged.answer)),
-            _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
-            _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+        rows.append(
+            (
+                f"`{one.judged.case.name}`",
+                _word(truth),
+                _mark(one.ours, truth, str(one.judged.answer)),
+                _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
+                _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+            )
         )
-        yield f"| {' | '.join(cells)} |"
-    yield f"| **right** | | {' | '.join(_score(answers))} |"
-
-
-def _score(answers: Sequence[Asked]) -> Iterator[str]:
-    for said in (
-        [one.ours for one in answers],
-        [one.xprof for one in answers],
-        [one.utilisation for one in answers],
-    ):
-        right = sum(say is one.judged.case.fed_late for say, one in zip(said, answers, strict=True))
-        yield f"**{right} of {len(answers)}**"
+    right = (
+        f"**{sum(getattr(one, tool) is one.judged.case.fed_late for one in answers)} of {len(answers)}**"
+        for tool in ("ours", "xprof", "utilisation")
+    )
+    heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")
+    yield from markdown(heads, [*rows, ("**right**", "", *right)])
 
 
 def _word(answer: bool | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.truth.case import Case
@@ -40,22 +40,9 @@ def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:
                 continue  # made again from the recording that it stands on
             for pattern in PATTERNS:
                 for file in sorted((folder / case.name).glob(pattern)):
-                    _add(tar, file, f"{case.name}/{file.relative_to(folder / case.name)}")
-
-
-def pack_traces(traces: Mapping[str, Path], into: Path) -> None:
-    """Put traces, by case, into an archive, each with the spec that it was taken with."""
-    with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
-        for name, file in traces.items():
-            for one in (file, file.parent / "out" / "spec.json"):
-                _add(tar, one, f"{name}/{one.relative_to(file.parent)}")
-
-
-def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
-    data = file.read_bytes()
-    entry = tarfile.TarInfo(name)
-    entry.size = len(data)
-    tar.addfile(entry, io.BytesIO(data))
+                    entry = tarfile.TarInfo(f"{case.name}/{file.relative_to(folder / case.name)}")
+                    entry.size = file.stat().st_size
+                    tar.addfile(entry, io.BytesIO(file.read_bytes()))
 
 
 def unpack(suite: str, into: Path) -> Path:
