@@ -15,16 +15,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, judge
-from benchmarks.truth.recordings import pack, unpack, xprof_answers
-from benchmarks.truth.running import Settings, kept, run_case
+from benchmarks.truth.recordings import pack, packed_answers, unpack
+from benchmarks.truth.running import Settings, finished_run, run_case
 from benchmarks.truth.suites import SUITES
-from benchmarks.truth.tracing import kept_trace, trace_case
+from benchmarks.truth.tracing import finished_trace, trace_case
 from harness.errors import TfbenchError
 
 
@@ -37,25 +37,25 @@ def main() -> int:
         folder=(given.folder or Path("build/truth") / given.device) / "runs",
         engine=given.engine,
         gpus=given.gpus,
-        images=dict(one.partition("=")[::2] for one in given.image),
     )
-    failed: list[str] = []
     if given.replay:
         with tempfile.TemporaryDirectory() as folder:
-            replayed = Settings(folder=unpack(given.device, Path(folder)))
-            failed = _each(cases, lambda case: run_case(case, replayed) if case.recording else None)
-            judged = judge_all(cases, replayed)
+            settings = Settings(folder=unpack(given.device, Path(folder)))
+            failed = _each([case for case in cases if case.recording], lambda case: run_case(case, settings))
+            judged = judge_all(cases, settings)
+        answers = packed_answers(given.device)
     else:
         if given.trace:
-            untraced = [case for case in cases if not case.recording and not kept_trace(case, settings)]
-            failed = _each(untraced, lambda case: trace_case(case, settings))
+            todo = [case for case in cases if not case.recording and not finished_trace(case, settings)]
+            failed = _each(todo, lambda case: trace_case(case, settings))
         else:
-            todo = [case for case in cases if not kept(case, settings)]
+            todo = [case for case in cases if not finished_run(case, settings)]
             failed = _each(todo, lambda case: _run(case, settings))
         judged = judge_all(cases, settings)
-    answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
-    lines = list(tables(judged, answers))
-    sys.stdout.write("\n".join([*lines, *_closing(judged, replayed=given.replay)]) + "\n")
+        answers = peers.xprof_answers(
+            {case.name: trace for case in cases if (trace := finished_trace(case, settings))}
+        )
+    sys.stdout.write("\n".join(tables(judged, answers, replayed=given.replay)) + "\n")
     if given.pack:
         pack(cases, settings.folder, given.pack)
         if answers:
@@ -75,7 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
     parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
-    parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--gpus", default="0", help="which GPU, as in tfbench bench")
     parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")
@@ -89,8 +88,8 @@ def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[
     return [cases[name] for name in dict.fromkeys(given.case or cases)]
 
 
-def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
-    """Yield all tables as Markdown."""
+def tables(judged: Sequence[Judged], answers: peers.Answers, *, replayed: bool) -> Iterator[str]:
+    """Yield all tables as Markdown, and the score once more, as a screen shows the end."""
     if not judged:
         yield "No case has been run."
         return
@@ -101,21 +100,16 @@ def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
     yield from scoring.cases_table(judged)
     if answers:
         yield ""
-        yield from peers.peers_table(list(peers.asked(judged, answers)))
-
-
-def _closing(judged: Sequence[Judged], *, replayed: bool) -> Iterator[str]:
-    """Yield what a screen shows last: what was judged, how to read it, and the score."""
-    if judged:
-        runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
-        yield ""
-        yield f"{runs} Bold is wrong; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."
-        yield from scoring.summary(judged)
+        yield from peers.peers_table(list(peers.compared(judged, answers)))
+    runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
+    yield ""
+    yield f"{runs} Bold is wrong; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."
+    yield from scoring.summary(judged)
 
 
 def judge_all(cases: Sequence[Case], settings: Settings) -> list[Judged]:
     """Judge the cases that were run, each with its control if that was run too."""
-    return [judge_one(case, settings) for case in cases if kept(case, settings)]
+    return [judge_one(case, settings) for case in cases if finished_run(case, settings)]
 
 
 def judge_one(case: Case, settings: Settings) -> Judged:
@@ -123,16 +117,6 @@ def judge_one(case: Case, settings: Settings) -> Judged:
     control = settings.folder / case.control
     there = bool(case.control) and (control / "stops.json").exists()
     return judge(case, settings.folder / case.name, control if there else None)
-
-
-def _kept_answers(suite: str) -> peers.Answers:
-    file = xprof_answers(suite)
-    kept_answers: peers.Answers = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return kept_answers
-
-
-def _traces(cases: Sequence[Case], settings: Settings) -> Mapping[str, Path]:
-    return {case.name: path for case in cases if (path := kept_trace(case, settings))}
 
 
 def _each(cases: Sequence[Case], action: Callable[[Case], object]) -> list[str]:

@@ -27,7 +27,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Compared:
     """What each says to "does the device wait for its input?"; None where it has no answer."""
 
     judged: Judged
@@ -47,27 +47,27 @@ def xprof_answers(traces: Mapping[str, Path]) -> Answers:
     return {name: found[str(path)] for name, path in traces.items()}
 
 
-def asked(judged: Sequence[Judged], answers: Answers) -> Iterator[Asked]:
+def compared(judged: Sequence[Judged], answers: Answers) -> Iterator[Compared]:
     """Ask all three; left out are cases in which the question has no single answer, and those not traced."""
     for one in judged:
         answer = answers.get(one.case.name)
         if answer is None or one.case.mixed:
             continue
         share, conclusion = answer.get("input_pct"), str(answer.get("conclusion"))
-        yield Asked(
+        yield Compared(
             judged=one,
             xprof_pct=share,
-            ours=one.fed_late,
+            ours=one.input_bound,
             xprof=None if share is None else any(word in conclusion for word in XPROF_YES),
             utilisation=None if one.utilisation is None else one.utilisation < UTILISATION,
         )
 
 
-def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
+def peers_table(answers: Sequence[Compared]) -> Iterator[str]:
     """Yield Markdown: a line for each case, and how many each got right."""
     rows = []
     for one in answers:
-        truth = one.judged.case.fed_late
+        truth = one.judged.case.input_bound
         rows.append(
             (
                 f"`{one.judged.case.name}`",
@@ -78,7 +78,7 @@ def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
             )
         )
     right = (
-        f"**{sum(getattr(one, tool) is one.judged.case.fed_late for one in answers)} of {len(answers)}**"
+        f"**{sum(getattr(one, tool) is one.judged.case.input_bound for one in answers)} of {len(answers)}**"
         for tool in ("ours", "xprof", "utilisation")
     )
     heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")

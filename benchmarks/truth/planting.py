@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.truth.case import Surroundings
+from benchmarks.truth.case import Environment
 from harness.cgroups import UNIFIED, NoCgroupError, locate
 from harness.engines import DATA_DIR, Container, ContainerSpec, Engine
 from harness.errors import EngineError
@@ -19,11 +19,11 @@ BUSY = "import os\nfor _ in range({others}): os.fork() or exec('while True: pass
 
 
 class PlantingEngine:
-    """An engine for one trial, which it starts amid `around`; what was planted ends when it is closed."""
+    """An engine for one trial, which it starts in `environment`; what was planted ends when it is closed."""
 
-    def __init__(self, inner: Engine, around: Surroundings) -> None:
+    def __init__(self, inner: Engine, environment: Environment) -> None:
         self._inner = inner
-        self._around = around
+        self._environment = environment
         self._ends = ExitStack()
 
     def connect(self) -> EngineInfo:
@@ -36,13 +36,13 @@ class PlantingEngine:
         Raises:
             EngineError: the engine refuses, or the disk cannot be limited here.
         """
-        if self._around.neighbours:
-            self._ends.enter_context(neighbours(self._inner, spec, self._around.neighbours))
+        if self._environment.neighbours:
+            self._ends.enter_context(neighbours(self._inner, spec, self._environment.neighbours))
         container = self._inner.start(spec)
-        if self._around.disk_read_bytes_per_s:
+        if self._environment.disk_read_bytes_per_s:
             data = next(mount.host for mount in spec.mounts if mount.container == DATA_DIR)
             try:
-                limit_reads(container.pid, data, self._around.disk_read_bytes_per_s)
+                limit_reads(container.pid, data, self._environment.disk_read_bytes_per_s)
             except (OSError, NoCgroupError) as error:
                 container.kill()
                 container.remove()

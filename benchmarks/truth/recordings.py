@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.truth.case import Case
 
@@ -26,9 +28,11 @@ def archive(suite: str) -> Path:
     return KEPT / f"{suite}.tar.xz"
 
 
-def xprof_answers(suite: str) -> Path:
-    """Return where is kept what xprof said of a suite's traces: they are too large to be kept themselves."""
-    return KEPT / f"{suite}-xprof.json"
+def packed_answers(suite: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return what xprof said of a suite's traces, by case: they are too large to be kept themselves."""
+    file = KEPT / f"{suite}-xprof.json"
+    answers: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return answers
 
 
 def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:

@@ -17,10 +17,10 @@ def summary(judged: Sequence[Judged]) -> Iterator[str]:
     standins = [each for each in judged if each.case.recording]
     judged = [each for each in judged if not each.case.recording]
     right = sum(each.right for each in judged)
-    late = [each for each in judged if each.case.fed_late]
-    prompt = [each for each in judged if not each.case.fed_late and not each.case.mixed]
-    missed = [each.case.name for each in late if not each.fed_late and not each.right]
-    falsely = [each.case.name for each in prompt if each.fed_late and not each.right]
+    late = [each for each in judged if each.case.input_bound]
+    prompt = [each for each in judged if not each.case.input_bound and not each.case.mixed]
+    missed = [each.case.name for each in late if not each.input_bound and not each.right]
+    falsely = [each.case.name for each in prompt if each.input_bound and not each.right]
     yield f"- right: {right} of {len(judged)} ({right / len(judged):.0%})"
     yield f"- input-bound, missed: {len(missed)} of {len(late)}{_bracketed(', '.join(missed))}"
     yield f"- input-bound, made up: {len(falsely)} of {len(prompt)}{_bracketed(', '.join(falsely))}"
@@ -71,7 +71,9 @@ def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _case_row(each: Judged) -> Sequence[str]:
-    detail = ", ".join(each.stages) if each.fed_late else each.cause if each.answer is Kind.FRAMEWORK else ""
+    detail = (
+        ", ".join(each.stages) if each.input_bound else each.cause if each.answer is Kind.FRAMEWORK else ""
+    )
     answer = each.answer if each.right else f"**{each.answer}**"
     return (
         f"`{each.case.name}`",
