@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from benchmarks.peers.nvitop import Sample, summarise
 from benchmarks.peers.ours import observed
-from benchmarks.peers.serving import Sample, summarise
 from benchmarks.processes import Command, NoSampler, Peer, UnavailableError, cpu_s, memory_bytes
 from benchmarks.sampling import Turn, speed, table, take_turns
 from benchmarks.starting import pairs

@@ -10,12 +10,9 @@ import argparse
 import json
 import os
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
 
 Observed = Mapping[str, float | None]
 
@@ -76,65 +73,3 @@ def serve(kind: type[Sampler]) -> None:
             answer = {"failed": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One reading: CLOCK_MONOTONIC in nanoseconds, percent, watts."""
-
-    t_ns: int
-    util_pct: float
-    power_w: float
-
-
-def summarise(samples: Sequence[Sample], start_ns: int, end_ns: int) -> Observed:
-    """Return the count, mean utilisation and joules (trapezoidal rule) of the samples in an interval.
-
-    Power is held constant beyond the first and the last reading.
-    """
-    inside = [one for one in samples if start_ns <= one.t_ns <= end_ns]
-    if not inside:
-        return {"samples": 0, "util_pct": None, "energy_j": None}
-    knots = [
-        (start_ns, inside[0].power_w),
-        *((one.t_ns, one.power_w) for one in inside),
-        (end_ns, inside[-1].power_w),
-    ]
-    joules = sum(
-        (after - before) / 1e9 * (one + other) / 2 for (before, one), (after, other) in pairwise(knots)
-    )
-    util = sum(one.util_pct for one in inside) / len(inside)
-    return {"samples": len(inside), "util_pct": util, "energy_j": joules}
-
-
-class Poller:
-    """Call `read` at a fixed rate in a thread, as a user of a library without a sampler of its own would."""
-
-    def __init__(self, read: Callable[[], Sample], rate_hz: float) -> None:
-        self.samples: list[Sample] = []
-        self.error: Exception | None = None
-        self._read = read
-        self._period_s = 1 / rate_hz
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop polling.
-
-        Raises:
-            Exception: what a read had raised.
-        """
-        self._stop.set()
-        self._thread.join(5)
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        due = time.monotonic()
-        try:
-            while not self._stop.wait(max(0.0, due - time.monotonic())):
-                self.samples.append(self._read())
-                due += self._period_s
-        except Exception as error:  # raised again by stop
-            self.error = error
