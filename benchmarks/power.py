@@ -44,6 +44,7 @@ NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
 FIXED = (3, 5, 7)
 TRIALS = DATA / "two-vcpus.extract.json"
 PROFILE = PROFILES["quick"]
+Draw = Callable[[np.random.Generator], tuple[Extract, Extract]]  # two runs to compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,25 +169,17 @@ def _rates(run: Extract, chosen: argparse.Namespace) -> Iterator[Sequence[str]]:
             yield run.run_id, str(len(run.speeds)), rates.trials_text(count), *cells
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two runs to compare."""
-
-    before: Extract
-    after: Extract
-
-
-def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: float) -> Rates:
+def measure(draw: Draw, rounds: int, slowdown: float) -> Rates:
     """Compare `rounds` pairs of equal runs, and each again with the slowdown planted in one side."""
     random = np.random.default_rng(20_261_121)
     quiet = passed = found = trials = 0
     for _ in range(rounds):
-        pair = draw(random)
-        trials += len(pair.after.speeds[0].throughput)
-        alike = versus((pair.before, pair.after), reference=0)
+        before, after = draw(random)
+        trials += len(after.speeds[0].throughput)
+        alike = versus((before, after), reference=0)
         quiet += not any(one.outcome in (Outcome.FASTER, Outcome.SLOWER) for one in alike.results)
         passed += not gate(alike, slowdown).failed
-        slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0)
+        slower = versus((before, slowed(after, slowdown)), reference=0)
         found += bool(gate(slower, slowdown).failed)
     return Rates(rounds=rounds, quiet=quiet, passed=passed, found=found, trials=trials / rounds)
 
@@ -198,29 +191,27 @@ def slowed(run: Extract, slowdown: float) -> Extract:
     return replace(run, speeds=tuple(changed if one is first else one for one in run.speeds))
 
 
-def _generated(noise: float, count: int | None) -> Callable[[np.random.Generator], Pair]:
-    def draw(random: np.random.Generator) -> Pair:
+def _generated(noise: float, count: int | None) -> Draw:
+    def draw(random: np.random.Generator) -> tuple[Extract, Extract]:
         sides = [np.exp(random.normal(0, noise, count or PROFILE.max_trials)) for _ in range(2)]
-        before, after = (_run({"baseline": side}, count) for side in sides)
-        return Pair(before=before, after=after)
+        return _run({"baseline": sides[0]}, count), _run({"baseline": sides[1]}, count)
 
     return draw
 
 
-def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], Pair]:
+def _drawn(run: Extract, count: int | None) -> Draw:
     """Draw whole trials, so that the variants of one trial keep the luck that they shared."""
     speeds = run.speeds
     most = count or PROFILE.max_trials
     least = min(len(one.throughput) for one in speeds)
 
-    def draw(random: np.random.Generator) -> Pair:
+    def side(trials: NDArray[np.int64]) -> Extract:
+        values = {f"{one.workload} {one.variant}": np.asarray(one.throughput)[trials] for one in speeds}
+        return _run(values, count)
+
+    def draw(random: np.random.Generator) -> tuple[Extract, Extract]:
         order = random.permutation(least)
-        sides = (order[:most], order[most : 2 * most])
-        before, after = (
-            _run({f"{one.workload} {one.variant}": np.asarray(one.throughput)[side] for one in speeds}, count)
-            for side in sides
-        )
-        return Pair(before=before, after=after)
+        return side(order[:most]), side(order[most : 2 * most])
 
     return draw
 
@@ -251,15 +242,9 @@ def stopped(values: Sequence[float], profile: Profile) -> int:
 
 
 def share(count: int, rounds: int) -> str:
-    """Write a rate with its 95 % interval."""
-    low, high = interval(count, rounds)
-    return f"{count / rounds:.1%} ({low:.1%} to {high:.1%})"
-
-
-def interval(count: int, rounds: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a rate (Clopper & Pearson 1934)."""
-    found = binomtest(count, rounds).proportion_ci(method="exact")
-    return float(found.low), float(found.high)
+    """Write a rate with its exact 95 % interval (Clopper & Pearson 1934)."""
+    interval = binomtest(count, rounds).proportion_ci(method="exact")
+    return f"{count / rounds:.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
 if __name__ == "__main__":
