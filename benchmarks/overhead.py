@@ -12,54 +12,32 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from benchmarks import rendering, sampling, starting
-from benchmarks.settings import Settings
 
-PARTS: dict[str, Callable[[Settings], Sequence[str]]] = {
-    "sampling": sampling.measure,
-    "start": starting.measure,
-    "render": rendering.measure,
-}
+PARTS = ("sampling", "start", "render")
 
 
 def main() -> int:
     """Run the parts that the command line names and print a Markdown table of each."""
-    default = Settings()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", help=f"out of {', '.join(PARTS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=default.rounds)
-    parser.add_argument("--work", type=Path, default=default.work, help="folder for what is written")
-    parser.add_argument("--device", default=default.device, help="cpu, gpu, gpu0 ...: for sampling")
-    parser.add_argument("--workload", default=default.workload, help="what trains: for sampling and start")
-    parser.add_argument("--variant", default=default.variant, help="of the workload: for sampling")
-    parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
-    parser.add_argument("--engine", default=default.engine, help="docker or local: for sampling and start")
-    parser.add_argument("--python", type=Path, help="interpreter of the other samplers")
-    parser.add_argument("--turn", type=float, default=default.turn_s, help="seconds that a sampler watches")
-    parser.add_argument("--recording", type=Path, default=default.recording, help="run folder: for render")
+    parser.add_argument("--rounds", type=int, default=12, help="how often each thing is measured")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, gpu0 ...: for sampling")
+    parser.add_argument("--workload", default="cifar100-mlp", help="what trains: for sampling and start")
+    parser.add_argument("--engine", default="docker", help="docker or local: for sampling")
     given = parser.parse_args()
-    unknown = set(given.parts) - PARTS.keys()
-    if unknown:
+    if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    settings = Settings(
-        rounds=given.rounds,
-        work=given.work,
-        device=given.device,
-        workload=given.workload,
-        variant=given.variant,
-        images=dict(one.partition("=")[::2] for one in given.image),
-        engine=given.engine,
-        python=given.python,
-        turn_s=given.turn,
-        recording=given.recording,
-    )
+    measure = {
+        "sampling": lambda: sampling.measure(given.rounds, given.workload, given.device, given.engine),
+        "start": lambda: starting.measure(given.rounds, given.workload),
+        "render": lambda: rendering.measure(given.rounds),
+    }
     for name in given.parts or PARTS:
-        for line in PARTS[name](settings):
+        for line in measure[name]():
             sys.stdout.write(f"{line}\n")
         sys.stdout.write("\n")
         sys.stdout.flush()

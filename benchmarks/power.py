@@ -1,4 +1,4 @@
-"""How often `tfbench compare` is wrong: like against like, and a slowdown that was planted.
+"""How often `tfbench compare` is wrong: on equal runs, and on runs with a planted slowdown.
 
     python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 5%]
 
@@ -9,7 +9,7 @@ comparison is a whole one: every workload and variant of the recording at once, 
 `--fail-if-slower` does.
 Rates come with their own 95 % intervals (Clopper & Pearson 1934).
 
-Targets: quiet at least 95 times in 100, a planted 5 % found at least 95 times in 100.
+Targets: no difference found at least 95 times in 100, a planted 5 % found at least 95 times in 100.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
 from harness.analysis.gate import gate
@@ -43,11 +44,12 @@ NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
 FIXED = (3, 5, 7)
 TRIALS = DATA / "two-vcpus.extract.json"
 PROFILE = PROFILES["quick"]
+Draw = Callable[[np.random.Generator], tuple[Extract, Extract]]  # two runs to compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Of `rounds` comparisons: how many of like with like were quiet, how many planted slowdowns were found.
+    """Of `rounds` comparisons: how many of equal runs found no difference, how many planted slowdowns were found.
 
     `trials` is how many a side had on average.
     """
@@ -57,6 +59,12 @@ class Rates:
     passed: int
     found: int
     trials: float
+
+    def trials_text(self, count: int | None) -> str:
+        """Write how many trials there were: the fixed number, or the profile's range with the mean."""
+        return (
+            f"{PROFILE.trials} to {PROFILE.max_trials} ({self.trials:.1f})" if count is None else str(count)
+        )
 
 
 def main(words: Sequence[str]) -> int:
@@ -72,33 +80,31 @@ def main(words: Sequence[str]) -> int:
 
 
 def simulated(rounds: int, slowdown: float) -> Iterator[str]:
-    """Yield a table of made-up trials, one workload and variant."""
+    """Yield a table of generated trials, one workload and variant."""
     yield f"Simulated trials, one speed compared, {rounds:,} comparisons a cell, planted {slowdown:.0%}:"
     yield ""
-    yield "| noise of a trial | trials | like with like: quiet | planted: found |"
-    yield "|---|---|---|---|"
-    for noise in NOISES:
-        for count in (None, *FIXED):
-            rates = measure(_made_up(noise, count), rounds, slowdown)
-            cells = " | ".join(share(value, rounds) for value in (rates.quiet, rates.found))
-            yield f"| {noise:.1%} | {_how(rates, count)} | {cells} |"
+    rows = (
+        (f"{noise:.1%}", rates.trials_text(count), share(rates.quiet, rounds), share(rates.found, rounds))
+        for noise in NOISES
+        for count in (None, *FIXED)
+        for rates in (measure(_generated(noise, count), rounds, slowdown),)
+    )
+    yield from markdown(
+        ("noise of a trial", "trials", "equal runs: no difference", "slower run: found"), rows
+    )
     yield ""
     yield "Noise of a trial at which the planted slowdown is found 95 times in 100, by trials a side:"
     yield ""
-    yield "| trials | speeds compared at once: 1 | 2 | 6 |"
-    yield "|---|---|---|---|"
-    for count in (*FIXED, 10, 15):
-        cells = (f"{bearable(count, slowdown, tests):.2%}" for tests in (1, 2, 6))
-        yield f"| {count} | {' | '.join(cells)} |"
+    yield from markdown(
+        ("trials", "speeds compared at once: 1", "2", "6"),
+        (
+            (str(count), *(f"{noise_limit(count, slowdown, tests):.2%}" for tests in (1, 2, 6)))
+            for count in (*FIXED, 10, 15)
+        ),
+    )
 
 
-def _how(rates: Rates, count: int | None) -> str:
-    """Write how many trials there were: the profile's rule with its mean, or a number."""
-    rule = f"{PROFILE.trials} to {PROFILE.max_trials}"
-    return f"{rule} ({rates.trials:.1f})" if count is None else str(count)
-
-
-def bearable(trials: int, slowdown: float, tests: int) -> float:
+def noise_limit(trials: int, slowdown: float, tests: int) -> float:
     """Return the greatest noise of a trial at which `trials` a side find a slowdown, by compare's rule."""
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -130,50 +136,50 @@ def recorded(chosen: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield "Recorded trials: their noise, and the smallest slowdown that they notice (one speed compared):"
     yield ""
-    yield "| run | workload, device, variant | trials | noise of a trial | noticed |"
-    yield "|---|---|---|---|---|"
-    for run in runs:
-        for one in run.speeds:
-            made = sample(one.throughput)
-            if made is not None and made.n > 1:
-                yield (
-                    f"| {run.run_id} | {one.workload}, {one.device}, {one.variant} | {made.n} | "
-                    f"{math.sqrt(made.variance):.2%} | {gap(made, made).detectable() or 0:.1%} |"
-                )
+    samples = [
+        (run, one, made)
+        for run in runs
+        for one in run.speeds
+        if (made := sample(one.throughput)) is not None and made.n > 1
+    ]
+    yield from markdown(
+        ("run", "workload, device, variant", "trials", "noise of a trial", "noticed"),
+        (
+            (
+                run.run_id, f"{one.workload}, {one.device}, {one.variant}", str(made.n),
+                f"{math.sqrt(made.variance):.2%}", f"{gap(made, made).detectable() or 0:.1%}",
+            )
+            for run, one, made in samples
+        ),
+    )  # fmt: skip
     yield ""
     yield f"Recorded trials, drawn for both sides without replacement, {chosen.rounds:,} comparisons a row:"
     yield ""
-    yield "| run | speeds | trials | like with like: quiet | check passes | planted: found |"
-    yield "|---|---|---|---|---|---|"
-    for run in runs:
-        least = min((len(one.throughput) for one in run.speeds), default=0)
-        for count in (None, *FIXED):
-            if least >= 2 * (PROFILE.max_trials if count is None else count):
-                rates = measure(_drawn(run, count), chosen.rounds, chosen.slowdown)
-                speeds = len(run.speeds)
-                cells = (share(value, rates.rounds) for value in (rates.quiet, rates.passed, rates.found))
-                yield f"| {run.run_id} | {speeds} | {_how(rates, count)} | {' | '.join(cells)} |"
+    heads = ("run", "speeds", "trials", "equal runs: no difference", "check passes", "slower run: found")
+    yield from markdown(heads, (row for run in runs for row in _rates(run, chosen)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two runs to compare."""
+def _rates(run: Extract, chosen: argparse.Namespace) -> Iterator[Sequence[str]]:
+    """Yield a row for each number of trials that the run has enough of."""
+    least = min((len(one.throughput) for one in run.speeds), default=0)
+    for count in (None, *FIXED):
+        if least >= 2 * (count or PROFILE.max_trials):
+            rates = measure(_drawn(run, count), chosen.rounds, chosen.slowdown)
+            cells = (share(value, rates.rounds) for value in (rates.quiet, rates.passed, rates.found))
+            yield run.run_id, str(len(run.speeds)), rates.trials_text(count), *cells
 
-    before: Extract
-    after: Extract
 
-
-def measure(draw: Callable[[np.random.Generator], Pair], rounds: int, slowdown: float) -> Rates:
-    """Compare `rounds` pairs of like with like, and each again with the slowdown planted in one side."""
+def measure(draw: Draw, rounds: int, slowdown: float) -> Rates:
+    """Compare `rounds` pairs of equal runs, and each again with the slowdown planted in one side."""
     random = np.random.default_rng(20_261_121)
     quiet = passed = found = trials = 0
     for _ in range(rounds):
-        pair = draw(random)
-        trials += len(pair.after.speeds[0].throughput)
-        alike = versus((pair.before, pair.after), reference=0)
+        before, after = draw(random)
+        trials += len(after.speeds[0].throughput)
+        alike = versus((before, after), reference=0)
         quiet += not any(one.outcome in (Outcome.FASTER, Outcome.SLOWER) for one in alike.results)
         passed += not gate(alike, slowdown).failed
-        slower = versus((pair.before, slowed(pair.after, slowdown)), reference=0)
+        slower = versus((before, slowed(after, slowdown)), reference=0)
         found += bool(gate(slower, slowdown).failed)
     return Rates(rounds=rounds, quiet=quiet, passed=passed, found=found, trials=trials / rounds)
 
@@ -185,29 +191,27 @@ def slowed(run: Extract, slowdown: float) -> Extract:
     return replace(run, speeds=tuple(changed if one is first else one for one in run.speeds))
 
 
-def _made_up(noise: float, count: int | None) -> Callable[[np.random.Generator], Pair]:
-    def draw(random: np.random.Generator) -> Pair:
+def _generated(noise: float, count: int | None) -> Draw:
+    def draw(random: np.random.Generator) -> tuple[Extract, Extract]:
         sides = [np.exp(random.normal(0, noise, count or PROFILE.max_trials)) for _ in range(2)]
-        before, after = (_run({"baseline": side}, count) for side in sides)
-        return Pair(before=before, after=after)
+        return _run({"baseline": sides[0]}, count), _run({"baseline": sides[1]}, count)
 
     return draw
 
 
-def _drawn(run: Extract, count: int | None) -> Callable[[np.random.Generator], Pair]:
+def _drawn(run: Extract, count: int | None) -> Draw:
     """Draw whole trials, so that the variants of one trial keep the luck that they shared."""
     speeds = run.speeds
     most = count or PROFILE.max_trials
     least = min(len(one.throughput) for one in speeds)
 
-    def draw(random: np.random.Generator) -> Pair:
+    def side(trials: NDArray[np.int64]) -> Extract:
+        values = {f"{one.workload} {one.variant}": np.asarray(one.throughput)[trials] for one in speeds}
+        return _run(values, count)
+
+    def draw(random: np.random.Generator) -> tuple[Extract, Extract]:
         order = random.permutation(least)
-        sides = (order[:most], order[most : 2 * most])
-        before, after = (
-            _run({f"{one.workload} {one.variant}": np.asarray(one.throughput)[side] for one in speeds}, count)
-            for side in sides
-        )
-        return Pair(before=before, after=after)
+        return side(order[:most]), side(order[most : 2 * most])
 
     return draw
 
@@ -238,15 +242,9 @@ def stopped(values: Sequence[float], profile: Profile) -> int:
 
 
 def share(count: int, rounds: int) -> str:
-    """Write a rate with its 95 % interval."""
-    low, high = interval(count, rounds)
-    return f"{count / rounds:.1%} ({low:.1%} to {high:.1%})"
-
-
-def interval(count: int, rounds: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a rate (Clopper & Pearson 1934)."""
-    found = binomtest(count, rounds).proportion_ci(method="exact")
-    return float(found.low), float(found.high)
+    """Write a rate with its exact 95 % interval (Clopper & Pearson 1934)."""
+    interval = binomtest(count, rounds).proportion_ci(method="exact")
+    return f"{count / rounds:.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ except ImportError:
     sys.exit("PyTorch is not installed here: pip install torch torchvision.")
 
 WARMUP_STEPS, STEPS_A_SYNC = 8, 5
+WINDOWS, WINDOW_S = 3, 2.0
 IMAGE, CLASSES = (3, 224, 224), 1000
 
 
@@ -34,8 +35,6 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("word", nargs="+", type=_word, help="train or infer, batch size, eager or compile")
-    parser.add_argument("--windows", type=int, default=3)
-    parser.add_argument("--window-s", type=float, default=2.0)
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU: look at nvidia-smi, and install its CUDA build.")
@@ -43,7 +42,7 @@ def main() -> int:
     for kind, batch, mode in given.word:
         began = time.monotonic()
         step = {"train": training, "infer": inference}[kind](batch, compiled=mode == "compile")
-        rates = measure(step, batch, given.windows, given.window_s)
+        rates = measure(step, batch)
         row = {
             "torch": torch.__version__,
             "card": torch.cuda.get_device_name(),
@@ -96,15 +95,15 @@ def inference(batch: int, *, compiled: bool) -> Callable[[], Any]:
     return torch.inference_mode()(lambda: forward(images))
 
 
-def measure(step: Callable[[], Any], batch: int, windows: int, window_s: float) -> list[float]:
+def measure(step: Callable[[], Any], batch: int) -> list[float]:
     """Return images/s of each window, after a warm-up that compiles what is to be compiled."""
     for _ in range(WARMUP_STEPS):
         step()
     torch.cuda.synchronize()
     rates = []
-    for _ in range(windows):
+    for _ in range(WINDOWS):
         began, done = time.monotonic(), 0
-        while time.monotonic() - began < window_s:
+        while time.monotonic() - began < WINDOW_S:
             for _ in range(STEPS_A_SYNC):
                 step()
             torch.cuda.synchronize()

@@ -4,7 +4,7 @@
 
 Prints Markdown as it goes: a row for each source, then one for each single call of NVML.
 
-Reads are made at the sampler's pace with sleep between them, as in a real run: called back to back they
+Reads are made at the sampler's interval with sleep between them, as in a real run: called back to back they
 would find every cache warm and look several times cheaper. PID is a container's first process, for the
 source "cgroup"; without it a child process is watched, which the source "process" does.
 """
@@ -15,7 +15,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 import pynvml
 
+from benchmarks.tables import markdown
 from harness.system.gpus import discover
 from harness.telemetry import Source, Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
@@ -37,6 +38,7 @@ INTERVAL_S = 0.1
 LONGEST_PAUSE_S = 1.0
 # A single call is made this often at most, and for no longer than this.
 CALLS, PAUSE_S, CALL_LIMIT_S = 30, 0.03, 0.5
+HEADS = ("what", "every, s", "first, us", "median, us", "p99, us", "CPU, us", "CPU, % of a core", "n")
 BUSY = "import time\nwhile time.process_time() < 600: time.sleep(0.01)"
 
 
@@ -88,7 +90,7 @@ def psutil_host() -> None:
 
 
 def time_sources(sources: Sequence[Source], target: Target, seconds: float) -> Iterator[Timing]:
-    """Read all sources at their own paces, one after another so that none warms the caches for the next."""
+    """Read all sources at their own intervals, one after another so that none warms the caches for the next."""
     for source in sources:
         begin = time.perf_counter()
         columns = source.start(target, lambda *gap: None)
@@ -139,7 +141,7 @@ def time_calls(uuid: str, pid: int) -> Iterator[Timing]:
 
 
 def time_gpm(uuid: str, handle: Handle) -> Iterator[Timing]:
-    """Take GPM samples, and compare two of them, for all metrics and for each by itself."""
+    """Take GPM samples, and compare two of them."""
     period_s = GpmSource.interval_s or INTERVAL_S
     try:
         before, now = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
@@ -149,17 +151,7 @@ def time_gpm(uuid: str, handle: Handle) -> Iterator[Timing]:
     yield _timed("GpmSampleGet", period_s, lambda: gpm.take(handle, before))
     time.sleep(INTERVAL_S)
     yield _timed("GpmSampleGet, again", period_s, lambda: gpm.take(handle, now))
-    subsets: Mapping[str, Mapping[str, tuple[int, float]]] = {
-        f"all {len(GPM_METRICS)}": GPM_METRICS,
-        **{metric: {metric: row} for metric, row in GPM_METRICS.items()},
-    }
-    for name, wanted in subsets.items():
-        one = Gpm(uuid, wanted)
-        yield _timed(
-            f"GpmMetricsGet: {name}",
-            period_s,
-            lambda one=one: one.compare(before, now),  # type: ignore[misc]
-        )
+    yield _timed(f"GpmMetricsGet: all {len(GPM_METRICS)}", period_s, lambda: gpm.compare(before, now))
     for sample in (before, now):
         with suppress(pynvml.NVMLError):
             pynvml.nvmlGpmSampleFree(sample)
@@ -193,20 +185,6 @@ def watched(pid: int | None) -> Iterator[int]:
         child.wait()
 
 
-def table(title: str, timings: Iterator[Timing]) -> None:
-    """Print a table row by row, as soon as each is known."""
-    _say(f"\n## {title}\n")
-    _say("| what | every, s | first, us | median, us | p99, us | CPU, us | CPU, % of a core | n |")
-    _say("|---|--:|--:|--:|--:|--:|--:|--:|")
-    for timing in timings:
-        _say(f"| {' | '.join(timing.row())} |")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -217,17 +195,25 @@ def main() -> None:
     gpus = {f"gpu{place}": card.mig_uuid or card.uuid for place, card in enumerate(cards)}
     with watched(arguments.pid) as pid:
         target = Target(pid=pid, gpus=gpus)
-        title = f"Sources, {len(gpus)} GPUs, at their own pace"
-        table(title, time_sources(default_sources(), target, arguments.seconds))
+        timings = time_sources(default_sources(), target, arguments.seconds)
+        _print(f"Sources, {len(gpus)} GPUs, at their own intervals", timings)
         if not gpus:
-            _say(f"\nNo NVML calls measured. {reason}")
+            sys.stdout.write(f"\nNo NVML calls measured. {reason}\n")
             return
         pynvml.nvmlInit()
         try:
             title = f"Single NVML calls on {cards[0].name}, {PAUSE_S * 1000:.0f} ms apart"
-            table(f"{title}; share at their own pace", time_calls(next(iter(gpus.values())), pid))
+            _print(f"{title}; CPU use at their own intervals", time_calls(gpus["gpu0"], pid))
         finally:
             pynvml.nvmlShutdown()
+
+
+def _print(title: str, timings: Iterator[Timing]) -> None:
+    """Print a table row by row, as soon as each is known."""
+    sys.stdout.write(f"\n## {title}\n\n")
+    for line in markdown(HEADS, (timing.row() for timing in timings)):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -4,26 +4,17 @@ import math
 import os
 import sys
 import time
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from benchmarks.longrun import lengthened
-from benchmarks.peers.answering import Point, summed
-from benchmarks.peers.ours import seen
-from benchmarks.processes import Command, LeftOutError, Nobody, Peer, cpu_s, memory_bytes
-from benchmarks.rendering import source
-from benchmarks.sampling import Turn, speed, take_turns
-from benchmarks.sampling_table import table
+from benchmarks.peers.nvitop import Sample, summarise
+from benchmarks.peers.ours import observed
+from benchmarks.processes import Command, NoSampler, Peer, UnavailableError, cpu_s, memory_bytes
+from benchmarks.sampling import Turn, speed, table, take_turns
 from benchmarks.starting import pairs
-from harness.analysis import analyse
-from harness.model.run import Series, Status
-from harness.run.store import read_run
-from tests.builders import cpu_run, gpu_run
-from tests.folders import write_run
+from harness.model.run import Series
 
 pytestmark = pytest.mark.slow
 
@@ -41,20 +32,20 @@ class Device:
 """
 
 
-class FakeSampler(Nobody):
+class FakeSampler(NoSampler):
     def __init__(self, name, told, fails_at=""):
         self.name, self.told, self.fails_at = name, told, fails_at
 
     def _do(self, word):
         self.told.append((self.name, word))
         if word == self.fails_at:
-            raise LeftOutError(f"no {word}")
+            raise UnavailableError(f"no {word}")
 
     def load(self):
         self._do("load")
 
-    def on(self):
-        self._do("on")
+    def start(self):
+        self._do("start")
 
     def begin(self):
         self._do("begin")
@@ -62,8 +53,8 @@ class FakeSampler(Nobody):
     def end(self):
         self._do("end")
 
-    def off(self):
-        self._do("off")
+    def stop(self):
+        self._do("stop")
         return {"samples": 10.0}
 
     def close(self):
@@ -80,7 +71,7 @@ class FakeCounter:
 def turn(sampler, number, **changed):
     given = {
         "sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
-        "memory_bytes": 3 << 20, "counter_j": None, "seen": {}, "speed": 1000.0,
+        "memory_bytes": 3 << 20, "counter_j": None, "observed": {}, "speed": 1000.0,
     }  # fmt: skip
     return Turn(**{**given, **changed})
 
@@ -89,14 +80,14 @@ class TestTurns:
     def take(self, rounds, **fails):
         told = []
         everyone = {name: FakeSampler(name, told, fails.get(name, "")) for name in ("none", "a", "b")}
-        turns, left_out = take_turns(everyone, rounds, 0.02, FakeCounter(), settle_s=0.0)
-        return turns, left_out, told
+        turns, unavailable = take_turns(everyone, rounds, 0.02, FakeCounter(), settle_s=0.0)
+        return turns, unavailable, told
 
     def test_each_round_begins_with_another_sampler(self):
-        turns, left_out, _ = self.take(3)
+        turns, unavailable, _ = self.take(3)
         assert [one.sampler for one in turns] == ["none", "a", "b", "a", "b", "none", "b", "none", "a"]
         assert [one.round for one in turns] == [0] * 3 + [1] * 3 + [2] * 3
-        assert left_out == {}
+        assert unavailable == {}
 
     def test_the_counter_is_read_around_the_turn(self):
         turns, _, _ = self.take(1)
@@ -105,16 +96,16 @@ class TestTurns:
             assert one.seconds >= 0.02
 
     def test_one_that_is_not_installed_takes_no_turn_and_stops_nobody(self):
-        turns, left_out, told = self.take(2, a="load")
+        turns, unavailable, told = self.take(2, a="load")
         assert {one.sampler for one in turns} == {"none", "b"}
-        assert left_out == {"a": "no load"}
-        assert ("a", "on") not in told
+        assert unavailable == {"a": "no load"}
+        assert ("a", "start") not in told
 
     def test_one_that_fails_later_keeps_no_turn_and_is_asked_no_more(self):
-        turns, left_out, told = self.take(2, b="off")
+        turns, unavailable, told = self.take(2, b="stop")
         assert {one.sampler for one in turns} == {"none", "a"}
-        assert left_out == {"b": "no off"}
-        assert told.count(("b", "on")) == 1
+        assert unavailable == {"b": "no stop"}
+        assert told.count(("b", "start")) == 1
 
     def test_all_are_closed_even_when_the_benchmark_breaks(self):
         told = []
@@ -155,37 +146,37 @@ class TestTable:
 
     def test_slowdown_is_against_the_same_round(self):
         turns = [
-            turn("none", 0, speed=1000.0), turn("x", 0, speed=800.0, seen={"samples": 20}),
-            turn("none", 1, speed=500.0), turn("x", 1, speed=400.0, seen={"samples": 20}),
+            turn("none", 0, speed=1000.0), turn("x", 0, speed=800.0, observed={"samples": 20}),
+            turn("none", 1, speed=500.0), turn("x", 1, speed=400.0, observed={"samples": 20}),
         ]  # fmt: skip
-        cells = self.row(table("title", turns, {}, "none"), "x")
+        cells = self.row(list(table(turns, {})), "x")
         assert cells == ["x", "+25.00 (+25.00 to +25.00)", "1.00", "1,000", "3"]
 
     def test_energy_is_held_against_the_counter_of_the_same_turn(self):
         turns = [
             turn("none", 0, counter_j=600.0),
-            turn("x", 0, counter_j=600.0, seen={"energy_j": 630.0, "util_pct": 40.0, "samples": 20}),
-            turn("y", 0, counter_j=600.0, seen={"energy_j": None, "util_pct": None, "samples": 20}),
+            turn("x", 0, counter_j=600.0, observed={"energy_j": 630.0, "util_pct": 40.0, "samples": 20}),
+            turn("y", 0, counter_j=600.0, observed={"energy_j": None, "util_pct": None, "samples": 20}),
         ]
-        lines = table("title", turns, {"z": "not installed (no module z)"}, "none")
+        lines = list(table(turns, {"z": "not installed (no module z)"}))
         assert self.row(lines, "x")[5:] == ["40.0", "630.0", "600.0", "+5.00 (+5.00 to +5.00)"]
         assert self.row(lines, "y")[5:] == ["-", "-", "600.0", "-"]
         assert lines[-1] == "Left out: z, not installed (no module z)."
 
     def test_a_turn_without_windows_has_no_slowdown(self):
         turns = [turn("none", 0), turn("x", 0, speed=float("nan"))]
-        assert self.row(table("title", turns, {}, "none"), "x")[1] == "-"
+        assert self.row(list(table(turns, {})), "x")[1] == "-"
 
 
 class TestProcesses:
     def test_our_own_sampler_in_its_process(self, tmp_path):
         peer = Peer(
-            sys.executable, "ours", ["--pid", str(os.getpid()), "--folder", str(tmp_path), "--rate", "50"],
+            sys.executable, "ours", ["--pid", str(os.getpid()), "--folder", str(tmp_path), "--rate-hz", "50"],
             tmp_path / "log",
         )  # fmt: skip
         try:
             peer.load()
-            peer.on()
+            peer.start()
             time.sleep(0.2)
             peer.begin()
             before = cpu_s(peer.pids())
@@ -193,7 +184,7 @@ class TestProcesses:
             assert cpu_s(peer.pids()) > before
             assert memory_bytes(peer.pids()) > 1 << 20
             peer.end()
-            answer = peer.off()
+            answer = peer.stop()
         finally:
             peer.close()
         assert answer["samples"] > 0
@@ -211,14 +202,14 @@ class TestProcesses:
         try:
             peer.load()
             for _ in range(2):
-                peer.on()
+                peer.start()
                 peer.begin()
                 began = time.monotonic()
                 time.sleep(0.4)
                 shortest = time.monotonic() - began
                 peer.end()
                 longest = time.monotonic() - began
-                answer = peer.off()
+                answer = peer.stop()
                 assert answer["util_pct"] == 40
                 assert answer["samples"] >= 1
                 assert 250 * shortest <= answer["energy_j"] <= 250 * (longest + 0.1)
@@ -240,20 +231,20 @@ class TestProcesses:
     def test_one_that_cannot_take_part_says_why(self, tmp_path, monkeypatch, code, words):
         peer = self.peer(tmp_path, monkeypatch, code)
         try:
-            with pytest.raises(LeftOutError, match=words):
+            with pytest.raises(UnavailableError, match=words):
                 peer.load()
         finally:
             peer.close()
 
     def test_an_interpreter_that_is_not_there(self, tmp_path):
-        with pytest.raises(LeftOutError, match="No such file"):
+        with pytest.raises(UnavailableError, match="No such file"):
             Peer(str(tmp_path / "python"), "nvitop", [], tmp_path / "log").load()
 
     def test_a_command_is_ended(self):
         command = Command("sleep", "600")
-        command.on()
+        command.start()
         (pid,) = command.pids()
-        command.off()
+        command.stop()
         assert command.pids() == ()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -270,65 +261,27 @@ class TestProcesses:
         assert memory_bytes([2**22 - 1]) == 0
 
 
-class TestSeen:
+class TestObserved:
     def test_constant_power_between_and_beyond_readings(self):
-        points = [Point(SECOND * t // 10, 50.0, 200.0) for t in range(2, 9)]
-        assert summed(points, 0, SECOND) == {"samples": 7, "util_pct": 50.0, "energy_j": pytest.approx(200)}
+        samples = [Sample(SECOND * t // 10, 50.0, 200.0) for t in range(2, 9)]
+        assert summarise(samples, 0, SECOND) == {
+            "samples": 7,
+            "util_pct": 50.0,
+            "energy_j": pytest.approx(200),
+        }
 
     def test_a_ramp_is_integrated(self):
-        points = [Point(SECOND * t, 0.0, 100.0 * t) for t in range(5)]
-        assert summed(points, SECOND, 3 * SECOND)["energy_j"] == pytest.approx(400)
+        samples = [Sample(SECOND * t, 0.0, 100.0 * t) for t in range(5)]
+        assert summarise(samples, SECOND, 3 * SECOND)["energy_j"] == pytest.approx(400)
 
     def test_no_reading_is_nothing_seen(self):
-        assert summed([], 0, SECOND) == {"samples": 0, "util_pct": None, "energy_j": None}
+        assert summarise([], 0, SECOND) == {"samples": 0, "util_pct": None, "energy_j": None}
 
     def test_the_counter_is_interpolated_at_the_edges(self):
         t_ns = np.arange(0, 5 * SECOND, SECOND, dtype=np.int64)
         columns = {"energy_j": np.arange(5) * 300.0, "gpu_util_pct": np.array([0.0, 50, 70, np.nan, 0])}
         card = Series(source="nvml", device="gpu0", t_ns=t_ns, columns=columns)
-        answer = seen((card,), SECOND // 2, 3 * SECOND)
+        answer = observed((card,), SECOND // 2, 3 * SECOND)
         assert answer["energy_j"] == pytest.approx(750)
         assert answer["util_pct"] == 60
-        assert seen((card,), 0, 9 * SECOND)["energy_j"] is None
-
-
-class TestLongRun:
-    def test_a_trial_is_made_long_and_wide(self):
-        run = gpu_run(trials=2)
-        trial = max((one for one in run.trials if one.device == "gpu0"), key=lambda one: one.ended_ns)
-        made = lengthened(run, 600, 8)
-        (long,) = made.trials
-        assert long.device == "+".join(f"gpu{place}" for place in range(8))
-        assert (long.ended_ns - long.started_ns) / 1e9 == pytest.approx(600, rel=0.05)
-        assert len(made.manifest.gpus) == 8
-        assert len({card.uuid for card in made.manifest.gpus}) == 8
-        assert len(long.windows) % len(trial.windows) == 0
-        for variant in {window.variant for window in long.windows}:
-            mine = [window for window in long.windows if window.variant == variant]
-            assert [one.index for one in mine] == list(range(len(mine)))
-            assert all(a.end_ns <= b.start_ns for a, b in pairwise(mine))
-        for place in range(8):
-            mine = [series for series in long.telemetry if series.device == f"gpu{place}"]
-            assert all((np.diff(series.t_ns) >= 0).all() for series in mine)
-            assert max(len(series.t_ns) for series in mine) > 5000
-            (energy,) = [series.columns["energy_j"] for series in mine if "energy_j" in series.columns]
-            assert (np.diff(energy[np.isfinite(energy)]) >= 0).all()
-
-    def test_it_is_a_run_that_can_be_written_read_and_analysed(self, tmp_path):
-        run = lengthened(gpu_run(trials=1), 60, 2)
-        write_run(tmp_path / "run", run)
-        analysis = analyse(read_run(tmp_path / "run"))
-        assert {summary.device for summary in analysis.summaries} == {"gpu0+gpu1"}
-
-    def test_a_recording_is_used_where_there_is_one(self, tmp_path):
-        write_run(tmp_path / "recording", gpu_run(trials=1))
-        _, origin = source(tmp_path / "recording")
-        assert origin == "made of recording"
-
-    def test_a_recording_without_a_gpu_is_refused(self):
-        with pytest.raises(ValueError, match="no trial on a GPU"):
-            lengthened(cpu_run(trials=1))
-        failed = gpu_run(trials=1)
-        trials = tuple(replace(one, status=Status.FAILED) for one in failed.trials)
-        with pytest.raises(ValueError, match="no trial on a GPU"):
-            lengthened(replace(failed, trials=trials))
+        assert observed((card,), 0, 9 * SECOND)["energy_j"] is None

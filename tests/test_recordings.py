@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.rendering import run_folder, source
-from benchmarks.settings import Settings
 from harness.analysis import analyse
 from harness.analysis.compare import GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
 from harness.analysis.energy import GPU_COUNTER, energy_per_sample
@@ -29,7 +27,6 @@ from workloads.protocol import BASELINE
 
 pytestmark = pytest.mark.slow
 
-ROOT = DATA.parents[1]
 PAGE_BYTES = 1_500_000
 ON_CARD = ("sm_util_pct", "sm_occupancy_pct", "tensor_util_pct", "dram_util_pct")
 Folders = Callable[[str], Path]
@@ -74,11 +71,6 @@ def known(one: Series, column: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TestRecordings:
-    def test_the_benchmark_of_reports_finds_its_own(self, tmp_path: Path) -> None:
-        run, origin = source(run_folder(ROOT / Settings().recording, tmp_path))
-        assert origin == "made of h200-launch-bound"
-        assert run.trials[0].workload == "cifar100-mlp"
-
     def test_every_archive_is_replayed(self) -> None:
         assert {path.name for path in DATA.iterdir() if path.suffix == ".xz"} == {
             f"{name}{SUFFIX}" for name in (*NAMES, SUITE, SEVERAL, PUBLISHED)

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.peers import xprof
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.__main__ import judge_all
-from benchmarks.truth.case import Case, Kind, Surroundings
+from benchmarks.truth.case import Case, Environment, Kind
 from benchmarks.truth.judging import (
     KINDS,
     Judged,
@@ -25,7 +25,7 @@ from benchmarks.truth.judging import (
 )
 from benchmarks.truth.planting import PlantingEngine, disk_of
 from benchmarks.truth.recordings import archive, pack, unpack
-from benchmarks.truth.running import WORKLOADS, Settings, run_case, truth_profile
+from benchmarks.truth.running import PROFILE, WORKLOADS, Settings, run_case
 from benchmarks.truth.standin_cases import STANDIN_CASES, plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
@@ -159,13 +159,13 @@ class TestScoring:
         ]
         low = {"input_pct": 4.0, "conclusion": "Your program is NOT input-bound because"}
         table = list(
-            peers.peers_table(list(peers.asked(ones, {"a": low, "b": low, "c": {"input_pct": None}})))
+            peers.peers_table(list(peers.compared(ones, {"a": low, "b": low, "c": {"input_pct": None}})))
         )
         assert table[2:] == [
             "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
             "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
             "| `c` | no | no (arithmetic) | **no answer** | **yes** (80.0 %) |",
-            "| **right** | | **3 of 3** | **1 of 3** | **2 of 3** |",
+            "| **right** |  | **3 of 3** | **1 of 3** | **2 of 3** |",
         ]
 
     def test_what_xprof_answers(self) -> None:
@@ -186,7 +186,7 @@ class TestScoring:
 class TestPlanting:
     def test_neighbours_start_before_a_trial_and_end_with_it(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script(), Script())
-        engine = PlantingEngine(inner, Surroundings(neighbours=3))
+        engine = PlantingEngine(inner, Environment(neighbours=3))
         container = engine.start(container_spec(tmp_path))
         assert [one.spec.command[0] for one in inner.containers] == ["python3", "train"]
         assert "range(2)" in inner.containers[0].spec.command[-1]
@@ -194,13 +194,16 @@ class TestPlanting:
         assert own.is_dir()
         container.kill()
         container.remove()
+        engine.close()
         assert inner.left_behind == []
         assert not own.exists()
 
     def test_neighbours_end_when_the_trial_cannot_start(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script(), Script(refused=EngineError("No.", hint="Try.")))
+        engine = PlantingEngine(inner, Environment(neighbours=1))
         with pytest.raises(EngineError):
-            PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
+            engine.start(container_spec(tmp_path))
+        engine.close()
         assert inner.left_behind == []
         assert not inner.containers[0].spec.out.exists()
 
@@ -210,12 +213,12 @@ class TestPlanting:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         inner = FakeEngine(Script(refused=EngineError("No.", hint="Try.")))
         with pytest.raises(EngineError):
-            PlantingEngine(inner, Surroundings(neighbours=1)).start(container_spec(tmp_path))
+            PlantingEngine(inner, Environment(neighbours=1)).start(container_spec(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
     def test_a_disk_that_cannot_be_limited_is_an_error_and_ends_the_trial(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script())
-        engine = PlantingEngine(inner, Surroundings(disk_read_bytes_per_s=1_000_000))
+        engine = PlantingEngine(inner, Environment(disk_read_bytes_per_s=1_000_000))
         with pytest.raises(EngineError, match="disk"):
             engine.start(container_spec(tmp_path))
         assert inner.left_behind == []
@@ -251,9 +254,8 @@ class TestPlanting:
         assert one.error is None or one.error < scoring.CLOSE
 
     def test_the_profile_is_the_quick_one_shortened(self) -> None:
-        profile = truth_profile(Settings(folder=Path("x")))
-        assert (profile.name, profile.trials, profile.max_trials, profile.steps) == ("truth", 1, 1, 0)
-        assert profile.window_s < 1
+        assert (PROFILE.name, PROFILE.trials, PROFILE.max_trials, PROFILE.steps) == ("truth", 1, 1, 0)
+        assert PROFILE.window_s < 1
 
 
 class TestKept:
@@ -315,7 +317,7 @@ class TestRecorded:
         assert [
             one.case.name
             for one in all_replayed
-            if one.fed_late and not (one.case.fed_late or one.case.mixed or one.right)
+            if one.input_bound and not (one.case.input_bound or one.case.mixed or one.right)
         ] == []
 
     def test_time_lost_is_what_was_planted(self, all_replayed: list[Judged]) -> None:

@@ -1,1 +1,1 @@
-"""Samplers, ours and other people's, each a process that does what it is told line by line."""
+"""Samplers, ours and other people's, each run as a process that is told what to do line by line."""

@@ -6,31 +6,29 @@ import importlib
 import time
 from typing import Any
 
-from benchmarks.peers.answering import Seen, Watch, serve
+from benchmarks.peers.serving import Observed, Sampler, serve
 
 JOULES_PER_KWH = 3.6e6
 INTERVAL_S = 1
 
 
-class CodeCarbon:
-    """Track, and flush the tracker at the stretch's edges."""
+class CodeCarbon(Sampler):
+    """Track, and flush the tracker at both ends of the interval."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._module: Any = None
-        self._tracker: Any = None
-        self._flushed: list[tuple[int, Any]] = []
+    _module: Any
+    _tracker: Any
+    _flushed: list[tuple[int, Any]]
 
     def load(self) -> None:
         """Import it."""
         self._module = importlib.import_module("codecarbon")
 
-    def on(self) -> None:
+    def start(self) -> None:
         """Start a tracker whose results come here and go nowhere else."""
         base = importlib.import_module("codecarbon.output").BaseOutput
         flushed: list[tuple[int, Any]] = []
 
-        class Keep(base):  # type: ignore[misc, valid-type]
+        class Collect(base):  # type: ignore[misc, valid-type]
             def out(self, total: Any, delta: Any) -> None:
                 flushed.append((time.monotonic_ns(), total))
 
@@ -44,8 +42,8 @@ class CodeCarbon:
             save_to_file=False,
             log_level="critical",
             allow_multiple_runs=True,
-            output_handlers=[Keep()],
-            gpu_ids=None if self._watch.gpu < 0 else [self._watch.gpu],
+            output_handlers=[Collect()],
+            gpu_ids=None if self.given.gpu is None else [self.given.gpu],
         )
         self._tracker.start()
 
@@ -57,13 +55,13 @@ class CodeCarbon:
         """Have it account for the time up to now."""
         self._tracker.flush()
 
-    def off(self) -> Seen:
-        """Stop, and take the difference of the two flushes."""
+    def stop(self) -> Observed:
+        """Stop, and return the difference of the two flushes."""
         if len(self._flushed) < 2:
             raise RuntimeError("the tracker flushed nothing")
         (start_ns, before), (end_ns, after) = self._flushed[:2]
         self._tracker.stop()
-        on_gpu = self._watch.gpu >= 0
+        on_gpu = self.given.gpu is not None
         if on_gpu and not after.gpu_energy:
             raise RuntimeError("it reports no energy of the GPU; it finds GPUs only where nvidia-smi runs")
         return {

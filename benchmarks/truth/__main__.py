@@ -1,9 +1,9 @@
 """`make truth`: run planted bottlenecks and compare the reports' findings with what was planted.
 
-    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--part 1/2] [--trace] [--replay]
+    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--trace] [--replay]
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
-run before is kept in --folder and judged again; --fresh runs it anew. --replay runs nothing and judges the
+run before is kept in --folder and judged again, not run again. --replay runs nothing and judges the
 runs that are kept in benchmarks/truth/recordings. --trace traces each case by TensorFlow's profiler in
 the place of measuring it, for xprof's word.
 """
@@ -15,16 +15,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, judge
-from benchmarks.truth.recordings import pack, pack_traces, unpack, xprof_answers
-from benchmarks.truth.running import Settings, kept, run_case
+from benchmarks.truth.recordings import pack, packed_answers, unpack
+from benchmarks.truth.running import Settings, finished_run, run_case
 from benchmarks.truth.suites import SUITES
-from benchmarks.truth.tracing import kept_trace, trace_case
+from benchmarks.truth.tracing import finished_trace, trace_case
 from harness.errors import TfbenchError
 
 
@@ -37,28 +37,25 @@ def main() -> int:
         folder=(given.folder or Path("build/truth") / given.device) / "runs",
         engine=given.engine,
         gpus=given.gpus,
-        images=dict(one.partition("=")[::2] for one in given.image),
     )
-    failed: list[str] = []
     if given.replay:
         with tempfile.TemporaryDirectory() as folder:
-            replayed = Settings(folder=unpack(given.device, Path(folder)))
-            failed = _each(cases, lambda case: run_case(case, replayed) if case.recording else None)
-            judged = judge_all(cases, replayed)
+            settings = Settings(folder=unpack(given.device, Path(folder)))
+            failed = _each([case for case in cases if case.recording], lambda case: run_case(case, settings))
+            judged = judge_all(cases, settings)
+        answers = packed_answers(given.device)
     else:
         if given.trace:
-            untraced = [case for case in cases if not case.recording and not kept_trace(case, settings)]
-            failed = _each(untraced, lambda case: trace_case(case, settings))
-            pack_traces(_traces(cases, settings), settings.folder.parent / "traces.tar.xz")
+            todo = [case for case in cases if not case.recording and not finished_trace(case, settings)]
+            failed = _each(todo, lambda case: trace_case(case, settings))
         else:
-            todo = [case for case in cases if given.fresh or not kept(case, settings)]
+            todo = [case for case in cases if not finished_run(case, settings)]
             failed = _each(todo, lambda case: _run(case, settings))
         judged = judge_all(cases, settings)
-    answers = _kept_answers(given.device) if given.replay else peers.xprof_answers(_traces(cases, settings))
-    lines = list(tables(judged, answers))
-    sys.stdout.write("\n".join([*lines, *_closing(judged, replayed=given.replay)]) + "\n")
-    if given.markdown:
-        given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        answers = peers.xprof_answers(
+            {case.name: trace for case in cases if (trace := finished_trace(case, settings))}
+        )
+    sys.stdout.write("\n".join(tables(judged, answers, replayed=given.replay)) + "\n")
     if given.pack:
         pack(cases, settings.folder, given.pack)
         if answers:
@@ -77,13 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, help="where runs and traces are kept; default: build/truth/DEVICE"
     )
     parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
-    parser.add_argument("--fresh", action="store_true", help="run also what was kept")
     parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
-    parser.add_argument("--image", action="append", default=[], help="TARGET=REFERENCE, as in tfbench bench")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--gpus", default="0", help="which GPU, as in tfbench bench")
-    parser.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on")
-    parser.add_argument("--markdown", type=Path, help="file to write the tables to as well")
     parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")
     return parser
 
@@ -92,12 +85,11 @@ def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[
     cases = {case.name: case for case in SUITES[given.device]}
     if unknown := set(given.case) - cases.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(cases)}")
-    index, count = (int(word) for word in given.part.split("/"))
-    return [cases[name] for name in dict.fromkeys(given.case or cases)][index - 1 :: count]
+    return [cases[name] for name in dict.fromkeys(given.case or cases)]
 
 
-def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
-    """Yield all tables as Markdown."""
+def tables(judged: Sequence[Judged], answers: peers.Answers, *, replayed: bool) -> Iterator[str]:
+    """Yield all tables as Markdown, and the score once more, as a screen shows the end."""
     if not judged:
         yield "No case has been run."
         return
@@ -108,21 +100,16 @@ def tables(judged: Sequence[Judged], answers: peers.Answers) -> Iterator[str]:
     yield from scoring.cases_table(judged)
     if answers:
         yield ""
-        yield from peers.peers_table(list(peers.asked(judged, answers)))
-
-
-def _closing(judged: Sequence[Judged], *, replayed: bool) -> Iterator[str]:
-    """Yield what a screen shows last: what was judged, how to read it, and the score."""
-    if judged:
-        runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
-        yield ""
-        yield f"{runs} Bold is wrong; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."
-        yield from scoring.summary(judged)
+        yield from peers.peers_table(list(peers.compared(judged, answers)))
+    runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
+    yield ""
+    yield f"{runs} Bold is wrong; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."
+    yield from scoring.summary(judged)
 
 
 def judge_all(cases: Sequence[Case], settings: Settings) -> list[Judged]:
     """Judge the cases that were run, each with its control if that was run too."""
-    return [judge_one(case, settings) for case in cases if kept(case, settings)]
+    return [judge_one(case, settings) for case in cases if finished_run(case, settings)]
 
 
 def judge_one(case: Case, settings: Settings) -> Judged:
@@ -130,16 +117,6 @@ def judge_one(case: Case, settings: Settings) -> Judged:
     control = settings.folder / case.control
     there = bool(case.control) and (control / "stops.json").exists()
     return judge(case, settings.folder / case.name, control if there else None)
-
-
-def _kept_answers(suite: str) -> peers.Answers:
-    file = xprof_answers(suite)
-    kept_answers: peers.Answers = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return kept_answers
-
-
-def _traces(cases: Sequence[Case], settings: Settings) -> Mapping[str, Path]:
-    return {case.name: path for case in cases if (path := kept_trace(case, settings))}
 
 
 def _each(cases: Sequence[Case], action: Callable[[Case], object]) -> list[str]:

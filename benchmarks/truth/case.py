@@ -27,11 +27,11 @@ class Kind(StrEnum):
 
 
 # The device waits for its data: what xprof's input share and MLPerf Storage's utilisation are meant to tell.
-FED_LATE = frozenset({Kind.INPUT, Kind.OVERLAP, Kind.COPY})
+INPUT_BOUND = frozenset({Kind.INPUT, Kind.OVERLAP, Kind.COPY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Environment:
     """What the container meets, beside the workload.
 
     Attributes:
@@ -72,7 +72,7 @@ class Case:
     text: str
     workload: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
-    around: Surroundings = Surroundings()
+    environment: Environment = Environment()
     stage: str = ""
     lost: float | None = None
     step_s: float | None = None
@@ -85,6 +85,6 @@ class Case:
     telemetry: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def fed_late(self) -> bool:
+    def input_bound(self) -> bool:
         """Whether the device waits for its data."""
-        return self.planted in FED_LATE
+        return self.planted in INPUT_BOUND

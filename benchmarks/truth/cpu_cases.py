@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.truth.case import Case, Kind, Surroundings
+from benchmarks.truth.case import Case, Environment, Kind
 
 BATCH = 8
 RECORD_BYTES = 4 * 4096
@@ -118,12 +118,12 @@ REAL_INPUT = (
     Case(
         name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", control="disk-cached",
         text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
-        around=Surroundings(disk_read_bytes_per_s=10_000_000),
+        environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
     Case(
         name="disk-cached", planted=Kind.ARITHMETIC, workload="disk", lost=0.0,
         text="the same limit, but the page cache keeps the file", params={"drop": 0, "sample_us": 400},
-        around=Surroundings(disk_read_bytes_per_s=10_000_000),
+        environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
 )  # fmt: skip
 
@@ -203,46 +203,46 @@ EPOCHS = (
     ),
 )  # fmt: skip
 
-PINNED = Surroundings(cpus="0")
+PINNED = Environment(cpus="0")
 AROUND = (
     Case(
         name="dense-pinned", planted=Kind.ARITHMETIC, workload="computing",
-        text="one CPU, whole", params={"batch_size": 256}, around=PINNED,
+        text="one CPU, whole", params={"batch_size": 256}, environment=PINNED,
     ),
     Case(
         name="quota-half", planted=Kind.QUOTA, workload="computing", lost=0.5,
         text="half of the one CPU that it would use", params={"batch_size": 256},
-        around=Surroundings(cpus="0", cpu_quota=0.5),
+        environment=Environment(cpus="0", cpu_quota=0.5),
     ),
     Case(
         name="quota-mild", planted=Kind.QUOTA, workload="computing", lost=0.2,
         text="four fifths of that CPU", params={"batch_size": 256},
-        around=Surroundings(cpus="0", cpu_quota=0.8),
+        environment=Environment(cpus="0", cpu_quota=0.8),
     ),
     Case(
         name="quota-decode", mixed=True, planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
         text="a quarter of a CPU, too little for decoding to keep up",
         params={"side": 1024, "sample_us": 16000},
-        around=Surroundings(cpus="0", cpu_quota=0.25),
+        environment=Environment(cpus="0", cpu_quota=0.25),
     ),
     Case(
         name="quota-unused", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
         text="half a CPU, of which little is used",
-        params={"store_bytes_per_s": 4e7, "sample_us": 3000}, around=Surroundings(cpu_quota=0.5),
+        params={"store_bytes_per_s": 4e7, "sample_us": 3000}, environment=Environment(cpu_quota=0.5),
     ),
     Case(
         name="neighbour", planted=Kind.CONTENTION, workload="computing", lost=0.5,
         text="one other process on the one CPU", params={"batch_size": 256},
-        around=Surroundings(cpus="0", neighbours=1),
+        environment=Environment(cpus="0", neighbours=1),
     ),
     Case(
         name="neighbours", planted=Kind.CONTENTION, workload="computing", control="dense",
-        text="a neighbour on each CPU", params={"batch_size": 512}, around=Surroundings(neighbours=2),
+        text="a neighbour on each CPU", params={"batch_size": 512}, environment=Environment(neighbours=2),
     ),
     Case(
         name="neighbour-harmless", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
         text="a neighbour on a CPU that the workload does not need",
-        params={"store_bytes_per_s": 2e7, "sample_us": 3000}, around=Surroundings(neighbours=1),
+        params={"store_bytes_per_s": 2e7, "sample_us": 3000}, environment=Environment(neighbours=1),
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.truth.case import Case, Kind, Surroundings
+from benchmarks.truth.case import Case, Environment, Kind
 
 PICTURES: dict[str, Any] = {"real": 1, "width": 128, "batch_size": 256, "threads": 16}
 # A step of this network is long beside what Keras fit adds to it.
@@ -74,11 +74,11 @@ GPU_CASES = (
     Case(
         name="gpu-quota", mixed=True, planted=Kind.QUOTA, device="gpu", workload="jpegs",
         control="gpu-pictures-small", text="small JPEG files, one CPU's time for 16 threads",
-        params=SMALL, around=Surroundings(cpu_quota=1.0),
+        params=SMALL, environment=Environment(cpu_quota=1.0),
     ),
     Case(
         name="gpu-neighbour-harmless", planted=Kind.ARITHMETIC, device="gpu", workload="augmenting",
         text="four neighbours on CPUs that the workload does not need",
-        params={**PICTURES, "rounds": 0, "threads": 8}, around=Surroundings(neighbours=4),
+        params={**PICTURES, "rounds": 0, "threads": 8}, environment=Environment(neighbours=4),
     ),
 )  # fmt: skip

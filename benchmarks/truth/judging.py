@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.truth.case import FED_LATE, Case, Kind
+from benchmarks.truth.case import INPUT_BOUND, Case, Kind
 from harness.analysis import analyse
 from harness.model.analysis import Analysis, Cause, Finding, Part
 from harness.run.store import read_run
@@ -65,9 +65,9 @@ class Judged:
         return named and self.case.cause in ("", self.cause)
 
     @property
-    def fed_late(self) -> bool:
+    def input_bound(self) -> bool:
         """Whether the answer is that the device waits for its data."""
-        return self.answer in FED_LATE
+        return self.answer in INPUT_BOUND
 
     @property
     def error(self) -> float | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import markdown
 from benchmarks.truth.judging import Judged
 from benchmarks.truth.scoring import percent
 
@@ -26,7 +27,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Compared:
     """What each says to "does the device wait for its input?"; None where it has no answer."""
 
     judged: Judged
@@ -46,47 +47,42 @@ def xprof_answers(traces: Mapping[str, Path]) -> Answers:
     return {name: found[str(path)] for name, path in traces.items()}
 
 
-def asked(judged: Sequence[Judged], answers: Answers) -> Iterator[Asked]:
+def compared(judged: Sequence[Judged], answers: Answers) -> Iterator[Compared]:
     """Ask all three; left out are cases in which the question has no single answer, and those not traced."""
     for one in judged:
         answer = answers.get(one.case.name)
         if answer is None or one.case.mixed:
             continue
         share, conclusion = answer.get("input_pct"), str(answer.get("conclusion"))
-        yield Asked(
+        yield Compared(
             judged=one,
             xprof_pct=share,
-            ours=one.fed_late,
+            ours=one.input_bound,
             xprof=None if share is None else any(word in conclusion for word in XPROF_YES),
             utilisation=None if one.utilisation is None else one.utilisation < UTILISATION,
         )
 
 
-def peers_table(answers: Sequence[Asked]) -> Iterator[str]:
+def peers_table(answers: Sequence[Compared]) -> Iterator[str]:
     """Yield Markdown: a line for each case, and how many each got right."""
-    yield "| case | waits for input | tfbench | xprof, input share | AU |"
-    yield "|---|---|---|---|---|"
+    rows = []
     for one in answers:
-        truth = one.judged.case.fed_late
-        cells = (
-            f"`{one.judged.case.name}`",
-            _word(truth),
-            _mark(one.ours, truth, str(one.judged.answer)),
-            _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
-            _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+        truth = one.judged.case.input_bound
+        rows.append(
+            (
+                f"`{one.judged.case.name}`",
+                _word(truth),
+                _mark(one.ours, truth, str(one.judged.answer)),
+                _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
+                _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+            )
         )
-        yield f"| {' | '.join(cells)} |"
-    yield f"| **right** | | {' | '.join(_score(answers))} |"
-
-
-def _score(answers: Sequence[Asked]) -> Iterator[str]:
-    for said in (
-        [one.ours for one in answers],
-        [one.xprof for one in answers],
-        [one.utilisation for one in answers],
-    ):
-        right = sum(say is one.judged.case.fed_late for say, one in zip(said, answers, strict=True))
-        yield f"**{right} of {len(answers)}**"
+    right = (
+        f"**{sum(getattr(one, tool) is one.judged.case.input_bound for one in answers)} of {len(answers)}**"
+        for tool in ("ours", "xprof", "utilisation")
+    )
+    heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")
+    yield from markdown(heads, [*rows, ("**right**", "", *right)])
 
 
 def _word(answer: bool | None) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.truth.case import Surroundings
+from benchmarks.truth.case import Environment
 from harness.cgroups import UNIFIED, NoCgroupError, locate
-from harness.engines import DATA_DIR, Container, ContainerSpec, Engine, Exit
+from harness.engines import DATA_DIR, Container, ContainerSpec, Engine
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
 
@@ -19,127 +19,69 @@ BUSY = "import os\nfor _ in range({others}): os.fork() or exec('while True: pass
 
 
 class PlantingEngine:
-    """An engine that starts every container amid `around`; all else is the inner engine's."""
+    """An engine for one trial, which it starts in `environment`; what was planted ends when it is closed."""
 
-    def __init__(self, inner: Engine, around: Surroundings) -> None:
+    def __init__(self, inner: Engine, environment: Environment) -> None:
         self._inner = inner
-        self._around = around
+        self._environment = environment
+        self._ends = ExitStack()
 
     def connect(self) -> EngineInfo:
         """Reach the engine."""
         return self._inner.connect()
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start a trial, its neighbours first.
+        """Start the trial, its neighbours first.
 
         Raises:
             EngineError: the engine refuses, or the disk cannot be limited here.
         """
-        neighbours = (
-            [Neighbour(self._inner, spec, self._around.neighbours)] if self._around.neighbours else []
-        )
-        try:
-            container = self._inner.start(spec)
-        except BaseException:
-            _end(neighbours)
-            raise
-        planted = PlantedContainer(container, neighbours)
-        if self._around.disk_read_bytes_per_s:
+        if self._environment.neighbours:
+            self._ends.enter_context(neighbours(self._inner, spec, self._environment.neighbours))
+        container = self._inner.start(spec)
+        if self._environment.disk_read_bytes_per_s:
             data = next(mount.host for mount in spec.mounts if mount.container == DATA_DIR)
             try:
-                limit_reads(container.pid, data, self._around.disk_read_bytes_per_s)
+                limit_reads(container.pid, data, self._environment.disk_read_bytes_per_s)
             except (OSError, NoCgroupError) as error:
-                planted.kill()
-                planted.remove()
+                container.kill()
+                container.remove()
                 raise EngineError(
                     f"The disk of a container cannot be limited here: {error}.",
                     hint="Run as root beside the engine, or leave the case out.",
                 ) from error
-        return planted
+        return container
 
     def remove_stale(self) -> int:
         """Remove what an earlier harness left behind."""
         return self._inner.remove_stale()
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """End the neighbours and let go of the engine."""
+        self._ends.close()
         self._inner.close()
 
 
-class Neighbour:
-    """A container that keeps CPUs busy beside a trial, and its folder.
-
-    Args:
-        engine: starts it.
-        spec: the trial's.
-        processes: how many are busy.
+@contextmanager
+def neighbours(engine: Engine, spec: ContainerSpec, processes: int) -> Iterator[None]:
+    """Keep CPUs busy by a container with as many processes, with the same rights as the trial `spec`.
 
     Raises:
-        EngineError: the engine refuses.
+        EngineError: the engine refuses; one that is lost later is no error.
     """
-
-    def __init__(self, engine: Engine, spec: ContainerSpec, processes: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="tfbench-neighbour-", ignore_cleanup_errors=True)
-        code = BUSY.format(others=processes - 1)
+    with tempfile.TemporaryDirectory(prefix="tfbench-neighbour-", ignore_cleanup_errors=True) as folder:
+        command = ("python3", "-c", BUSY.format(others=processes - 1))
         changed = replace(
-            spec, command=("python3", "-c", code), out=Path(self._folder.name), mounts=(), gpu=None,
-            cpu_quota=None, trial_id=f"{spec.trial_id}-neighbour",
+            spec, command=command, out=Path(folder), mounts=(), gpu=None, cpu_quota=None,
+            trial_id=f"{spec.trial_id}-neighbour",
         )  # fmt: skip
+        container = engine.start(changed)
         try:
-            self._container = engine.start(changed)
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def end(self) -> None:
-        """End it and remove its folder; an engine that is lost is no error."""
-        with suppress(EngineError):
-            self._container.kill()
-            self._container.remove()
-        self._folder.cleanup()
-
-
-class PlantedContainer:
-    """A trial whose neighbours end with it."""
-
-    def __init__(self, inner: Container, neighbours: Sequence[Neighbour]) -> None:
-        self._inner = inner
-        self._neighbours = neighbours
-
-    @property
-    def id(self) -> str:
-        """The engine's name for it."""
-        return self._inner.id
-
-    @property
-    def pid(self) -> int | None:
-        """Process id on this host of the container's first process."""
-        return self._inner.pid
-
-    def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs."""
-        return self._inner.poll()
-
-    def log(self) -> str:
-        """Return the end of its output."""
-        return self._inner.log()
-
-    def kill(self) -> None:
-        """End it and its neighbours."""
-        _end(self._neighbours)
-        self._neighbours = ()
-        self._inner.kill()
-
-    def remove(self) -> None:
-        """Remove what is left of it."""
-        _end(self._neighbours)
-        self._neighbours = ()
-        self._inner.remove()
-
-
-def _end(neighbours: Sequence[Neighbour]) -> None:
-    for one in neighbours:
-        one.end()
+            yield
+        finally:
+            with suppress(EngineError):
+                container.kill()
+                container.remove()
 
 
 def limit_reads(pid: int | None, folder: Path | None, bytes_per_s: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.truth.case import Case
 
@@ -26,9 +28,11 @@ def archive(suite: str) -> Path:
     return KEPT / f"{suite}.tar.xz"
 
 
-def xprof_answers(suite: str) -> Path:
-    """Return where is kept what xprof said of a suite's traces: they are too large to be kept themselves."""
-    return KEPT / f"{suite}-xprof.json"
+def packed_answers(suite: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return what xprof said of a suite's traces, by case: they are too large to be kept themselves."""
+    file = KEPT / f"{suite}-xprof.json"
+    answers: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return answers
 
 
 def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:
@@ -40,22 +44,9 @@ def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:
                 continue  # made again from the recording that it stands on
             for pattern in PATTERNS:
                 for file in sorted((folder / case.name).glob(pattern)):
-                    _add(tar, file, f"{case.name}/{file.relative_to(folder / case.name)}")
-
-
-def pack_traces(traces: Mapping[str, Path], into: Path) -> None:
-    """Put traces, by case, into an archive, each with the spec that it was taken with."""
-    with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
-        for name, file in traces.items():
-            for one in (file, file.parent / "out" / "spec.json"):
-                _add(tar, one, f"{name}/{one.relative_to(file.parent)}")
-
-
-def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
-    data = file.read_bytes()
-    entry = tarfile.TarInfo(name)
-    entry.size = len(data)
-    tar.addfile(entry, io.BytesIO(data))
+                    entry = tarfile.TarInfo(f"{case.name}/{file.relative_to(folder / case.name)}")
+                    entry.size = file.stat().st_size
+                    tar.addfile(entry, io.BytesIO(file.read_bytes()))
 
 
 def unpack(suite: str, into: Path) -> Path:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.truth.case import Case
@@ -16,7 +15,7 @@ from harness.errors import TrialError
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent
-from harness.run.plan import Profile, profile_named
+from harness.run.plan import profile_named
 from harness.run.prepare import Prepared, execute, prepare
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder
@@ -31,49 +30,40 @@ class Settings:
 
     Attributes:
         folder: where run folders are kept, one a case.
-        engine, gpus, images: as for `tfbench bench`.
-        windows, window_s, warmup_s: shorter than the quick profile's.
-        analysis_window_s, analysis_warmup_s: the same for variants that only serve the breakdown.
+        engine, gpus: as for `tfbench bench`.
     """
 
     folder: Path
     engine: str = "docker"
     gpus: str = "0"
-    images: Mapping[str, str] = field(default_factory=dict)
-    windows: int = 3
-    window_s: float = 0.5
-    warmup_s: float = 1.5
-    analysis_window_s: float = 0.4
-    analysis_warmup_s: float = 1.0
 
 
-def truth_profile(settings: Settings) -> Profile:
-    """Return the quick profile, shortened: all that a verdict is made of, from a single trial."""
-    return replace(
-        profile_named("quick"),
-        name="truth",
-        purpose="planted bottlenecks",
-        trials=1,
-        max_trials=1,
-        windows=settings.windows,
-        window_s=settings.window_s,
-        warmup_s=settings.warmup_s,
-        analysis_window_s=settings.analysis_window_s,
-        analysis_windows=settings.windows,
-        analysis_warmup_s=settings.analysis_warmup_s,
-        stall_s=120.0,
-        limit_s=300.0,
-    )
+# The quick profile, shortened: all that a verdict is made of, from a single trial.
+PROFILE = replace(
+    profile_named("quick"),
+    name="truth",
+    purpose="planted bottlenecks",
+    trials=1,
+    max_trials=1,
+    windows=3,
+    window_s=0.5,
+    warmup_s=1.5,
+    analysis_windows=3,
+    analysis_window_s=0.4,
+    analysis_warmup_s=1.0,
+    stall_s=120.0,
+    limit_s=300.0,
+)
 
 
-def kept(case: Case, settings: Settings) -> Path | None:
+def finished_run(case: Case, settings: Settings) -> Path | None:
     """Return the case's run folder if it has been run to its end."""
     path = settings.folder / case.name
     return path if (path / "stops.json").exists() else None
 
 
 def prepared_case(case: Case, settings: Settings) -> Prepared:
-    """Return the run of a case, amid its surroundings, ready to start.
+    """Return the run of a case, in its environment, ready to start.
 
     Raises:
         TfbenchError: as for `tfbench bench`.
@@ -83,18 +73,17 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         device=case.device,
         gpus=settings.gpus,
         files=(WORKLOADS / f"{case.workload}.py",),
-        images=settings.images,
         params={name: str(value) for name, value in case.params.items()},
         trials=1,
         out=settings.folder,
-        cpus=case.around.cpus,
-        cpu_quota=case.around.cpu_quota,
+        cpus=case.environment.cpus,
+        cpu_quota=case.environment.cpu_quota,
     )
-    resolved = replace(resolve(options), profile=truth_profile(settings))
+    resolved = replace(resolve(options), profile=PROFILE)
     prepared = prepare(resolved, paths(), Silent())
     return replace(
         prepared,
-        engine=PlantingEngine(prepared.engine, case.around),
+        engine=PlantingEngine(prepared.engine, case.environment),
         folder=RunFolder(settings.folder / case.name),
     )
 

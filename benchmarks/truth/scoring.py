@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from benchmarks.tables import markdown
 from benchmarks.truth.case import Kind
 from benchmarks.truth.judging import Judged
 
@@ -16,13 +17,13 @@ def summary(judged: Sequence[Judged]) -> Iterator[str]:
     standins = [each for each in judged if each.case.recording]
     judged = [each for each in judged if not each.case.recording]
     right = sum(each.right for each in judged)
-    late = [each for each in judged if each.case.fed_late]
-    prompt = [each for each in judged if not each.case.fed_late and not each.case.mixed]
-    missed = [each.case.name for each in late if not each.fed_late and not each.right]
-    falsely = [each.case.name for each in prompt if each.fed_late and not each.right]
+    late = [each for each in judged if each.case.input_bound]
+    prompt = [each for each in judged if not each.case.input_bound and not each.case.mixed]
+    missed = [each.case.name for each in late if not each.input_bound and not each.right]
+    falsely = [each.case.name for each in prompt if each.input_bound and not each.right]
     yield f"- right: {right} of {len(judged)} ({right / len(judged):.0%})"
-    yield f"- input-bound, missed: {len(missed)} of {len(late)}{_named(missed)}"
-    yield f"- input-bound, made up: {len(falsely)} of {len(prompt)}{_named(falsely)}"
+    yield f"- input-bound, missed: {len(missed)} of {len(late)}{_bracketed(', '.join(missed))}"
+    yield f"- input-bound, made up: {len(falsely)} of {len(prompt)}{_bracketed(', '.join(falsely))}"
     errors = [each.error for each in judged if each.error is not None]
     if errors:
         yield (
@@ -42,8 +43,7 @@ def confusion(judged: Sequence[Judged]) -> Iterator[str]:
     """Yield a Markdown table: a row for each planted kind, a column for each answer."""
     rows = [kind for kind in Kind if any(each.case.planted is kind for each in judged)]
     columns = [kind for kind in Kind if kind in rows or any(each.answer is kind for each in judged)]
-    yield f"| planted \\ answer | {' | '.join(columns)} |"
-    yield f"|---|{'---|' * len(columns)}"
+    table = []
     for row in rows:
         mine = [each for each in judged if each.case.planted is row]
         counts = [sum(each.answer is column for each in mine) for column in columns]
@@ -51,29 +51,40 @@ def confusion(judged: Sequence[Judged]) -> Iterator[str]:
             f"**{count}**" if column is row and count else str(count or "")
             for column, count in zip(columns, counts, strict=True)
         ]
-        yield f"| {row} | {' | '.join(cells)} |"
+        table.append([row, *cells])
+    yield from markdown(["planted \\ answer", *columns], table)
 
 
 def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
     """Yield a Markdown table with a line for each case."""
-    yield "| case | what it is | planted | answer | share planted | share found | off by | unexplained |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for each in judged:
-        detail = (
-            ", ".join(each.stages) if each.fed_late else each.cause if each.answer is Kind.FRAMEWORK else ""
-        )
-        answer = f"{each.answer if each.right else f'**{each.answer}**'}{f' ({detail})' if detail else ''}"
-        cells = (
-            f"`{each.case.name}`",
-            each.case.text,
-            f"{each.case.planted}{f' ({each.case.stage})' if each.case.stage else ''}",
-            answer,
-            percent(each.planted),
-            percent(each.share if each.right else None),
-            percent(each.error),
-            percent(each.unexplained),
-        )
-        yield f"| {' | '.join(cells)} |"
+    heads = (
+        "case",
+        "what it is",
+        "planted",
+        "answer",
+        "share planted",
+        "share found",
+        "off by",
+        "unexplained",
+    )
+    yield from markdown(heads, (_case_row(each) for each in judged))
+
+
+def _case_row(each: Judged) -> Sequence[str]:
+    detail = (
+        ", ".join(each.stages) if each.input_bound else each.cause if each.answer is Kind.FRAMEWORK else ""
+    )
+    answer = each.answer if each.right else f"**{each.answer}**"
+    return (
+        f"`{each.case.name}`",
+        each.case.text,
+        f"{each.case.planted}{_bracketed(each.case.stage)}",
+        f"{answer}{_bracketed(detail)}",
+        percent(each.planted),
+        percent(each.share if each.right else None),
+        percent(each.error),
+        percent(each.unexplained),
+    )
 
 
 def percent(value: float | None) -> str:
@@ -81,5 +92,5 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}".replace("%", " %")
 
 
-def _named(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)})" if names else ""
+def _bracketed(text: str) -> str:
+    return f" ({text})" if text else ""

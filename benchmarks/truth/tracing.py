@@ -1,4 +1,4 @@
-"""Trace a case's training by TensorFlow's profiler, in the container and the surroundings of its run."""
+"""Trace a case's training by TensorFlow's profiler, in the container and the environment of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_S = 0.1
 TRACE = "trace.xplane.pb"
 
 
-def kept_trace(case: Case, settings: Settings) -> Path | None:
+def finished_trace(case: Case, settings: Settings) -> Path | None:
     """Return the case's trace if there is one, taken with the parameters that the case has now."""
     folder = settings.folder.parent / "traces" / case.name
     if not (folder / TRACE).exists():
