@@ -204,7 +204,3 @@ def test_the_protocol_loads_with_the_standard_library_alone() -> None:
         "workloads",
         "__main__",
     } | loaded_by("pass")
-
-
-def test_workloads_are_read_without_tensorflow() -> None:
-    assert "tensorflow" not in loaded_by("from harness.run.catalogue import built_in; built_in()")

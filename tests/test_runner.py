@@ -267,13 +267,6 @@ class TestLosingTheEngine:
         assert bench.statuses == [Status.OK, Status.ENGINE_LOST]
         assert bench.engine.left_behind == []
 
-    def test_the_next_harness_removes_what_was_left(self, bench: Bench) -> None:
-        lost = EngineError("The engine does not answer.", hint="Start it again.")
-        with pytest.raises(EngineError):
-            run_all(bench, Script(raises={1: lost}))
-        bench.engine.lost = False
-        assert bench.engine.remove_stale() == 1
-
 
 class TestStopping:
     def test_ctrl_c_in_the_middle(self, bench: Bench) -> None:
