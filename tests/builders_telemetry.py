@@ -190,23 +190,6 @@ def retold(run: Run, device: str, source: str, **columns: float | Floats | None)
     )
 
 
-def under_quota(made: Run, used: float, withheld: float, **throttled: float) -> Run:
-    """Let all variants use so many CPUs under a quota and wait for so many more, some variants for others."""
-    names = {name.replace("__", ":").replace("_", "-"): rate for name, rate in throttled.items()}
-    trials = []
-    for trial in made.trials:
-        series = next(one for one in trial.telemetry if one.source == "cgroup")
-        rates = [names.get(variant, withheld) for variant in variants_of_ticks(series.t_ns, trial.windows)]
-        seconds = seconds_of(series)
-        changed = retold(
-            replace(made, trials=(trial,)), trial.device, "cgroup", cpu_periods=seconds * 10,
-            cpu_usage_s=seconds * used, cpu_throttled_periods=seconds * 9,
-            cpu_throttled_s=counter(series.t_ns, np.array(rates)),
-        )  # fmt: skip
-        trials += changed.trials
-    return replace(made, trials=tuple(trials))
-
-
 def _retold(trial: Trial, source: str, columns: Mapping[str, float | Floats | None]) -> tuple[Series, ...]:
     if source == "*":
         return ()
@@ -227,8 +210,3 @@ def _changed(series: Series, columns: Mapping[str, float | Floats | None]) -> Ma
         if value is not None:
             new[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), series.t_ns.shape)
     return new
-
-
-def seconds_of(series: Series) -> Floats:
-    """Return a series' times in seconds from its first reading, to make counters of."""
-    return (series.t_ns - series.t_ns[0]) / SECOND_NS

@@ -41,9 +41,10 @@ def written(folder: Path, *, seed: int = 1, slower: float = 1.0, day: int = 1, t
     return write_run(folder, replace(run, manifest=manifest)).path
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    return written(tmp_path / "a", seed=1), written(tmp_path / "b", seed=2, slower=1.12)
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("pair")
+    return written(folder / "a", seed=1), written(folder / "b", seed=2, slower=1.12)
 
 
 class TestCompare:
@@ -140,12 +141,9 @@ class TestCompare:
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "not a share"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "0"), 2, "not a share"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", ""), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write it as 5% or 0.05."),
             (("{a}", "{b}", "-o", "x.pdf"), 2, "ends in .pdf"),
-            (("{a}", "{b}", "-o", "x.html", "-f", "html,md"), 2, "one html file"),
             (("{a}", "{b}", "-o", "{b}/manifest.json", "-f", "md"), 2, "one json file"),
             (("{a}", "--baseline", "{a}"), 2, "to compare"),
             (("{a}", "--reference", "abacus"), 2, "h200"),

@@ -181,15 +181,11 @@ def test_too_much_text_is_counted(file: Path) -> None:
     assert str(40 - len(log.variants)) in log.warnings[-1]
 
 
-def test_no_file_and_an_empty_file_are_no_events(file: Path) -> None:
-    assert read_log(file).problem == "the workload wrote no events"
-    file.touch()
-    assert read_log(file).problem == "the workload wrote no events"
-
-
-def test_events_without_a_first_one_are_not_a_trial(file: Path) -> None:
-    file.write_text(line("end", ok=True), encoding="utf-8")
-    assert read_log(file).problem == "the workload wrote no events"
+@pytest.mark.parametrize("text", [None, "", line("end", ok=True)], ids=["no file", "empty", "no first one"])
+def test_what_is_no_trial(file: Path, text: str | None) -> None:
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    assert "no events" in read_log(file).problem
 
 
 def test_a_file_of_absurd_size_is_not_read(file: Path) -> None:

@@ -61,7 +61,7 @@ def test_unsupported_metrics_are_gaps_and_never_zero(standin):
     reading = standin.read(script, "nvml")
     for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "power_capped_s"):
         assert reading.values(metric) == [None] * 3
-        assert reading.reasons()["gpu0", metric] == "This GPU does not support it."
+        assert "not support" in reading.reasons()["gpu0", metric]
         assert metric not in reading.columns["nvml"]["gpu0"]
     # Asked for once, not on every tick.
     assert len([gap for gap in reading.gaps if gap[3] == "gpu_util_pct"]) == 1
@@ -105,7 +105,7 @@ def test_an_unknown_error_is_a_gap_of_that_moment(standin):
     reading = standin.read(ONE_CARD + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
     assert reading.values("sm_clock_mhz").count(None) == 1
     assert reading.values("sm_clock_mhz")[-1] == 1980
-    assert reading.reasons()["gpu0", "sm_clock_mhz"] == "NVML reports an unknown error."
+    assert "unknown" in reading.reasons()["gpu0", "sm_clock_mhz"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_no_library_is_no_driver(tmp_path):
         text=True,
     )
     if "libnvidia-ml" in result.stdout:
-        assert "No NVIDIA driver is installed" in result.stdout
+        assert "No NVIDIA driver" in result.stdout
     else:
         assert "Gpu(" in result.stdout, "this host has a driver, and its GPUs are found"
 
@@ -170,7 +170,7 @@ def test_gpm_takes_one_sample_a_reading(standin):
 def test_gpm_before_hopper_is_a_gap(standin):
     reading = standin.read(ONE_CARD + "value gpm 0\n", "gpm")
     assert reading.samples == []
-    assert reading.reasons()["gpu0", "sm_util_pct"] == "This GPU does not support it."
+    assert "not support" in reading.reasons()["gpu0", "sm_util_pct"]
 
 
 def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):

@@ -22,8 +22,8 @@ WINDOW = Window(variant=BASELINE, index=0, start_ns=0, end_ns=9, steps=1, sample
 GOOD = EventLog(start={"kind": "start"}, ended=True, windows=[WINDOW])
 
 
-def ended(code: int = 0, *, out_of_memory: bool = False, hung: str = "") -> Ended:
-    return Ended(exit=Exit(code=code, out_of_memory=out_of_memory), hung=hung)
+def ended(code: int = 0, *, out_of_memory: bool = False, **more: str) -> Ended:
+    return Ended(exit=Exit(code=code, out_of_memory=out_of_memory), **more)
 
 
 def raised(message: str, kind: str = "ValueError") -> EventLog:
@@ -42,6 +42,8 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
         (ended(137, hung="No event for 5 s."), GOOD, None, Status.TIMEOUT, "No event for 5 s. See log.txt"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
+        (ended(137, full="Too much."), GOOD, None, Status.FAILED, "Too much."),
+        (ended(137, out_of_memory=True), raised("OOM"), None, Status.OUT_OF_MEMORY, "--memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
         (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
@@ -80,18 +82,6 @@ def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
 ) -> None:
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
     assert judge(ended(), log, None, CONTAINER, planned)[0] is status
-
-
-def test_a_container_that_fills_its_folder_fails() -> None:
-    full = Ended(exit=Exit(code=137, out_of_memory=False), full="Too much.")
-    assert judge(full, GOOD, None, CONTAINER, (BASELINE,))[0] is Status.FAILED
-
-
-def test_out_of_memory_outweighs_what_the_workload_said_about_it() -> None:
-    status, _ = judge(
-        ended(137, out_of_memory=True), raised("OOM", "MemoryError"), None, CONTAINER, (BASELINE,)
-    )
-    assert status is Status.OUT_OF_MEMORY
 
 
 def test_an_error_of_a_hundred_lines_is_cut_to_one_sentence() -> None:

@@ -103,11 +103,6 @@ def test_the_default_suite_is_read_in_a_few_minutes():
     assert 300 < len(words) <= 1_150
 
 
-def test_the_same_analysis_gives_the_same_page():
-    assert render_html(analysis("empty")) == render_html(analysis("empty"))
-    assert figures_of(analysis("gpu")) == figures_of(analysis("gpu"))
-
-
 def test_hostile_names_are_text():
     document = pages.document("hostile")
     assert builders.HOSTILE.replace("\u202e", "\ufffd") in document.text

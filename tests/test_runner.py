@@ -15,7 +15,7 @@ from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.run import ImageInfo, PlannedTrial, Run, Status
 from harness.run.plan import PROFILES, Profile, plan_trials, spec_for
 from harness.run.runner import Job, Runner
-from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW
+from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
 from harness.run.store import RunFolder, TrialRecord, read_run
 from harness.telemetry import Source
 from tests.builders import manifest
@@ -30,7 +30,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import BASELINE, NO_GPU_EXIT, VERSION, Data, Workload, boot_id
+from workloads.protocol import BASELINE, VERSION, Data, Workload, boot_id
 
 WORKLOAD = Workload(
     name="mlp", title="", batch_size=32, epochs=1,
@@ -192,17 +192,8 @@ def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench
     ("script", "status", "said"),
     [
         (Script(writes=(start_line(), error_line()), code=1), Status.FAILED, "raised ValueError: boom."),
-        (Script(writes=(start_line(), window_line(9)), code=137), Status.FAILED, "exited with code 137"),
-        (Script(writes=(), code=0), Status.BAD_EVENTS, "wrote no events"),
         (Script(writes=(start_line(), "\x00garbage\n"), code=0), Status.BAD_EVENTS, "line 2"),
-        (Script(writes=("garbage without end" * 99,), code=0), Status.BAD_EVENTS, "wrote no events"),
-        (Script(writes=(*good_events()[:-1], '{"kind": "en'), code=0), Status.BAD_EVENTS, "last event"),
         (Script(writes=(start_line(),), code=137, out_of_memory=True), Status.OUT_OF_MEMORY, "2.0 GiB"),
-        (
-            Script(writes=(start_line(), error_line("NoGpu", "0 of 1 GPUs.")), code=NO_GPU_EXIT),
-            Status.NO_GPU,
-            "0 of 1 GPUs. Run `tfbench doctor`",
-        ),
     ],
 )
 def test_one_trial_that_fails_leaves_the_others(
@@ -264,7 +255,7 @@ class TestLosingTheEngine:
             run_all(bench, Script(), Script(raises={1: lost}), Script())
         assert bench.statuses == [Status.OK, Status.ENGINE_LOST]
         cut = bench.read().trials[1]
-        assert cut.message == "The engine was lost or refused: The engine does not answer. Start it again."
+        assert lost.message in cut.message and lost.hint in cut.message
         assert len(cut.windows) == 0
         assert len(cut.variants) == 1, "what it said until then is kept"
         assert cut.telemetry
@@ -275,13 +266,6 @@ class TestLosingTheEngine:
             run_all(bench, Script(), Script(refused=REFUSED))
         assert bench.statuses == [Status.OK, Status.ENGINE_LOST]
         assert bench.engine.left_behind == []
-
-    def test_the_next_harness_removes_what_was_left(self, bench: Bench) -> None:
-        lost = EngineError("The engine does not answer.", hint="Start it again.")
-        with pytest.raises(EngineError):
-            run_all(bench, Script(raises={1: lost}))
-        bench.engine.lost = False
-        assert bench.engine.remove_stale() == 1
 
 
 class TestStopping:
@@ -369,12 +353,6 @@ class TestResuming:
 
 
 class TestRepeating:
-    def test_until_the_interval_is_narrow(self, bench: Bench) -> None:
-        bench.profile = replace(THREE, max_trials=9)
-        run_all(bench, Script())
-        assert len(bench.engine.started) == 3
-        assert bench.read().stops[0].reason == NARROW
-
     def test_until_the_budget_is_spent(self, bench: Bench) -> None:
         bench.profile = replace(THREE, max_trials=9, budget_s=0.0)
         run_all(bench, *(Script(writes=good_events(speed)) for speed in (1000.0, 2000.0, 500.0)))

@@ -1,11 +1,5 @@
 """Telemetry files: written as they come, read by anyone, whole or cut off."""
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,35 +86,6 @@ def test_rows_reach_the_file_within_a_second(tmp_path):
             lines = (tmp_path / "host-host.csv").read_text().splitlines()
             last = int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
             assert now - last < SECOND
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from harness.model.run import Sample
-from harness.telemetry.csvfile import TelemetryWriter
-with TelemetryWriter(Path(sys.argv[1])) as writer:
-    writer.begin("host", {"host": ("load1",)})
-    while True:
-        writer.write([Sample(t_ns=time.monotonic_ns(), source="host", device="host", values={"load1": 1})])
-        print(time.monotonic_ns(), flush=True)
-        time.sleep(0.02)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_harness_loses_less_than_a_second(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, cwd=Path(__file__).parent.parent
-    )
-    begin = int(process.stdout.readline())
-    end = begin
-    while end < begin + 1.2 * SECOND:
-        end = int(process.stdout.readline())
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    (series,) = read_series(tmp_path)
-    assert end - series.t_ns[-1] < SECOND
 
 
 def test_undeclared_metrics_and_devices_are_refused(tmp_path):

@@ -13,6 +13,7 @@ from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 from harness.telemetry.nvml import fast_readings, slow_readings
 from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
+from tests.test_telemetry_sampler import Kept
 
 NO_CARD = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 UNITS = {
@@ -39,17 +40,6 @@ METRICS = documented()
 
 def family(metric: str) -> str:
     return re.sub(r"^core\d+_", "core{n}_", metric)
-
-
-class Kept:
-    def __init__(self):
-        self.columns, self.samples = {}, []
-
-    def begin(self, source, columns):
-        self.columns[source] = columns
-
-    def write(self, samples):
-        self.samples += samples
 
 
 def test_every_source_file_is_in_the_list():

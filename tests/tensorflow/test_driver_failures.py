@@ -130,7 +130,5 @@ def metrics(params):
     assert done.code == 0, done.log
     assert [event["variant"] for event in done.of("fact")] == ["baseline"]
     assert [event["variant"] for event in done.of("left-out")] == ["opt:huge"]
-    assert [event["message"] for event in done.of("warning")] == [
-        "The workload's facts() failed: RuntimeError: nothing known",
-        "The workload's metrics() failed: KeyError: 'no such figure'",
-    ]
+    facts, metrics = (event["message"] for event in done.of("warning"))
+    assert "nothing known" in facts and "no such figure" in metrics

@@ -55,18 +55,6 @@ def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
     assert list((tmp_path / "tmp").glob("tfbench-*")) == []
 
 
-def test_docker_alone_will_do_when_docker_was_asked_for(
-    tmp_path: Path, surroundings: Mapping[str, str]
-) -> None:
-    with Tfbench(
-        folder=tmp_path, engine="docker", arguments=options(tmp_path), environment=surroundings
-    ) as bench:
-        code, out, err = bench.finish()
-    assert (code, out) == (3, "")
-    assert "make engine" in err or "--engine local" in err
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_harness(
     tmp_path: Path, surroundings: Mapping[str, str], number: signal.Signals
