@@ -3,9 +3,9 @@
     python -m benchmarks.truth [--case NAME ...] [--device gpu] [--trace] [--replay]
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
-run before is kept in --folder and judged again, not run again. --replay runs nothing and judges the
-runs that are kept in benchmarks/truth/recordings. --trace traces each case by TensorFlow's profiler in
-the place of measuring it, for xprof's word.
+run before is kept in --folder and judged again; remove a case's folder to run it anew. --replay judges the
+runs that are kept in benchmarks/truth/recordings and runs nothing. --trace records a trace of each case by
+TensorFlow's profiler instead of measuring it, for xprof to analyse.
 """
 
 from __future__ import annotations
