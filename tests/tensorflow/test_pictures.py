@@ -217,7 +217,7 @@ def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
     sizes = {variant: window["samples"] / window["steps"] for variant, window in first.items()}
     assert sizes == {**dict.fromkeys((*VARIANTS, *optimizations), 16), "opt:batch-128": 128}
     done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[BASELINE, TUNED],
-                 data_dir=folder, steps=90, windows=1,
+                 data_dir=folder, steps=60, windows=1,
                  params={"threads": 2, "batch_size": 64, "steps_per_execution": 1})  # fmt: skip
     assert done.code == 0, done.log
     # By chance it would be 0.1; which distortions are drawn in so few steps moves it by several hundredths.
