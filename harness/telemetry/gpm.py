@@ -48,13 +48,11 @@ class Gpm(Reading):
 
     Args:
         uuid: the GPU's or the instance's.
-        wanted: metric -> NVML's number for it, and the factor to the metric's unit.
     """
 
-    def __init__(self, uuid: str, wanted: Mapping[str, tuple[int, float]] = GPM_METRICS) -> None:
-        super().__init__(wanted)
+    def __init__(self, uuid: str) -> None:
+        super().__init__(GPM_METRICS)
         self._mig = uuid.startswith("MIG-")
-        self._wanted = wanted
         self._buffers: list[Any] = []
         self._filled = False
         self._request: Any = None
@@ -93,7 +91,7 @@ class Gpm(Reading):
         for metric, answer in self._answers.items():
             code, value = answer.nvmlReturn, answer.value
             if code == pynvml.NVML_SUCCESS and math.isfinite(value):
-                values[metric] = round(value * self._wanted[metric][1], 3)
+                values[metric] = round(value * GPM_METRICS[metric][1], 3)
             else:
                 values[metric] = pynvml.NVMLError(code or pynvml.NVML_ERROR_NO_DATA)
         return values
@@ -105,7 +103,7 @@ class Gpm(Reading):
         self._request.numMetrics = len(self.metrics)
         self._answers = {metric: self._request.metrics[index] for index, metric in enumerate(self.metrics)}
         for metric, answer in self._answers.items():
-            answer.metricId = self._wanted[metric][0]
+            answer.metricId = GPM_METRICS[metric][0]
 
     def close(self) -> None:
         """Free the buffers."""
