@@ -9,7 +9,6 @@ from workloads.protocol import (
     BASELINE,
     CALLBACKS,
     CUSTOM_LOOP,
-    INPUT_ONLY,
     PYTHON_IN_STEP,
     RETRACES,
     RETRACING,
@@ -65,7 +64,9 @@ def test_what_has_no_python_around_its_steps_needs_no_variant_without_it(drive):
 
 
 def test_shapes_that_are_traced_anew_are_counted(drive):
-    done = run(drive, [BASELINE, INPUT_ONLY, CUSTOM_LOOP], lengths=1)
+    file, params = str(WORKLOADS / "framework.py"), {"lengths": 1}
+    done = drive(file=file, variants=[CUSTOM_LOOP], params=params, steps=3, windows=1)
+    assert done.code == 0, done.log
     counted = {event["name"]: event["value"] for event in done.of("metric", variant=CUSTOM_LOOP)}
     assert counted.get(RETRACES, 0) > 0
     assert counted[RETRACING] > 0
