@@ -75,7 +75,7 @@ test: lint ## run all tests; needs a Docker Engine (make engine)
 	@$(BIN)/pytest --numprocesses auto --dist worksteal
 
 .PHONY: quick
-quick: $(VENV)/installed-dev ## run most tests: none with engine, TensorFlow or browser, none marked slow (whole pages, replayed runs)
+quick: $(VENV)/installed-dev ## run most tests: none with engine, TensorFlow or browser, none marked slow (whole pages, replayed runs, fuzzing)
 	@$(BIN)/pytest --numprocesses auto --dist worksteal --quiet \
 	  -m "not docker and not tensorflow and not browser and not slow"
 

@@ -28,6 +28,8 @@ from tests.faults.injecting import TO_ANY_FILE, cut, damage_json, damage_line, d
 from tests.folders import write_run
 from tests.test_rerun import recorded
 
+pytestmark = pytest.mark.slow
+
 REFUSED = (StoreError, UsageError)
 
 

@@ -19,6 +19,8 @@ from harness.run.plan import plan_trials, profile_named, spec_for, variants_name
 from harness.run.store import read_run
 from tests import builders
 from tests.faults.injecting import HOSTILE, TO_ANY_FILE, damage_line, faults, no_hang
+
+pytestmark = pytest.mark.slow
 from tests.faults.test_damaged_runs import look
 from tests.folders import events, write_run
 
