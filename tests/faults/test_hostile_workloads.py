@@ -19,10 +19,10 @@ from harness.run.plan import plan_trials, profile_named, spec_for, variants_name
 from harness.run.store import read_run
 from tests import builders
 from tests.faults.injecting import HOSTILE, TO_ANY_FILE, damage_line, faults, no_hang
-
-pytestmark = pytest.mark.slow
 from tests.faults.test_damaged_runs import look
 from tests.folders import events, write_run
+
+pytestmark = pytest.mark.slow
 
 DECLARED = """
 from workloads.protocol import Change, Data, Optimization, Published, Remark, Requests, Workload
