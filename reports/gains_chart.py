@@ -12,14 +12,7 @@ from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE, TUNED_OVER_BASE
 from harness.model.analysis import Analysis, Summary
 from reports import charts, numbers
 from reports.names import devices_of, titles_of, variant_name
-from workloads.protocol import (
-    BASELINE,
-    OPTIMIZATION_PREFIX,
-    PARALLEL_INPUT,
-    TUNED,
-    WITHOUT_INPUT,
-    WITHOUT_PREFIX,
-)
+from workloads.protocol import BASELINE, TUNED, WITHOUT_INPUT, changes_baseline
 
 _LABELS_PX = 150
 _TEXT_PX = 150
@@ -32,9 +25,8 @@ def gains_figure(analysis: Analysis) -> charts.Figure | None:
     devices = devices_of(analysis)
     groups: dict[tuple[str, str], list[Summary]] = {}
     for summary in analysis.summaries:
-        ablation = summary.variant.startswith(WITHOUT_PREFIX) and summary.variant != WITHOUT_INPUT
-        chosen = summary.variant in (BASELINE, PARALLEL_INPUT, TUNED) or ablation
-        if chosen or summary.variant.startswith(OPTIMIZATION_PREFIX):
+        changed = changes_baseline(summary.variant) and summary.variant != WITHOUT_INPUT
+        if changed or summary.variant in (BASELINE, TUNED):
             groups.setdefault((summary.workload, summary.device), []).append(summary)
     gains = {
         (each.workload, each.numerator): each.ratio.median

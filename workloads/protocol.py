@@ -452,6 +452,11 @@ def measures_speed(variant: str) -> bool:
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 
+def changes_baseline(variant: str) -> bool:
+    """Tell whether a variant is the baseline with something changed: an optimization, a remedy or an ablation."""
+    return variant == PARALLEL_INPUT or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX))
+
+
 def check(event: Mapping[str, Any]) -> None:
     """Hold one event against EVENTS.
 

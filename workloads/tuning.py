@@ -28,6 +28,7 @@ from workloads.protocol import (
     Optimization,
     Spec,
     Workload,
+    changes_baseline,
 )
 
 # What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
@@ -148,7 +149,7 @@ def variant_changes(
     changes = []
     before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
     after = ran or variant_params(workload, spec, variant, pipeline=pipeline)
-    if variant in (TUNED, PARALLEL_INPUT) or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+    if variant == TUNED or changes_baseline(variant):
         said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
         optimization_why = (
             _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""

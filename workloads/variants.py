@@ -142,26 +142,27 @@ def _fit(
     own: Sequence[Any],
     in_python: Stopwatch,
 ) -> None:
-    batch = params["batch_size"] * job.replicas
-    epochs = params["epochs"] if meter.full else ENDLESS
     meter.loss = lambda: building.running_loss(model)
-    stride = params["steps_per_execution"]
+    given, once = _input(job, variant, params, meter)
+    boundaries = Boundaries(meter, once=once, stride=params["steps_per_execution"])
+    epochs = params["epochs"] if meter.full else ENDLESS
+    meter.begin()
+    with in_python.python_functions():
+        model.fit(**given, epochs=epochs, verbose=2, callbacks=[*own, boundaries])
+
+
+def _input(
+    job: Job, variant: str, params: Mapping[str, Any], meter: Meter
+) -> tuple[Mapping[str, Any], pipeline.Pass]:
+    """Return what Keras fit is fed with, as its arguments, and what going through it once gives."""
+    batch = params["batch_size"] * job.replicas
     if params["feed"] == "memory":
         ready, once, steps = pipeline.from_memory(job, params)
-        boundaries = Boundaries(meter, once=once, stride=stride)
-        meter.begin()
-        with in_python.python_functions():
-            model.fit(ready, epochs=epochs, steps_per_epoch=steps, verbose=2, callbacks=[*own, boundaries])
-        return
+        return {"x": ready, "steps_per_epoch": steps, "shuffle": False}, once
     if job.train is not None:
         x, y = job.train
         batches = -(-len(x) // batch)
-        once = pipeline.Pass(batch, batches, batches * batch - len(x))
-        boundaries = Boundaries(meter, once=once, stride=stride)
-        meter.begin()
-        with in_python.python_functions():
-            model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2, callbacks=[*own, boundaries])
-        return
+        return {"x": x, "y": y, "batch_size": batch}, pipeline.Pass(batch, batches, batches * batch - len(x))
     source = pipeline.baseline(job, params)
     an_epoch = job.author.workload.samples_per_epoch // batch or None
     if meter.full and not an_epoch and pipeline.endless(source):
@@ -178,14 +179,8 @@ def _fit(
         job.events.write("warning", message=text)
     if not loaders.is_loader(source) and params["prefetch_to_device"] and job.gpu and job.strategy is None:
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
-    boundaries = Boundaries(meter, once=once, stride=stride)
-    meter.begin()
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
-    callbacks = [*own, boundaries]
-    with in_python.python_functions():
-        model.fit(
-            source, epochs=epochs, steps_per_epoch=an_epoch, shuffle=False, verbose=2, callbacks=callbacks
-        )
+    return {"x": source, "steps_per_epoch": an_epoch, "shuffle": False}, once
 
 
 def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:

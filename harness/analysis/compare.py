@@ -8,14 +8,7 @@ from harness.analysis.align import gpu_names
 from harness.analysis.measures import Key, Measures, by_index
 from harness.analysis.stats import ratio
 from harness.model.analysis import Comparison
-from workloads.protocol import (
-    BASELINE,
-    MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    PARALLEL_INPUT,
-    TUNED,
-    WITHOUT_PREFIX,
-)
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
 
 GPU_OVER_CPU = "gpu-over-cpu"
 TUNED_OVER_BASELINE = "tuned-over-baseline"
@@ -37,7 +30,7 @@ def _comparisons(found: Measures) -> Iterator[Comparison]:
             yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
         if key.variant == TUNED:
             yield from _ratio(found, TUNED_OVER_BASELINE, key, key._replace(variant=BASELINE))
-        if key.variant == PARALLEL_INPUT or key.variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX)):
+        if changes_baseline(key.variant):
             yield from _ratio(found, OPTIMIZATION_OVER_BASELINE, key, key._replace(variant=BASELINE))
         gpus = gpu_names(key.device)
         if len(gpus) > 1 and key.variant in (BASELINE, TUNED):

@@ -76,6 +76,13 @@ def t_quantile(degrees: float, tail: float = 0.025) -> float:
     return -float(stdtrit(degrees, tail))
 
 
+def chi_median(degrees: int) -> float:
+    """Return the median of a standard deviation of so many degrees of freedom, over the true one."""
+    from scipy.special import chdtri  # noqa: PLC0415 - see t_quantile
+
+    return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
+
+
 def t_tail(value: float, degrees: float) -> float:
     """Return the share of Student's t that lies above `value`."""
     from scipy.special import stdtr  # noqa: PLC0415 - see t_quantile

@@ -30,6 +30,7 @@ from harness.analysis.align import Floats
 from harness.analysis.case import Case, cpus_used, device_activity, free_cpus
 from harness.analysis.host_taken import taken_share
 from harness.analysis.measures import Measure
+from harness.analysis.stats import chi_median
 from harness.model.analysis import Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,
@@ -316,7 +317,7 @@ class _Drawn:
         logs = [np.log(_values(group)) for group in case.measures.values() if len(_values(group)) > 1]
         self._degrees = sum(len(values) - 1 for values in logs)
         # The median over variants: a hiccup in one of them says nothing of the others.
-        spreads = [values.std(ddof=1) / _median_of_chi(len(values) - 1) for values in logs]
+        spreads = [values.std(ddof=1) / chi_median(len(values) - 1) for values in logs]
         self._spread = float(np.median(spreads)) if spreads else 0.0
 
     def step(self, variant: str) -> Floats | None:
@@ -347,13 +348,6 @@ class _Drawn:
         seed = [SEED, *f"{self._case.name} {self._case.device} {name}".encode()]
         drawn = np.random.default_rng(seed).standard_t(degrees, DRAWS)
         return np.concatenate(([0.0], spread / np.sqrt(len(values)) * drawn))
-
-
-def _median_of_chi(degrees: int) -> float:
-    """Return the median of a standard deviation of so many degrees of freedom, over the true one."""
-    from scipy.special import chdtri  # noqa: PLC0415 - see stats.t_quantile
-
-    return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
 
 
 def _values(group: Sequence[Measure]) -> list[float]:

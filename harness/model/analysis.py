@@ -115,7 +115,7 @@ class Capacity:
     Attributes:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
-        at_least: rates were looked for at a smaller bound, to which one kept: more may keep to this one.
+        at_least: the rate is that of a smaller bound, with which the search ended: more may keep to this one.
         why: how it came that there is none; None where there is one.
         kept: trials in which a rate kept to the bound; alone_s: 99th percentile of a request by itself, the
             least of all trials, None where that was not measured.
