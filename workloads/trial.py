@@ -144,7 +144,8 @@ def _not_worth_it(job: Job, variant: str) -> str:
     if not base or not model or job.spec.steps:
         return ""
     waits = job.shared.wait_share
-    lost = max(0.0, 1.0 - model / base)
+    fed = step_ns.get(HOST_FED, model)
+    lost = (min(base, step_ns.get(CUSTOM_LOOP, base)) - fed) / base
     if variant == WITHOUT_LAUNCH and job.shared.eager:
         return "Keras cannot run several eager steps in a call"
     if variant == WITHOUT_LAUNCH:
