@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -136,16 +137,16 @@ def content() -> bytes:
         (page_with(record()) * 2, "not a report"),
         (page_with("A" * 64), "cannot be unpacked"),
         (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
-        (page_with(packed_bytes(b"[" * 100_000)), "damaged"),
-        (page_with(packed_bytes(b'{"format": "other"}\n')), "no run of tfbench"),
-        (page_with(packed_bytes(b"{}\n")), "damaged"),
-        (page_with(packed_bytes(content().replace(b'"schema":2', b'"schema":99', 1))), "schema version 99"),
+        (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
+        (page_with(packed_bytes(msgspec.msgpack.encode({"format": "other"}))), "no run of tfbench"),
+        (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
+        (page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))), "schema version 99"),
         (page_with(packed_bytes(content()[:-8])), "damaged"),
-        (page_with(packed_bytes(content().replace(b'"i8",0,', b'"i8",-8,', 1))), "damaged"),
+        (page_with(packed_bytes(content().replace(b"\xa3<i8", b"\xa3<O8", 1))), "damaged"),
     ],
     ids=[
         "empty", "foreign", "two", "no xz", "cut off", "nested", "another format", "no run", "newer",
-        "arrays cut off", "array before the block",
+        "document cut off", "array of objects",
     ],
 )  # fmt: skip
 def test_a_foreign_or_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import lzma
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.analysis import analyse
@@ -230,9 +230,8 @@ def test_check_says_what_differs_and_runs_nothing(
 def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> None:
     """A trial's folder is made afresh: whatever lay there is gone."""
     made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True).text))
-    head, _, block = made.partition(b"\n")
-    document = json.loads(head)
+    document = msgspec.msgpack.decode(made)
     document["analysis"]["run"]["planned"][0]["id"] = name
-    changed = lzma.compress(json.dumps(document).encode() + b"\n" + block)
+    changed = lzma.compress(msgspec.msgpack.encode(document))
     with pytest.raises(StoreError, match="is no trial's id"):
         unpack(base64.b64encode(changed).decode())

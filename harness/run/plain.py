@@ -27,7 +27,7 @@ def to_plain(value: Any, put: Callable[[NDArray[Any]], Any] | None = None) -> An
             return put(value)
         raise NotImplementedError(f"{type(value).__name__} cannot be kept")
 
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=other)
+    return msgspec.to_builtins(value, str_keys=True, builtin_types=(bytes,), enc_hook=other)
 
 
 def from_plain(plain: Any, kind: type[T], get: Callable[[Any], NDArray[Any]] | None = None) -> T:

@@ -1,24 +1,22 @@
 """A run inside its report: packed into the HTML page, and taken out of it again.
 
-A page carries `<script id="tfbench-run">`: base64 of xz of one line of JSON, the document, and then the
-arrays one after the other, to which the document refers by type, offset and length. The document holds the
-run and its analysis; of long runs telemetry and single steps are thinned out so that the page stays small,
-and the analysis is the one of the whole run.
+A page carries `<script id="tfbench-run">`: base64 of xz of one MessagePack document, in which an array is its type
+("<i8" or "<f8") and its bytes. The document holds the run and its analysis; of long runs telemetry and single steps
+are thinned out so that the page stays small, and the analysis is the one of the whole run.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
 import lzma
 import os
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +26,7 @@ from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import check_ids, read_run
 from harness.run.thinning import readings, thinned
-from harness.untrusted import MOST_BYTES, parse_json, read_file
+from harness.untrusted import MOST_BYTES, cleaned, read_file
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
@@ -36,7 +34,7 @@ _MOST_VALUES = 450_000  # of telemetry and single steps, in a page
 _LEAST_VALUES = 20_000  # what takes the room is then not these
 _MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
 _PRESET = 3  # a fifth of the time that xz takes by default, for 4 % more bytes
-_TYPES = {"i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+_TYPES = ("<i8", "<f8")
 _HINT = "Name a run folder, or a report.html of this version of tfbench."
 
 
@@ -117,15 +115,14 @@ def pack(analysis: Analysis, *, whole: bool) -> str:
         analysis: the analysis and, in it, the run.
         whole: whether the run is all that was recorded, so that the analysis follows from it.
     """
-    arrays = _Arrays()
     document = {
         "format": FORMAT,
         "schema": SCHEMA_VERSION,
         "whole": whole,
-        "analysis": to_plain(analysis, arrays.add),
+        "analysis": to_plain(analysis, _plain_array),
     }
-    head = json.dumps(document, separators=(",", ":")).encode()
-    return base64.b64encode(lzma.compress(head + b"\n" + arrays.content(), preset=_PRESET)).decode("ascii")
+    content = lzma.compress(msgspec.msgpack.encode(document), preset=_PRESET)
+    return base64.b64encode(content).decode("ascii")
 
 
 def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
@@ -139,10 +136,9 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
         StoreError: the text was not made by `pack`, is cut off, or is of a version that this one cannot read.
     """
     content = _content(text, most_bytes)
-    head, newline, block = content.partition(b"\n")
     try:
-        document = parse_json(head)
-        if not newline or document["format"] != FORMAT:
+        document = cleaned(msgspec.msgpack.decode(content))
+        if document["format"] != FORMAT:
             raise StoreError("The report contains no run of tfbench.", hint=_HINT)
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(
@@ -152,9 +148,9 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
             )
         analysis = None
         if document["whole"] is True:
-            run = from_plain(document["analysis"]["run"], Run, partial(_array, block))
+            run = from_plain(document["analysis"]["run"], Run, _array)
         else:
-            analysis = from_plain(document["analysis"], Analysis, partial(_array, block))
+            analysis = from_plain(document["analysis"], Analysis, _array)
             run = analysis.run
         check_ids(run.planned)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -173,30 +169,14 @@ def _content(text: str, most_bytes: int) -> bytes:
     return content
 
 
-class _Arrays:
-    """Arrays on their way into one block of bytes."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._length = 0
-
-    def add(self, array: NDArray[Any]) -> list[str | int]:
-        """Take in an array of integers or floats; give its type, its offset in bytes and its length."""
-        name = "f8" if array.dtype.kind == "f" else "i8"
-        part = array.astype(_TYPES[name]).tobytes()
-        offset = self._length
-        self._parts.append(part)
-        self._length += len(part)
-        return [name, offset, len(array)]
-
-    def content(self) -> bytes:
-        """Return the block."""
-        return b"".join(self._parts)
+def _plain_array(array: NDArray[Any]) -> tuple[str, bytes]:
+    kind = "<f8" if array.dtype.kind == "f" else "<i8"
+    return kind, array.astype(kind).tobytes()
 
 
-def _array(block: bytes, value: Any) -> NDArray[Any]:
-    name, offset, length = value
-    if not (isinstance(offset, int) and isinstance(length, int) and offset >= 0 and length >= 0):
-        raise ValueError("an array outside the record")
-    array: NDArray[Any] = np.frombuffer(block, _TYPES[name], count=length, offset=offset)
+def _array(value: Any) -> NDArray[Any]:
+    kind, content = value
+    if kind not in _TYPES:
+        raise ValueError("an array of another type")
+    array: NDArray[Any] = np.frombuffer(content, kind)
     return array.astype(array.dtype.newbyteorder("="))

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -79,8 +80,7 @@ def tfbench(*arguments: str) -> tuple[int, str, str]:
 
 def damaged(document: Any, chance: random.Random) -> Any:
     """Return a copy of plain values with one of them, anywhere, replaced or taken away."""
-    copy = json.loads(json.dumps(document))
-    place = copy
+    copy = place = deepcopy(document)
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not keys:
