@@ -35,7 +35,7 @@ def setup_rows(run: Run) -> list[tuple[str, str]]:
         ("cgroup version", _text(engine.cgroup_version)),
         ("GPU handed over by", engine.gpu_access or "no GPU handed over"),
         ("tfbench", f"{manifest.tfbench_version}, commit {manifest.commit or 'unknown'}"),
-        ("seed", str(manifest.seed)),
+        ("seed", str(manifest.options.seed)),
         *(_row(name, value) for name, value in _settings(manifest)),
     ]
 

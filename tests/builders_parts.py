@@ -165,9 +165,8 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
         },
         host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,
                     "smt": True, "load_1min": 0.2},
-        options=Options(),
+        options=Options(seed=seed),
         profile=PROFILES["quick"],
-        seed=seed,
     )  # fmt: skip
 
 

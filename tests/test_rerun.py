@@ -42,7 +42,6 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     )
     manifest = replace(
         run.manifest,
-        seed=options.seed,
         options=options,
         profile=replace(profile_named("smoke"), **settings),
         sources=sources(resolved.entries),

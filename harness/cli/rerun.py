@@ -73,7 +73,7 @@ def rerun(
         manifest = then.manifest
         progress.line(
             f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
-            f"seed {manifest.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
+            f"seed {manifest.options.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
         )
         _show(progress, "Differs here", differences)
         _show_commit(progress, then, differences)

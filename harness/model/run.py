@@ -375,7 +375,6 @@ class Manifest:
     host_facts: Mapping[str, Scalar]
     options: Options
     profile: Profile
-    seed: int
     memory_limit_bytes: int = 0
     placement: Placement | None = None
     rerun_of: str = ""

@@ -229,7 +229,6 @@ def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> 
         options=options,
         profile=resolved.profile,
         memory_limit_bytes=_memory_limit(options),
-        seed=options.seed,
         prices=read_prices(options.price) if options.price else None,
         weights=_weights(resolved, stage),
         sources=sources(resolved.entries),

@@ -164,7 +164,6 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
         host_facts=host_facts(),
         options=run.manifest.options,
         profile=run.manifest.profile,
-        seed=run.manifest.seed,
         sources=sources(entries),
     )
     return Run(
