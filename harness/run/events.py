@@ -6,7 +6,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,17 @@ MOST_EVENTS: Mapping[str, int] = {
     "needless": 500,
 }  # fmt: skip
 MOST_SAMPLES_PER_S = 1e12
+# Fields that are lists of durations in some kinds of events.
 _ARRAYS = ("step_ns", "wait_ns", "latency_ns")
+# Kinds of events that are kept as they are: the list, and what its entries are made of.
+_LISTS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "phase": ("phases", Phase),
+    "window": ("windows", Window),
+    "steps": ("steps", StepTimes),
+    "requests": ("requests", RequestTimes),
+    "metric": ("metrics", Metric),
+    "fact": ("reported", Fact),
+}
 
 # What a hostile or broken line can raise: beyond ProtocolError (a ValueError) there are numbers of a
 # thousand digits and brackets nested a hundred thousand deep.
@@ -39,7 +49,7 @@ _MALFORMED = (AttributeError, TypeError, ValueError, OverflowError, RecursionErr
 
 @dataclass(slots=True, kw_only=True)
 class EventLog:
-    """What a container said.
+    """What a container reported.
 
     Attributes:
         left_out: planned variant that could not be measured -> why.
@@ -72,7 +82,7 @@ class EventLog:
     characters: int = 0
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take in one checked event; of each kind so many as MOST_EVENTS says.
+        """Add one checked event; of each kind at most as many as MOST_EVENTS says.
 
         Raises:
             ProtocolError: it says what cannot be.
@@ -80,7 +90,7 @@ class EventLog:
         plain = {name: value for name, value in event.items() if name not in _ARRAYS}
         _check_values(plain.values())
         if self._has_space_for(plain):
-            self._take_in({**event, **cleaned(plain, LONGEST)})
+            self._store({**event, **cleaned(plain, LONGEST)})
 
     def _has_space_for(self, event: Mapping[str, Any]) -> bool:
         kind = event["kind"]
@@ -92,9 +102,23 @@ class EventLog:
         self.dropped[kind] += 1
         return False
 
-    def _take_in(self, event: Mapping[str, Any]) -> None:
+    def _store(self, event: Mapping[str, Any]) -> None:
+        kind = event["kind"]
         fields = {name: value for name, value in event.items() if name not in ("kind", "t_ns")}
-        match event["kind"]:
+        if "start_ns" in fields:
+            _check_span(fields)
+        if kind == "window":
+            _check_window(fields)
+        fields |= {
+            name: _durations(value)
+            for name, value in fields.items()
+            if name in _ARRAYS and isinstance(value, list)
+        }
+        if kind in _LISTS:
+            name, made = _LISTS[kind]
+            getattr(self, name).append(made(**fields))
+            return
+        match kind:
             case "start":
                 self.start = event
             case "facts":
@@ -107,25 +131,8 @@ class EventLog:
                 info = VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
                 # One that XLA could not compile begins again without.
                 self.variants = [*(each for each in self.variants if each.variant != info.variant), info]
-            case "phase":
-                _check_span(fields)
-                self.phases.append(Phase(**fields))
-            case "window":
-                _check_window(fields)
-                self.windows.append(Window(**fields))
-            case "steps":
-                step_ns, wait_ns = _durations(fields["step_ns"]), _durations(fields["wait_ns"])
-                self.steps.append(
-                    StepTimes(
-                        variant=fields["variant"], window=fields["window"], step_ns=step_ns, wait_ns=wait_ns
-                    )
-                )
-            case "requests":
-                _check_span(fields)
-                latency_ns = _durations(fields.pop("latency_ns"))
-                self.requests.append(RequestTimes(**fields, latency_ns=latency_ns))
-            case "metric" | "fact" | "warning" as kind:
-                self._say(kind, fields)
+            case "warning":
+                self.warnings.append(fields["message"])
             case "left-out":
                 self.left_out[fields["variant"]] = fields["reason"]
             case "needless":
@@ -134,14 +141,6 @@ class EventLog:
                 self.error = event
             case "end":
                 self.ended = fields["ok"]
-
-    def _say(self, kind: str, fields: Mapping[str, Any]) -> None:
-        if kind == "metric":
-            self.metrics.append(Metric(**fields))
-        elif kind == "fact":
-            self.reported.append(Fact(**fields))
-        else:
-            self.warnings.append(fields["message"])
 
     def count_what_was_dropped(self) -> None:
         """Add one warning that counts what there was too much of."""
@@ -173,7 +172,6 @@ def _check_span(fields: Mapping[str, Any]) -> None:
 
 
 def _check_window(fields: Mapping[str, Any]) -> None:
-    _check_span(fields)
     if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
         raise ProtocolError("a window without steps, samples or length")
     if fields["samples"] * 1e9 > MOST_SAMPLES_PER_S * (fields["end_ns"] - fields["start_ns"]):

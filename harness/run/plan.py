@@ -170,7 +170,7 @@ def variants_named(
     """
     variants = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
     if not variants:
-        return {one.name: (BASELINE, TUNED, *(_probes(one) if analysis else ())) for one in workloads}
+        return {each.name: (BASELINE, TUNED, *(_probes(each) if analysis else ())) for each in workloads}
     for variant in variants:
         if not any(_has(workload, variant) for workload in workloads):
             own = dict.fromkeys(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
+from harness.defaults import RUNS
 from harness.digests import file_sha256
 from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
@@ -48,7 +49,7 @@ def again(
         StoreError: the run does not say how it was made.
         UsageError, GpuError: what it needs is not here.
     """
-    options = _options(run, out=out, engine=engine, devices=devices, files=files)
+    options = _options(run, files, out=out, engine=engine, devices=devices)
     options = replace(options, price=price or options.price)
     check_files(run, files)
     resolved = resolve(options)
@@ -75,7 +76,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
         StoreError: the run does not say how it was made.
         UsageError: one is not, and `files` does not name it.
     """
-    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    options = _options(run, files)
     missing = [str(path) for path in options.files if not path.is_file()]
     if missing:
         raise UsageError(
@@ -85,7 +86,7 @@ def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
 
 
 def _options(
-    run: Run, *, out: Path, engine: str, devices: tuple[str, ...], files: tuple[Path, ...]
+    run: Run, files: tuple[Path, ...], *, out: Path = RUNS, engine: str = "", devices: tuple[str, ...] = ()
 ) -> Options:
     options = run.manifest.options
     had = tuple(dict.fromkeys(planned.device for planned in run.planned))
@@ -107,7 +108,7 @@ def demands(run: Run, files: tuple[Path, ...] = ()) -> Mapping[str, str]:
     Args:
         files: the user's own workload files, which then are not the run's.
     """
-    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    options = _options(run, files)
     asked = {
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
         "--base": options.base,
@@ -133,7 +134,7 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
 
     What is not certain yet, such as data and the engine, is empty.
     """
-    options = _options(run, out=Path(), engine="", devices=(), files=files)
+    options = _options(run, files)
     wanted = {planned.workload for planned in run.planned}
     own = tuple(entry for path in options.files if path.is_file() for entry in external(path))
     entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)

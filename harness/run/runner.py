@@ -91,7 +91,7 @@ class Runner:
                     stopping.took(job.planned, log, 0.0)
                     bar.advance(self._weight(job))
                 elif stopping.wants(job.planned):
-                    record, log = self._one(job, bar)
+                    record, log = self._run_trial(job, bar)
                     records.append(record)
                     fits = record.status is not Status.OUT_OF_MEMORY
                     seconds = (record.ended_ns - record.started_ns) / 1e9
@@ -114,7 +114,7 @@ class Runner:
             return 0.0
         return 2.0 + sum(2.0 if measures_speed(variant) else 1.0 for variant in job.planned.variants)
 
-    def _one(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
+    def _run_trial(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
         planned = job.planned
         folder = self._folder.open_trial(planned, job.spec)
         narrowing = ", until the interval is narrow" if self._optional(planned) else ""
@@ -179,7 +179,7 @@ class Runner:
             now = time.monotonic()
             if events:
                 heard = now
-            _tell(bar, what, events, job.spec.variants)
+            _note_progress(bar, what, events, job.spec.variants)
             step = min(_windows(events) * share, 1.0 - shown)
             shown += step
             bar.advance(step * weight)
@@ -221,10 +221,12 @@ class Runner:
         return log
 
 
-def _tell(bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]) -> None:
+def _note_progress(
+    bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]
+) -> None:
     """Report which variant begins, and which window or series of requests ended.
 
-    A variant that was not asked for is a workload's own talk.
+    Events of other variants come from the workload itself and are ignored.
     """
     for event in events:
         if event.get("variant") not in variants:
