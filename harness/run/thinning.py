@@ -64,14 +64,14 @@ def readings(run: Run) -> int:
 def thinned(run: Run, most: int) -> Run:
     """Return a run with about `most` values of telemetry and single steps, or itself when it has no more.
 
-    Longer series and longer lists of steps lose first: all are cut to one length. Windows, phases and
+    All series and lists of steps are cut to one length, shorter ones stay whole. Windows, phases and
     metrics, from which speeds come, stay whole.
     """
     if readings(run) <= most:
         return run
-    lengths = [(len(each.t_ns), 1 + len(each.columns)) for each in _series(run)]
-    steps = [(_steps_of(trial, variant), 2) for trial in run.trials for variant in _variants(trial)]
-    points = _cut([*lengths, *steps], most)
+    columns = sum(1 + len(each.columns) for each in _series(run))
+    lists = sum(2 * len(_variants(trial)) for trial in run.trials)
+    points = max(4, most // (columns + lists))
     return replace(run, trials=tuple(_thinned_trial(trial, points) for trial in run.trials))
 
 
@@ -85,18 +85,6 @@ def _variants(trial: Trial) -> tuple[str, ...]:
 
 def _steps_of(trial: Trial, variant: str) -> int:
     return sum(len(each.step_ns) for each in trial.steps if each.variant == variant)
-
-
-def _cut(lengths: list[tuple[int, int]], most: int) -> int:
-    """Find the greatest length, to which all are cut, that leaves at most `most` values."""
-    low, high = 4, max(length for length, _ in lengths)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(length, middle) * width for length, width in lengths) <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _thinned_trial(trial: Trial, points: int) -> Trial:
