@@ -9,7 +9,7 @@ import platformdirs
 import pytest
 from hypothesis import settings
 
-from harness.images.environment import LocalEnvironment
+from harness.images.environment import ensure_environment
 from harness.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,4 +38,4 @@ def trees_python() -> Path:
 def environment_python(target: str) -> Path:
     """Return the Python of the local engine's environment for an image target."""
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
-    return Path(LocalEnvironment(ROOT, Path(cache), Silent()).ensure(target).reference)
+    return Path(ensure_environment(target, ROOT, Path(cache), Silent()).reference)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.images.environment import LocalEnvironment, library_variables
+from harness.images.environment import ensure_environment, library_variables
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel, write_lock
@@ -24,13 +24,12 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_has_the_locks_packages_and_is_made_once(tmp_path: Path, checkout: Path) -> None:
     progress = RecordingProgress()
-    environment = LocalEnvironment(checkout, tmp_path / "cache", progress)
-    info = environment.ensure("cpu")
+    info = ensure_environment("cpu", checkout, tmp_path / "cache", progress)
     command = [info.reference, "-c", "import alpha, beta; print(alpha.VERSION)"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1.0\n"
     assert progress.tasks
     progress.tasks.clear()
-    assert environment.ensure("cpu") == info
+    assert ensure_environment("cpu", checkout, tmp_path / "cache", progress) == info
     assert progress.tasks == []
     assert [path.name for path in (tmp_path / "cache/environments").iterdir()] == [
         Path(info.reference).parents[1].name
@@ -38,22 +37,20 @@ def test_has_the_locks_packages_and_is_made_once(tmp_path: Path, checkout: Path)
 
 
 def test_another_lock_is_another_environment(tmp_path: Path, checkout: Path) -> None:
-    environment = LocalEnvironment(checkout, tmp_path / "cache", Silent())
-    before = environment.ensure("cpu")
+    before = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "cache" / "wheels", "alpha", "2.0")])
-    after = environment.ensure("cpu")
+    after = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     assert after.reference != before.reference
     assert after.digest != before.digest
     assert Path(before.reference).exists()
 
 
 def test_is_made_again_when_its_interpreter_is_gone(tmp_path: Path, checkout: Path) -> None:
-    environment = LocalEnvironment(checkout, tmp_path / "cache", Silent())
-    python = Path(environment.ensure("cpu").reference)
+    python = Path(ensure_environment("cpu", checkout, tmp_path / "cache", Silent()).reference)
     for name in ("python", "python3"):
         (python.parent / name).unlink()
         (python.parent / name).symlink_to("/nowhere/python")
-    assert Path(environment.ensure("cpu").reference).exists()
+    assert Path(ensure_environment("cpu", checkout, tmp_path / "cache", Silent()).reference).exists()
 
 
 def test_a_failed_one_leaves_nothing_half_made(
@@ -64,12 +61,13 @@ def test_a_failed_one_leaves_nothing_half_made(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
     with pytest.raises(ImageError, match="gamma"):
-        LocalEnvironment(checkout, tmp_path / "cache", Silent()).ensure("cpu")
+        ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     assert not list((tmp_path / "cache").glob("environments/*"))
 
 
 def test_cuda_libraries_are_put_on_the_loaders_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
+    assert library_variables(tmp_path / "bin/python") == {}
     nvidia = tmp_path / "lib/python3.13/site-packages/nvidia"
     for package in ("cublas", "cusolver"):
         (nvidia / package / "lib").mkdir(parents=True)
@@ -77,7 +75,3 @@ def test_cuda_libraries_are_put_on_the_loaders_path(tmp_path: Path, monkeypatch:
     assert variables["LD_LIBRARY_PATH"] == f"{nvidia}/cublas/lib:{nvidia}/cusolver/lib:/mine"
     assert variables["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={nvidia}/cuda_nvcc"
     assert variables["PATH"].startswith(f"{nvidia}/cuda_nvcc/bin:")
-
-
-def test_without_cuda_wheels_nothing_is_changed(tmp_path: Path) -> None:
-    assert library_variables(tmp_path / "bin/python") == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from harness.images.build_context import TARGETS
+from harness.images.recipes import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
 

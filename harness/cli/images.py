@@ -14,8 +14,8 @@ from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
-from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder
+from harness.images.recipes import TARGETS
 from harness.model.run import target_for
 from harness.run.resolve import check_base
 from workloads.protocol import TENSORFLOW

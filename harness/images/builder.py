@@ -5,24 +5,26 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import docker
-import requests
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import ImageNotFound, NotFound
+from docker.types import Mount
 
+from harness.engines.calls import engine_call
 from harness.errors import EngineError, ImageError
 from harness.images.bases import obtain, pull_missing
-from harness.images.build import BuildOrder, build
-from harness.images.build_context import PYTHON_VERSION, TARGETS, Base, Recipes, compose_variables, update_env
-from harness.images.wheels import fetch_wheels
+from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes
 from harness.model.run import ImageInfo
-from harness.progress import Progress, Silent
+from harness.progress import Progress
 from harness.system.file_locks import filling
+
+_TAIL_LINES = 12
+# The engine copies gigabytes before it answers.
+_COMMIT_S = 3600
 
 
 class ImageBuilder:
@@ -54,18 +56,15 @@ class ImageBuilder:
         Raises:
             EngineError: no engine answers.
         """
-        client = self._engine()
-        with _engine_errors():
+        with engine_call("look for images"):
             bases = (
                 (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
                 if base is None
-                else (self._own_base(client, base),)
+                else (self._own_base(base),)
             )
             for candidate in bases:
-                try:
-                    return self._info(client, target, candidate)
-                except ImageNotFound:
-                    continue
+                with suppress(ImageNotFound):
+                    return self._info(target, candidate)
         return None
 
     def ensure(self, target: str, base: str | None = None) -> ImageInfo:
@@ -77,22 +76,18 @@ class ImageBuilder:
         """
         if image := self.existing(target, base):
             return image
-        client = self._engine()
         with self._turn():
             # Whoever held the lock may have built it.
             if image := self.existing(target, base):
                 return image
-            with _engine_errors():
-                _check_architecture(client)
+            with engine_call("get a base image"):
                 chosen = self._choose_base(base)
-                with self._context(target) as context:
-                    tag = self._recipes.tag(target, chosen)
-                    log = self._cache / "logs" / f"build-{tag.replace(':', '-')}.log"
-                    order = BuildOrder(
-                        target=target, context=context, tag=tag, base=chosen.reference, log=log
-                    )
-                    build(client, order, self._progress)
-                return self._info(client, target, chosen)
+            with (
+                self._recipes.context(target, self._cache, PYTHON_VERSION, self._progress) as context,
+                engine_call(f"build the {target} image"),
+            ):
+                self._build(target, chosen, context)
+                return self._info(target, chosen)
 
     def fetch(self, target: str, base: str | None = None) -> Path:
         """Lay out `target`'s build context and .env for `docker-compose build`; return the context's folder.
@@ -102,16 +97,18 @@ class ImageBuilder:
         Raises:
             ImageError: wheels or a base cannot be had.
         """
-        with self._turn(), _engine_errors():
-            chosen = self._choose_base(base)
-            wheels = self._wheels(target)
+        with self._turn():
+            with engine_call("get a base image"):
+                chosen = self._choose_base(base)
             folder = self._checkout / "images" / "context"
             try:
+                self._recipes.lay_out(target, folder / target, self._cache, PYTHON_VERSION, self._progress)
                 # docker-compose 1.29 refuses the whole file while one service's folder is missing.
                 for each in TARGETS:
-                    (folder / each).mkdir(parents=True, exist_ok=True)
-                self._recipes.lay_out(target, folder / target, wheels)
-                update_env(self._checkout / ".env", compose_variables(self._recipes, chosen))
+                    (folder / each).mkdir(exist_ok=True)
+                (self._checkout / ".env").write_text(
+                    self._recipes.compose_variables(chosen), encoding="utf-8"
+                )
             except OSError as error:
                 raise ImageError(
                     f"The build context {folder} cannot be written: {error.strerror}.",
@@ -119,35 +116,80 @@ class ImageBuilder:
                 ) from error
             return folder / target
 
-    @contextmanager
-    def _context(self, target: str) -> Iterator[Path]:
-        """Give a build context that is gone after the build; a killed one's is replaced by the next."""
-        folder = self._cache / "context"
-        try:
-            self._recipes.lay_out(target, folder, self._wheels(target))
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def own(self, target: str, reference: str) -> ImageInfo:
+        """Return an image of the user's own for `target`, pulled if it is not here.
 
-    def _wheels(self, target: str) -> tuple[Path, ...]:
-        return fetch_wheels(self._recipes.pins(target), self._cache, PYTHON_VERSION, self._progress)
+        It needs nothing but Python and TensorFlow.
+
+        Raises:
+            ImageError: it is neither here nor can it be pulled.
+            EngineError: no engine answers.
+        """
+        with engine_call(f"get the image {reference}"):
+            digest = pull_missing(self._engine, reference, self._progress)
+            return ImageInfo(
+                target=target,
+                reference=reference,
+                digest=digest,
+                base="",
+                lock_sha256="",
+                contents=image_contents(self._engine.images.get(digest).attrs),
+                note="image of the user's own; not built from this repository's locks",
+            )
+
+    def _build(self, target: str, base: Base, context: Path) -> None:
+        """Run image.sh in a container of the base and commit it: the same layer as a builder's, on every engine."""
+        api, tag = self._engine.api, self._recipes.tag(target, base)
+        name = f"tfbench-build-{tag.partition(':')[2]}"
+        with suppress(NotFound):  # of a build that was killed
+            api.remove_container(name, force=True)
+        # The network would make a build depend on more than its context. SELinux lets no bind mount be read else.
+        host = api.create_host_config(
+            network_mode="none",
+            security_opt=["label=disable"],
+            mounts=[Mount(target="/mnt", source=str(context.absolute()), type="bind", read_only=True)],
+        )
+        # An empty entry point takes the base's away.
+        api.create_container(
+            base.reference, ["sh", "/mnt/image.sh"], entrypoint=[""], user="0", name=name, host_config=host
+        )
+        log = self._cache / "logs" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        timeout = api.timeout
+        try:
+            with log.open("wb") as file, self._progress.task(f"{target} image", None) as spinner:
+                api.start(name)
+                for chunk in api.attach(name, stream=True, logs=True):
+                    file.write(chunk)
+                    spinner.note(chunk.decode(errors="replace").strip().rpartition("\n")[2][:60], minor=True)
+                if api.wait(name)["StatusCode"] != 0:
+                    file.flush()
+                    raise _build_error(target, log)
+                spinner.note("committing")
+                api.timeout = _COMMIT_S
+                repository, _, version = tag.partition(":")
+                api.commit(name, repository=repository, tag=version, changes=self._recipes.settings())
+        finally:
+            api.timeout = timeout
+            api.remove_container(name, force=True)
 
     def _choose_base(self, base: str | None) -> Base:
         pinned = self._recipes.pinned_base()
         if self._client is None:
             return pinned if base is None else Base(reference=base, identity=base)
         if base is not None:
-            return self._own_base(self._client, base)
+            return self._own_base(base)
         script = self._checkout / "images" / "base.sh"
         return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
-    def _own_base(self, client: docker.DockerClient, reference: str) -> Base:
+    def _own_base(self, reference: str) -> Base:
         """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
-        image_id = pull_missing(client, reference, self._progress)
+        image_id = pull_missing(self._engine, reference, self._progress)
         return Base(
             reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"
         )
 
+    @property
     def _engine(self) -> docker.DockerClient:
         if self._client is None:
             raise EngineError(
@@ -156,9 +198,9 @@ class ImageBuilder:
             )
         return self._client
 
-    def _info(self, client: docker.DockerClient, target: str, base: Base) -> ImageInfo:
+    def _info(self, target: str, base: Base) -> ImageInfo:
         reference = self._recipes.tag(target, base)
-        image = client.images.get(reference)
+        image = self._engine.images.get(reference)
         return ImageInfo(
             target=target,
             reference=reference,
@@ -185,58 +227,27 @@ class ImageBuilder:
 def image_contents(attributes: dict[str, Any]) -> str:
     """Return a hash of an image's files and settings, the same whoever built it and when.
 
-    The engine's content id also covers the time of the build, unless its builder is BuildKit 0.11 or newer.
+    The engine's content id also covers the time of the build.
 
     Args:
         attributes: what the engine says of the image.
     """
     settings = attributes.get("Config") or {}
-    kept = {name: settings.get(name) for name in ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")}
+    kept = {name: settings.get(name) or None for name in ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")}
     parts = {"layers": attributes["RootFS"].get("Layers"), "settings": kept}
     return f"sha256:{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}"
 
 
-def user_image(
-    client: docker.DockerClient, target: str, reference: str, progress: Progress | None = None
-) -> ImageInfo:
-    """Return an image of the user's own for `target`, pulled if it is not here.
-
-    It needs nothing but Python and TensorFlow.
-
-    Raises:
-        ImageError: it is neither here nor can it be pulled.
-        EngineError: no engine answers.
-    """
-    with _engine_errors():
-        digest = pull_missing(client, reference, progress or Silent())
-        return ImageInfo(
-            target=target,
-            reference=reference,
-            digest=digest,
-            base="",
-            lock_sha256="",
-            contents=image_contents(client.images.get(digest).attrs),
-            note="image of the user's own; not built from this repository's locks",
+def _build_error(target: str, log: Path) -> ImageError:
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+    if "no space left on device" in tail.lower():
+        return ImageError(
+            f"The engine's disk filled up while the {target} image was built.",
+            hint="Free some space there (`docker system df`): the CUDA image takes 6 GB, and as much again while it "
+            f"is built. Log: {log}",
         )
-
-
-def _check_architecture(client: docker.DockerClient) -> None:
-    architecture = client.version().get("Arch", "amd64")
-    if architecture not in {"amd64", "x86_64"}:
-        raise ImageError(
-            f"The engine runs on {architecture}; the images' wheels are for x86_64 only.",
-            hint="Use an x86_64 host, or an image of your own: --image cpu=REF.",
-        )
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Turn what the docker package raises into errors of ours."""
-    try:
-        yield
-    except (DockerException, requests.RequestException) as error:
-        reason = (error.explanation if isinstance(error, APIError) else None) or error
-        raise EngineError(
-            f"The container engine could not do its part: {reason}.",
-            hint="Check it with `docker info` and its log; `make engine` starts one.",
-        ) from error
+    return ImageError(
+        f"The {target} image could not be built:\n{tail}\n",
+        hint=f"The whole log is in {log}; a base of your own needs Python 3.13 with venv.",
+    )

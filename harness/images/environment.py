@@ -8,77 +8,64 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.build_context import Recipes
-from harness.images.wheels import DISK_HINT, fetch_wheels
+from harness.images.recipes import Recipes
+from harness.images.wheels import DISK_HINT
 from harness.model.run import ImageInfo
 from harness.progress import Progress
-from harness.system.file_locks import filling
+from harness.system.file_locks import filling, replacing
 
 # TensorFlow's wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")
 
 
-class LocalEnvironment:
-    """Virtual environments under `<cache>/environments/`, one for each lock and interpreter.
+def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progress) -> ImageInfo:
+    """Return `target`'s virtual environment, made if there is none; `reference` is the path of its Python.
+
+    Each lock and interpreter has one, under `<cache>/environments/`.
 
     Args:
+        target: one of TARGETS.
         checkout: the folder that holds docker-compose.yml and images/.
         cache: root of the cache.
         progress: where bars and remarks go.
+
+    Raises:
+        ImageError: this host has no fitting Python, or wheels cannot be had or installed.
     """
-
-    def __init__(self, checkout: Path, cache: Path, progress: Progress) -> None:
-        self._recipes = Recipes(checkout / "images")
-        self._cache = cache
-        self._progress = progress
-
-    def ensure(self, target: str = "cpu") -> ImageInfo:
-        """Return `target`'s environment, made if there is none; `reference` is the path of its Python.
-
-        Raises:
-            ImageError: this host has no fitting Python, or wheels cannot be had or installed.
-        """
-        lock_sha256 = self._recipes.lock_sha256(target)
-        interpreter, version = _interpreter()
-        key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
-        folder = self._cache / "environments" / key[:16]
-        python = folder / "bin" / "python"
-        # A link to an interpreter that the host has since removed does not exist either.
-        if not python.exists():
-            try:
-                with filling(self._cache / "images.lock", self._progress):
-                    if not python.exists():
-                        self._make(target, interpreter, version, folder)
-            except OSError as error:
-                raise ImageError(
-                    f"The environment {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
-                ) from error
-        return ImageInfo(
-            target=target,
-            reference=str(python),
-            digest=f"sha256:{key}",
-            base=f"{interpreter} ({version})",
-            lock_sha256=lock_sha256,
-            note="virtual environment on the host: nothing is isolated",
-        )
-
-    def _make(self, target: str, interpreter: Path, version: str, folder: Path) -> None:
-        _check_host()
-        wheels = fetch_wheels(self._recipes.pins(target), self._cache, _minor(version), self._progress)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
-            # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds
-            # its home by its own path.
-            context, made = Path(work) / "context", Path(work) / "environment"
-            self._recipes.lay_out(target, context, wheels)
-            with self._progress.task(f"local environment, Python {version}", None):
-                _install(context, made, interpreter)
-            shutil.rmtree(folder, ignore_errors=True)
-            made.rename(folder)
+    recipes = Recipes(checkout / "images")
+    lock_sha256 = recipes.lock_sha256(target)
+    interpreter, version = _interpreter()
+    key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
+    folder = cache / "environments" / key[:16]
+    python = folder / "bin" / "python"
+    # A link to an interpreter that the host has since removed does not exist either.
+    if not python.exists():
+        try:
+            # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds its home by
+            # its own path.
+            with filling(cache / "images.lock", progress):
+                if not python.exists():
+                    with (
+                        recipes.context(target, cache, _minor(version), progress) as context,
+                        replacing(folder) as made,
+                        progress.task(f"local environment, Python {version}", None),
+                    ):
+                        _install(context, made, interpreter)
+        except OSError as error:
+            raise ImageError(
+                f"The environment {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
+            ) from error
+    return ImageInfo(
+        target=target,
+        reference=str(python),
+        digest=f"sha256:{key}",
+        base=f"{interpreter} ({version})",
+        lock_sha256=lock_sha256,
+        note="virtual environment on the host: nothing is isolated",
+    )
 
 
 def library_variables(python: Path) -> dict[str, str]:
@@ -108,9 +95,9 @@ def _interpreter() -> tuple[Path, str]:
         return Path(sys.base_prefix) / "bin" / f"python{_minor(version)}", version
     for minor in SUPPORTED:
         if found := shutil.which(f"python{minor}"):
-            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-            if said.returncode == 0:
-                return Path(found), said.stdout.split()[-1]
+            answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+            if answer.returncode == 0:
+                return Path(found), answer.stdout.split()[-1]
     raise ImageError(
         f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is "
         f"{version}, and there is no other on PATH.",
@@ -129,12 +116,4 @@ def _install(context: Path, folder: Path, interpreter: Path) -> None:
         raise ImageError(
             f"The local environment could not be installed: {(made.stderr or made.stdout).strip()[-600:]}",
             hint=DISK_HINT,
-        )
-
-
-def _check_host() -> None:
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise ImageError(
-            f"This host is {platform.system()} on {platform.machine()}; the locks are for x86_64 Linux only.",
-            hint="Use an x86_64 Linux host, or a container engine with an image of your own.",
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -22,8 +21,10 @@ PLATFORMS = (
     "manylinux2010_x86_64",
     "manylinux1_x86_64",
 )
+_PIN = re.compile(r"([\w.-]+)==(\S+)((?: --hash=sha256:\w+)+)")
+_SHA256 = re.compile(r"sha256:(\w+)")
 # Written by images/lock.sh.
-_SIZE = re.compile(r"# (\S+): (\d+) bytes$")
+_SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,35 +49,29 @@ def read_lock(lock: Path) -> tuple[Pin, ...]:
     """Read a lock in pip's requirements format.
 
     Raises:
-        ImageError: the file is missing, or a line has no version or no sha256.
+        ImageError: the file is missing, or a line is not one exact version with its sha256.
     """
-    hint = "Restore the file from the repository, or make it again with `make lock`."
     try:
-        lines = lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    except OSError as error:
-        raise ImageError(f"The lock {lock} cannot be read: {error.strerror}.", hint=hint) from error
-    sizes = {size[1]: int(size[2]) for line in lines if (size := _SIZE.match(line))}
-    stripped = (line.split(" #")[0].strip() for line in lines)
-    pins = tuple(_pin(line, lock, sizes, hint) for line in stripped if line and not line.startswith("#"))
-    if not pins:
-        raise ImageError(f"The lock {lock} pins nothing.", hint=hint)
+        text = re.sub(r"\s*\\\n\s*", " ", lock.read_text(encoding="utf-8"))
+        sizes = {name: int(size) for name, size in _SIZE.findall(text)}
+        lines = (line.partition(" #")[0] for line in text.splitlines() if not line.startswith("#"))
+        pins = tuple(_pin(line, sizes) for line in lines if line)
+        if not pins:
+            raise ValueError("it pins nothing")
+    except (OSError, ValueError) as error:
+        raise ImageError(
+            f"The lock {lock} cannot be read: {error}.",
+            hint="Restore the file from the repository, or make it again with `make lock`.",
+        ) from error
     return pins
 
 
-def _pin(line: str, lock: Path, sizes: Mapping[str, int], hint: str) -> Pin:
-    text, *options = line.split(" --hash=")
-    sha256 = frozenset(o.strip().removeprefix("sha256:") for o in options if o.startswith("sha256:"))
-    try:
-        requirement = Requirement(text.strip())
-    except InvalidRequirement as error:
-        raise ImageError(f"{lock}: {text.strip()!r} is not a requirement.", hint=hint) from error
-    exact = [s.version for s in requirement.specifier if s.operator == "=="]
-    if len(exact) != 1 or not sha256 or requirement.marker is not None:
-        raise ImageError(
-            f"{lock}: {requirement.name} needs one exact version, a sha256 and no marker.", hint=hint
-        )
-    name = canonicalize_name(requirement.name)
-    return Pin(name=name, version=exact[0], sha256=sha256, size=sizes.get(name, 0))
+def _pin(line: str, sizes: Mapping[str, int]) -> Pin:
+    pin = _PIN.fullmatch(line.strip())
+    if pin is None:
+        raise ValueError(f"{line!r} is not one exact version with its sha256")
+    name = canonicalize_name(pin[1])
+    return Pin(name=name, version=pin[2], sha256=frozenset(_SHA256.findall(pin[3])), size=sizes.get(name, 0))
 
 
 @cache

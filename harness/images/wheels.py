@@ -7,6 +7,7 @@ machine's whole folder of them, anywhere under the cache's folder `wheels`. Ever
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -40,8 +41,13 @@ def fetch_wheels(
         progress: gets one bar of bytes when something is missing.
 
     Raises:
-        ImageError: a hash is wrong, an index does not answer, the disk is full.
+        ImageError: a hash is wrong, an index does not answer, the disk is full, or this host has another platform.
     """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise ImageError(
+            f"This host is {platform.system()} on {platform.machine()}; the locks are for x86_64 Linux only.",
+            hint="Use an x86_64 Linux host, or an image of your own: --image cpu=REF.",
+        )
     folder = cache / "wheels"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from harness.engines import Engine
 from harness.engines.docker import DockerEngine
 from harness.errors import UsageError
-from harness.images.build_context import TARGETS
-from harness.images.builder import ImageBuilder, user_image
-from harness.images.environment import LocalEnvironment
+from harness.images.builder import ImageBuilder
+from harness.images.environment import ensure_environment
+from harness.images.recipes import TARGETS
 from harness.model.run import ImageInfo
 from harness.progress import Progress
 
@@ -42,12 +42,9 @@ def provide_images(
     if not isinstance(engine, DockerEngine):
         if own:
             raise UsageError("The local engine cannot run images.", hint="Use --engine docker with --image.")
-        environment = LocalEnvironment(checkout, cache, progress)
-        return {target: environment.ensure(target) for target in targets}
+        return {target: ensure_environment(target, checkout, cache, progress) for target in targets}
     builder = ImageBuilder(checkout, cache, engine.client, progress)
     return {
-        target: user_image(engine.client, target, own[target])
-        if target in own
-        else builder.ensure(target, base)
+        target: builder.own(target, own[target]) if target in own else builder.ensure(target, base)
         for target in targets
     }

@@ -196,7 +196,7 @@ def compare_images(then: Run, find: Callable[[str], ImageInfo | None]) -> dict[s
         elif here.base != image.base:
             verdicts[image.target] = f"other bits, on {here.base} instead of {image.base}"
         else:
-            verdicts[image.target] = "other bits, from the same lock and base: one was built without BuildKit"
+            verdicts[image.target] = "other bits, from the same lock and base"
     return verdicts
 
 

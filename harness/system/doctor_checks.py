@@ -14,8 +14,8 @@ import psutil
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
-from harness.images.build_context import TARGETS
 from harness.images.builder import ImageBuilder
+from harness.images.recipes import TARGETS
 from harness.model.run import EngineInfo, Gpu
 from harness.paths import Paths
 from harness.progress import Progress, Silent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,25 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Give an empty folder that takes `folder`'s place once the block has ended without an error.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
+        made = Path(work) / "made"
+        made.mkdir()
+        # The container's user is another one.
+        made.chmod(0o755)
+        yield made
+        if folder.exists():
+            folder.rename(Path(work) / "before")
+        made.rename(folder)
 
 
 def _holder(path: Path) -> str:

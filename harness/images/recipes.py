@@ -1,0 +1,125 @@
+"""What an image is made of: its base, its lock, its name, and the folder that it is built from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import ImageError
+from harness.images.locks import read_lock
+from harness.images.wheels import fetch_wheels
+from harness.model.run import target_for
+from harness.progress import Progress
+from workloads.protocol import IMAGES
+
+TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
+# The base image's Python; the locks hold wheels for it.
+PYTHON_VERSION = "3.13"
+
+_FILES = ("Dockerfile", "image.sh", "install.sh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A base image: what the Dockerfile's FROM is given, and what tells its content from another's."""
+
+    reference: str
+    identity: str
+    note: str = ""
+
+
+class Recipes:
+    """The files in `folder`, images/ of a checkout, from which every target's image is made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def pinned_base(self) -> Base:
+        """Return the base that the Dockerfile pins."""
+        (pinned,) = re.findall(r"^ARG BASE=(\S+)$", self._read("Dockerfile").decode(), re.MULTILINE)
+        return Base(reference=pinned, identity=pinned)
+
+    def bootstrapped_base(self) -> Base:
+        """Return the base that images/base.sh makes, named by the script and the packages that it pins."""
+        reference = f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
+        note = "base image bootstrapped from distribution packages: no image registry answered"
+        return Base(reference=reference, identity=reference, note=note)
+
+    def settings(self) -> list[str]:
+        """Return the Dockerfile's instructions that set no file: environment, command and user."""
+        return re.findall(r"^(?:ENV|CMD|USER) .*$", self._read("Dockerfile").decode(), re.MULTILINE)
+
+    def lock_sha256(self, target: str) -> str:
+        """Return the hash of `target`'s lock.
+
+        Raises:
+            ImageError: there is no such target.
+        """
+        return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
+
+    def tag(self, target: str, base: Base) -> str:
+        """Return the image name that stands for everything that goes into `target` on `base`."""
+        digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base.identity}")
+        return f"tfbench:{target}-{digest}"
+
+    def lay_out(
+        self, target: str, folder: Path, cache: Path, python_version: str, progress: Progress
+    ) -> None:
+        """Fill `folder` with all that `target` is built from, and remove what else lies there.
+
+        Wheels are fetched into `cache` where they are missing, and are hard links where that can be.
+
+        Raises:
+            ImageError: the lock is damaged, or wheels cannot be had.
+        """
+        pins = (*read_lock(self._folder / f"{target}.lock"), *read_lock(self._folder / "installer.lock"))
+        wheels = fetch_wheels(pins, cache, python_version, progress)
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "wheels").mkdir(parents=True)
+        for name in _FILES:
+            shutil.copyfile(self._folder / name, folder / name)
+        shutil.copyfile(self._folder / f"{target}.lock", folder / "requirements.lock")
+        for wheel in wheels:
+            try:
+                os.link(wheel, folder / "wheels" / wheel.name)
+            except OSError:
+                shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+
+    @contextmanager
+    def context(self, target: str, cache: Path, python_version: str, progress: Progress) -> Iterator[Path]:
+        """Give a folder laid out for one build, and remove it; a killed build's is replaced by the next one's."""
+        folder = cache / "context"
+        try:
+            self.lay_out(target, folder, cache, python_version, progress)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def compose_variables(self, base: Base) -> str:
+        """Return docker-compose's .env, for all targets: one unset variable spoils its whole file."""
+        images = {f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE": self.tag(name, base) for name in TARGETS}
+        return "".join(
+            f"{name}={value}\n" for name, value in {**images, "TFBENCH_BASE": base.reference}.items()
+        )
+
+    def _digest(self, *names: str, also: str = "") -> str:
+        digest = hashlib.sha256(also.encode())
+        for name in names:
+            digest.update(hashlib.sha256(self._read(name)).digest())
+        return digest.hexdigest()[:12]
+
+    def _read(self, name: str) -> bytes:
+        path = self._folder / name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ImageError(
+                f"{path} cannot be read: {error.strerror}.",
+                hint="Run tfbench in a checkout of its repository, which holds the image recipes.",
+            ) from error
