@@ -23,15 +23,15 @@ def checks_of(cache: float, images: float | None, *to_build: str, engine: bool =
 
 
 def test_each_disk_is_asked_for_what_comes_there() -> None:
-    first, second = checks_of(6, 26, "cpu", "cuda")
+    first, second = checks_of(6, 17, "cpu", "cuda")
     assert (first.state, first.fact, first.remedy) == (State.OK, "6.0 GiB free under /cache", "")
-    assert (second.state, second.fact, second.remedy) == (State.OK, "26.0 GiB free under /images", "")
+    assert (second.state, second.fact, second.remedy) == (State.OK, "17.0 GiB free under /images", "")
 
 
 def test_a_full_disk_fails_with_what_is_needed_for_what() -> None:
-    cache, images = checks_of(4, 20, "cpu", "cuda")
+    cache, images = checks_of(4, 12, "cpu", "cuda")
     assert (cache.state, images.state) == (State.FAIL, State.FAIL)
-    assert "25.0 GiB" in images.remedy and "cpu, cuda" in images.remedy
+    assert "16.0 GiB" in images.remedy and "cpu, cuda" in images.remedy
     assert "data-root" in images.remedy
     assert "TFBENCH_CACHE" in cache.remedy
 
@@ -44,11 +44,11 @@ def test_what_is_built_needs_no_room() -> None:
 
 
 def test_one_disk_for_both_is_named_once_and_has_room_for_both() -> None:
-    shared = disk("/cache", free_gib=6), disk("/images", free_gib=6)
+    shared = disk("/cache", free_gib=4), disk("/images", free_gib=4)
     (one,) = disk_checks(*shared, ("cpu",), engine=True)
     assert one.state is State.FAIL
-    assert one.fact == "6.0 GiB free under /cache and /images"
-    assert one.remedy.startswith("6.2 GiB ")
+    assert one.fact == "4.0 GiB free under /cache and /images"
+    assert one.remedy.startswith("4.2 GiB ")
 
 
 def test_without_an_engine_the_cache_takes_all_and_one_elsewhere_is_not_asked() -> None:

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.system.hardware import cpus, disks, networks, virtualisation
-from harness.system.machine import disk_of, host_facts, system_description
+from harness.system.disk_space import disk_of
+from harness.system.machine import disks, host_facts, networks, system_description
 from tests.builders import gpu, manifest
 
-CPUINFO = """CPU\t: {n}
-model name\t: AMD EPYC 9354 32-Core CPU
-cpu MHz\t\t: 3249.998
-physical id\t: {socket}
-core id\t\t: {core}
-flags\t\t: fpu vme {extra}
-"""
+# As lscpu 2.41 nests it; earlier ones give a flat list.
+LSCPU = {
+    "lscpu": [
+        {"field": "CPU(s):", "data": "8"},
+        {
+            "field": "Vendor ID:",
+            "data": "AuthenticAMD",
+            "children": [
+                {
+                    "field": "Model name:",
+                    "data": "AMD EPYC 9354 32-Core CPU",
+                    "children": [{"field": "Socket(s):", "data": "2"}],
+                }
+            ],
+        },
+        {"field": "Hypervisor vendor:", "data": "KVM"},
+        {
+            "field": "Caches (sum of all):",
+            "data": None,
+            "children": [{"field": "L1d cache:", "data": "32 KiB"}],
+        },
+        {"field": "NUMA node(s):", "data": "2"},
+        {"field": "Vulnerability Meltdown:", "data": "Not affected"},
+        {"field": "Vulnerability Spectre v2:", "data": "Mitigation; Retpolines"},
+        {"field": "Vulnerability Mmio stale data:", "data": "Vulnerable: no microcode"},
+    ]
+}
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -29,29 +50,24 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Path:
-    """Two sockets of two cores of two threads, two NVMe disks, 2x 25 Gb/s, under KVM."""
-    blocks = [CPUINFO.format(n=n, socket=n // 2 % 2, core=n % 2, extra="hypervisor") for n in range(8)]
+def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have lscpu tell of two sockets under KVM; return the command."""
+    command = (
+        write(tmp_path, {"bin/lscpu": f"#!/bin/sh\ncat <<END\n{json.dumps(LSCPU)}\nEND\n"}) / "bin/lscpu"
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
+    return command
+
+
+@pytest.fixture
+def server(tmp_path: Path, lscpu: Path) -> Path:
+    """Two NVMe disks, 2x 25 Gb/s."""
     files = {
-        "proc/cpuinfo": "\n".join(blocks),
-        "proc/meminfo": "MemTotal:       131923456 kB\nMemFree: 1 kB\n",
-        "proc/loadavg": "1.25 0.80 0.40 2/345 6789\n",
-        "proc/sys/kernel/osrelease": "6.12.0-amd64\n",
-        "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
-        "etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n',
         "sys/devices/system/cpu/smt/active": "1\n",
         "sys/devices/system/cpu/cpufreq/boost": "0\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
-        "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "3800000\n",
-        "sys/devices/system/cpu/cpu0/cache/index0/level": "1\n",
-        "sys/devices/system/cpu/cpu0/cache/index0/type": "Data\n",
-        "sys/devices/system/cpu/cpu0/cache/index0/size": "32K\n",
-        "sys/devices/system/cpu/vulnerabilities/meltdown": "Not affected\n",
-        "sys/devices/system/cpu/vulnerabilities/spectre_v2": "Mitigation: Retpolines\n",
-        "sys/devices/system/cpu/vulnerabilities/mmio": "Vulnerable: no microcode\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-        "sys/devices/system/node/node0/cpulist": "0-3\n",
-        "sys/devices/system/node/node1/cpulist": "4-7\n",
         "sys/block/nvme0n1/size": "2000409264\n",
         "sys/block/nvme0n1/queue/rotational": "0\n",
         "sys/block/sda/size": "2000409264\n",
@@ -72,11 +88,8 @@ def test_description_has_the_fields_of_mlperf(server: Path) -> None:
     about = system_description((gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server)
     assert about["system_name"] == "Amazon EC2 p5en.48xlarge"
     assert about["host_processors_per_node"] == "2"
-    assert about["host_processor_core_count"] == "4"
-    assert about["host_processor_vcpu_count"] == "8"
-    assert about["host_processor_frequency"] == "3800 MHz"
-    assert about["host_processor_caches"] == "L1d 32K"
-    assert about["host_memory_capacity"] == "125.8 GiB"
+    assert about["host_processor_model_name"] == "AMD EPYC 9354 32-Core CPU"
+    assert about["host_processor_caches"] == "L1d 32 KiB"
     assert about["host_storage_type"] == "NVMe SSD, hard disk"
     assert about["host_storage_capacity"] == "nvme0n1 953.9 GiB, sda 953.9 GiB"
     assert about["host_networking"] == "2x 25 Gb/s"
@@ -84,8 +97,7 @@ def test_description_has_the_fields_of_mlperf(server: Path) -> None:
     assert about["accelerator_model_name"] == "NVIDIA H200"
     assert about["accelerator_host_interconnect"] == "PCIe 5.0 x16"
     assert about["accelerator_memory_capacity"] == "140.4 GiB"
-    assert about["hw_notes"] == "virtual machine, KVM (Amazon EC2)"
-    assert about["operating_system"] == "Debian GNU/Linux 13 (trixie) 6.12.0-amd64"
+    assert about["hw_notes"] == "virtual machine, KVM"
     assert "NVIDIA driver 580.95.05" in about["other_software_stack"]
     assert "tfbench:cpu-1" in about["other_software_stack"]
     assert "cooling" not in about
@@ -99,23 +111,21 @@ def test_what_a_card_does_not_say_stays_empty(server: Path) -> None:
     assert about["accelerator_frequency"] == ""
 
 
-def test_an_empty_tree_gives_empty_fields_and_absent_facts(tmp_path: Path) -> None:
+def test_what_the_host_does_not_say_is_empty_or_absent(tmp_path: Path, lscpu: Path) -> None:
+    lscpu.write_text("#!/bin/sh\nexit 1\n")
     about = system_description((), manifest().engine, {}, tmp_path)
-    assert {field for field, value in about.items() if value} == {
-        "number_of_nodes",
-        "accelerators_per_node",
-        "other_software_stack",
-    }
+    assert about["host_processor_model_name"] == about["hw_notes"] == about["system_name"] == ""
     assert about["accelerators_per_node"] == "0"
-    facts = host_facts(tmp_path, tmp_path)
-    assert not facts.keys() & {
+    unknown = {
         "turbo",
         "smt",
         "cpu_governor",
-        "load_1min",
         "hypervisor",
+        "mitigations",
+        "numa_nodes",
         "own_cpu_limit_cpus",
     }
+    assert not host_facts(tmp_path, tmp_path).keys() & unknown
 
 
 def test_facts_of_a_server(server: Path) -> None:
@@ -126,34 +136,12 @@ def test_facts_of_a_server(server: Path) -> None:
     assert facts["mitigations"] == "1 mitigated, 1 vulnerable, 1 not affected"
     assert facts["transparent_hugepages"] == "madvise"
     assert facts["numa_nodes"] == 2
-    assert facts["hypervisor"] == "KVM (Amazon EC2)"
-    assert facts["load_1min"] == 1.25
-    assert facts["boot_id"] == "11111111-2222-3333-4444-555555555555"
-    assert isinstance(facts["free_disk_bytes"], int)
+    assert facts["hypervisor"] == "KVM"
 
 
 def test_intel_turbo_is_the_negation_of_no_turbo(tmp_path: Path) -> None:
     write(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
     assert host_facts(tmp_path, tmp_path)["turbo"] is True
-
-
-def test_the_topology_counts_where_cpuinfo_hides_cores(server: Path) -> None:
-    topology = {
-        f"sys/devices/system/cpu/cpu{n}/topology/{name}": value
-        for n in range(8)
-        for name, value in (("physical_package_id", "0"), ("core_id", str(n)))
-    }
-    result = cpus(write(server, topology))
-    assert (result.sockets, result.cores, result.threads) == (1, 8, 8)
-
-
-def test_nominal_clock_from_the_model_name_when_there_is_no_cpufreq(tmp_path: Path) -> None:
-    write(tmp_path, {"proc/cpuinfo": "CPU\t: 0\nmodel name\t: Xeon @ 2.10GHz\ncpu MHz\t\t: 3100.0\n"})
-    assert cpus(tmp_path).mhz == 2100
-
-
-def test_bare_metal_has_no_hypervisor(server: Path) -> None:
-    assert virtualisation(server, frozenset({"fpu"})) == ""
 
 
 def test_mappings_and_memory_disks_are_no_disks(server: Path) -> None:
@@ -169,7 +157,16 @@ def test_this_machine() -> None:
     about = system_description((), manifest().engine, {})
     assert int(about["host_processor_vcpu_count"]) >= int(about["host_processor_core_count"]) >= 1
     assert about["host_memory_capacity"].endswith("GiB")
-    assert host_facts()["kernel"]
+    facts = host_facts()
+    assert {
+        "kernel",
+        "boot_id",
+        "libc",
+        "cpus",
+        "memory_bytes",
+        "free_disk_bytes",
+        "load_1min",
+    } <= facts.keys()
 
 
 def test_the_disk_of_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:

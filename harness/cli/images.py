@@ -17,7 +17,6 @@ from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.run import target_for
-from harness.run.resolve import check_base
 from workloads.protocol import TENSORFLOW
 
 # Those that the default suite needs; others are built when a workload of theirs is first run.
@@ -40,7 +39,6 @@ def images(
     quiet: Quiet = False,
 ) -> None:
     """Fetch and check the wheels on this host, then build the images without any network."""
-    check_base(base)
     progress = Terminal(err(), quiet=quiet)
     engine = DockerEngine(os.environ)
     try:

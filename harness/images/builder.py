@@ -15,7 +15,7 @@ from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
 from harness.engines.calls import engine_call
-from harness.errors import EngineError, ImageError
+from harness.errors import EngineError, ImageError, UsageError
 from harness.images.bases import obtain, pull_missing
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes
 from harness.model.run import ImageInfo
@@ -184,6 +184,10 @@ class ImageBuilder:
 
     def _own_base(self, reference: str) -> Base:
         """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
+        if not reference.strip():
+            raise UsageError(
+                "--base names no image.", hint="Name one, or leave --base out for the usual one."
+            )
         image_id = pull_missing(self._engine, reference, self._progress)
         return Base(
             reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"

@@ -73,7 +73,6 @@ def resolve(options: Options) -> Resolved:
     """
     if options.data not in MODES:
         raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
-    check_base(options.base)
     if options.price:
         read_prices(options.price)
     _check_numbers(options)
@@ -103,16 +102,6 @@ def resolve(options: Options) -> Resolved:
     if not planned:
         raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
-
-
-def check_base(base: str | None) -> None:
-    """Make sure that --base names something.
-
-    Raises:
-        UsageError: it is empty.
-    """
-    if base is not None and not base.strip():
-        raise UsageError("--base names no image.", hint="Name one, or leave --base out for the usual one.")
 
 
 def _check_numbers(options: Options) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import requests
 
 from harness.model.run import Scalar
-from harness.system.hardware import text
+from harness.system.machine import text
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 1.0

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from harness.errors import BusyError, StoreError
 from harness.progress import Progress
 
@@ -37,6 +35,8 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         BusyError: another run holds it; the message names its process.
         StoreError: the lock file cannot be opened.
     """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - its import takes longer than a quick command
+
     lock = FileLock(path, mode=_FOR_ALL, fallback_to_soft=False)
     try:
         lock.acquire(timeout=wait_s)
@@ -64,6 +64,8 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
     Raises:
         OSError: the file cannot be made.
     """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - as above
+
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, mode=_FOR_ALL)
     try:

@@ -1,29 +1,51 @@
-"""What machine this is: MLPerf's system description, and facts that decide whether figures can be trusted."""
+"""What machine this is: MLPerf's system description, and facts that decide whether figures can be trusted.
+
+Readers of the kernel's files give an empty value where a file is missing, and take `root`, so that a made-up tree can
+stand in for /.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import re
-import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from harness.cgroups import own_limits
 from harness.model.run import EngineInfo, Gpu, Scalar
-from harness.system.disk_space import Disk
-from harness.system.hardware import (
-    GIB,
-    caches,
-    cpus,
-    disks,
-    memory_bytes,
-    networks,
-    number,
-    os_release,
-    text,
-    virtualisation,
-)
+from harness.system.disk_space import GIB, disk_of
+from workloads.protocol import boot_id
+
+
+def text(path: Path) -> str:
+    """Return a file's stripped content, "" when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
+    except OSError:
+        return ""
+
+
+def lscpu() -> dict[str, str]:
+    """Return what util-linux' lscpu says of the CPUs, by field; empty where there is none."""
+    command, environment = ["lscpu", "--json"], {**os.environ, "LC_ALL": "C"}
+    try:
+        answer = subprocess.run(command, capture_output=True, env=environment, check=True)
+        rows = json.loads(answer.stdout)["lscpu"]
+    except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
+        return {}
+    fields = {}
+    while rows:
+        row = rows.pop(0)
+        fields[row["field"].rstrip(":")] = row["data"] or ""
+        # Newer ones nest the cores of a socket and the like.
+        rows += row.get("children", ())
+    return fields
 
 
 def system_description(
@@ -34,24 +56,32 @@ def system_description(
     Args:
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
     """
-    cpu = cpus(root)
-    memory = memory_bytes(root)
+    cpu, frequency = lscpu(), psutil.cpu_freq()
     stores = tuple(disks(root))
-    hypervisor = virtualisation(root, cpu.flags)
+    hypervisor = cpu.get("Hypervisor vendor")
     stack = {"Python": platform.python_version(), engine.name: engine.version}
     if gpus:
         stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
     stack |= {name: value for name, value in software.items() if name != "framework"}
+    caches = {name.removesuffix(" cache"): size for name, size in cpu.items() if name.endswith(" cache")}
+    try:
+        distribution = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        distribution = ""
+    dmi = root / "sys/class/dmi/id"
     return {
-        "system_name": system_name(root),
+        # On some clouds the instance type.
+        "system_name": " ".join(
+            dict.fromkeys(filter(None, (text(dmi / part) for part in ("sys_vendor", "product_name"))))
+        ),
         "number_of_nodes": "1",
-        "host_processors_per_node": _count(cpu.sockets),
-        "host_processor_model_name": cpu.model,
-        "host_processor_core_count": _count(cpu.cores),
-        "host_processor_vcpu_count": _count(cpu.threads),
-        "host_processor_frequency": f"{cpu.mhz} MHz" if cpu.mhz else "",
-        "host_processor_caches": caches(root),
-        "host_memory_capacity": _gib(memory),
+        "host_processors_per_node": cpu.get("Socket(s)", ""),
+        "host_processor_model_name": cpu.get("Model name", ""),
+        "host_processor_core_count": str(psutil.cpu_count(logical=False) or ""),
+        "host_processor_vcpu_count": str(psutil.cpu_count() or ""),
+        "host_processor_frequency": f"{frequency.max or frequency.current:.0f} MHz" if frequency else "",
+        "host_processor_caches": ", ".join(f"{name} {size}" for name, size in caches.items()),
+        "host_memory_capacity": _gib(psutil.virtual_memory().total),
         "host_storage_type": ", ".join(sorted({kind for _, kind, _ in stores})),
         "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in stores),
         "host_networking": networks(root),
@@ -59,7 +89,7 @@ def system_description(
         **_accelerators(gpus),
         "framework": software.get("framework", ""),
         "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
-        "operating_system": " ".join(filter(None, (os_release(root), _kernel(root)))),
+        "operating_system": f"{distribution} {platform.release()}".strip(),
     }
 
 
@@ -83,93 +113,72 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     Args:
         folder: whose disk's free space counts, where runs are written; it need not exist yet.
     """
-    cpu = cpus(root)
+    cpu = lscpu()
     cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
-    load = text(root / "proc/loadavg").split()
     thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
-    libc, libc_version = platform.libc_ver()
+    # Mitigations cost speed, and two hosts may differ.
+    flaws = Counter(words.split()[0].strip(":;") for name, words in cpu.items() if name.startswith("Vulnera"))
     result: dict[str, Scalar | None] = {
-        "kernel": _kernel(root) or None,
-        "boot_id": text(root / "proc/sys/kernel/random/boot_id") or None,
+        "kernel": platform.release(),
+        "boot_id": boot_id(),
         "python": platform.python_version(),
-        "libc": f"{libc} {libc_version}".strip() or None,
-        "cpus": cpu.threads or None,
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+        "cpus": psutil.cpu_count(),
         "cpu_governor": text(cores / "cpu0/cpufreq/scaling_governor") or None,
         "cpu_driver": text(cores / "cpu0/cpufreq/scaling_driver") or None,
         "turbo": _turbo(cores),
-        "smt": _flag(cores / "smt/active"),
-        "mitigations": _mitigations(cores / "vulnerabilities"),
+        "smt": {"0": False, "1": True}.get(text(cores / "smt/active")),
+        "mitigations": ", ".join(
+            f"{flaws[word]} {meaning}"
+            for word, meaning in (
+                ("Mitigation", "mitigated"), ("Vulnerable", "vulnerable"), ("Not", "not affected"),
+            )
+            if flaws[word]
+        ) or None,
         "transparent_hugepages": thp[1] if thp else None,
-        "numa_nodes": len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
-        "hypervisor": virtualisation(root, cpu.flags) or None,
+        "numa_nodes": int(cpu.get("NUMA node(s)", 0)) or None,
+        "hypervisor": cpu.get("Hypervisor vendor"),
         "clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
         or None,
-        "memory_bytes": memory_bytes(root),
+        "memory_bytes": psutil.virtual_memory().total,
         "cgroup_version": cgroup_version,
         "own_cpu_limit_cpus": limits.cpus,
         "own_memory_limit_bytes": limits.memory_bytes,
         "free_disk_bytes": disk_of(folder).free_bytes,
-        "load_1min": float(load[0]) if load else None,
-    }
+        "load_1min": os.getloadavg()[0],
+    }  # fmt: skip
     return {name: value for name, value in result.items() if value is not None}
 
 
-def disk_of(folder: Path) -> Disk:
-    """Return the disk where a folder is, or will be made.
-
-    A folder below one that only root may look into is on that one's disk, as far as can be told.
-    """
-    for above in (folder, *folder.parents):
-        with suppress(OSError):
-            return Disk(
-                folder=str(folder), device=above.stat().st_dev, free_bytes=shutil.disk_usage(above).free
-            )
-    raise FileNotFoundError(folder)
-
-
-def system_name(root: Path = Path("/")) -> str:
-    """Return the machine's make and model, on some clouds the instance type; "" where nothing tells."""
-    dmi = root / "sys/class/dmi/id"
-    name = " ".join(dict.fromkeys(text(dmi / part) for part in ("sys_vendor", "product_name"))).strip()
-    return name or text(root / "sys/firmware/devicetree/base/model")
-
-
-def _kernel(root: Path) -> str:
-    return text(root / "proc/sys/kernel/osrelease")
-
-
-def _flag(path: Path) -> bool | None:
-    value = number(path)
-    return None if value is None else bool(value)
-
-
 def _turbo(cores: Path) -> bool | None:
-    boost = _flag(cores / "cpufreq/boost")
-    if boost is not None:
-        return boost
-    disabled = _flag(cores / "intel_pstate/no_turbo")
-    return None if disabled is None else not disabled
+    """Return whether CPUs may clock above their nominal frequency; Intel's driver has the negation."""
+    disabled = text(cores / "intel_pstate/no_turbo")
+    return {"0": False, "1": True}.get(text(cores / "cpufreq/boost"), {"0": True, "1": False}.get(disabled))
 
 
-def _mitigations(folder: Path) -> str | None:
-    """Sum up the kernel's word on each known flaw: mitigations cost speed, and two hosts may differ."""
-    words = [text(path) for path in sorted(folder.glob("*"))]
-    if not words:
-        return None
-    counts = {
-        label: sum(word.startswith(prefix) for word in words)
-        for label, prefix in (
-            ("mitigated", "Mitigation"),
-            ("vulnerable", "Vulnerable"),
-            ("not affected", "Not"),
-        )
-    }
-    return ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+def disks(root: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield name, kind and size in bytes of the whole disks that the kernel knows, in the order of their names."""
+    for folder in sorted(root.glob("sys/block/*")):
+        sectors = int(text(folder / "size") or 0)
+        if not sectors or folder.name.startswith(("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")):
+            continue
+        kind = "hard disk" if text(folder / "queue/rotational") == "1" else "SSD"
+        if folder.name.startswith("nvme"):
+            kind = "NVMe SSD"
+        elif folder.name.startswith(("vd", "xvd")):
+            kind = "virtual disk"
+        yield folder.name, kind, sectors * 512
 
 
-def _count(value: int) -> str:
-    return str(value) if value else ""
+def networks(root: Path) -> str:
+    """Describe the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
+    result: Counter[str] = Counter()
+    for folder in root.glob("sys/class/net/*"):
+        if (folder / "device").exists():
+            mbit = text(folder / "speed")
+            result[f"{int(mbit) / 1000:g} Gb/s" if mbit.isdigit() else "of unknown speed"] += 1
+    return ", ".join(f"{count}x {speed}" for speed, count in sorted(result.items()))
 
 
 def _gib(size_bytes: int | None) -> str:
