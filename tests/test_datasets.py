@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import pickle
 import tarfile
 import threading
@@ -21,8 +20,7 @@ import pytest
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.published_data import Published, arrays, read_cifar, read_idx_files
-from harness.data.real_datasets import REAL_DATASETS
+from harness.data.published import PUBLISHED, Published, read_cifar, read_idx_files, save_arrays
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
@@ -65,10 +63,13 @@ def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Publishe
     return {
         "small-cifar": Published(
             archives=(Archive(file=path.name, url=f"{url}/{path.name}", checksum=digest(path)),),
-            unpack=arrays(partial(read_cifar, train=["cifar/train"], test=["cifar/test"], labels=b"labels")),
-            shape=(32, 32, 3), classes=4, train=20, test=6,
+            unpack=partial(
+                save_arrays,
+                partial(read_cifar, train=["cifar/train"], test=["cifar/test"], labels=b"labels"),
+            ),
+            whole=CIFAR,
         )
-    }  # fmt: skip
+    }
 
 
 CIFAR = Data(name="small-cifar", shape=(32, 32, 3), classes=4, train=20, test=6)
@@ -108,15 +109,17 @@ class TestReal:
         folder, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, Silent(), available(archive))
         check_cifar(folder)
         assert (info.kind, info.workload, info.name) == ("real", "w", "small-cifar")
-        assert folder.name == f"sha256-{info.sha256}"
 
     def test_is_fetched_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
+        unreachable = available(archive)
+        _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), unreachable)
+        assert (info.kind, "could not be fetched (ConnectionError)" in info.why) == ("procedural", True)
         with served(tmp_path / "home") as url:
             table = available(archive, url)
             folder, _ = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), table)
         check_cifar(folder)
-        again, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), table)
+        again, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), unreachable)
         assert (again, info.kind) == (folder, "real")
 
     def test_fewer_samples_are_the_first_ones(self, tmp_path: Path) -> None:
@@ -124,30 +127,6 @@ class TestReal:
         few = replace(CIFAR, train=5, test=2)
         folder, _ = ensure_data(few, "w", tmp_path, "real", 1, Silent(), available(archive))
         assert load(folder)["y_train"].tolist() == LABELS["train"][:5]
-
-    def test_a_failure_is_remembered_unless_insisted(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        dead = available(archive)
-        _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), dead)
-        assert info.kind == "procedural"
-        assert "could not be fetched (ConnectionError)" in info.why
-        with served(tmp_path / "home") as url:
-            alive = available(archive, url)
-            _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), alive)
-            assert info.kind == "procedural"
-            _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), alive)
-            assert info.kind == "real"
-
-    def test_a_failure_is_forgotten_after_a_day(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), available(archive))
-        (mark,) = (tmp_path / "cache/data/archives").glob("*.failed")
-        os.utime(mark, (0, 0))
-        with served(tmp_path / "home") as url:
-            _, info = ensure_data(
-                CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), available(archive, url)
-            )
-        assert info.kind == "real"
 
     def test_insisting_fails_with_what_to_do(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
@@ -165,21 +144,14 @@ class TestReal:
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
     def test_a_torn_file_by_hand_is_fetched_again(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        whole, table = archive.read_bytes(), available(archive)
-        archive.write_bytes(whole[:-5])
-        progress = RecordingProgress()
-        _, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, progress, table)
-        assert info.kind == "procedural"
-        assert "could not be fetched" in progress.lines[0]
-        (tmp_path / "home").mkdir()
-        (tmp_path / "home/small.tar.gz").write_bytes(whole)
+        archive = cifar_archive(tmp_path / "home/small.tar.gz")
+        torn = tmp_path / "data/archives/small.tar.gz"
+        torn.parent.mkdir(parents=True)
+        torn.write_bytes(archive.read_bytes()[:-5])
         with served(tmp_path / "home") as url:
-            (published,) = table["small-cifar"].archives
-            there = replace(published, url=f"{url}/small.tar.gz")
-            table = {"small-cifar": replace(table["small-cifar"], archives=(there,))}
-            _, info = ensure_data(CIFAR, "w", tmp_path, "real", 1, progress, table)
+            _, info = ensure_data(CIFAR, "w", tmp_path, "real", 1, Silent(), available(archive, url))
         assert info.kind == "real"
+        assert torn.read_bytes() == archive.read_bytes()
 
     def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path) -> None:
         wrong = Data(name="cifar10", shape=(28, 28), classes=10, train=10, test=10)
@@ -194,10 +166,10 @@ class TestReal:
         with pytest.raises(UsageError, match="no data mode"):
             ensure_data(SMALL, "w", tmp_path, "reel", 1, Silent())
 
-    @pytest.mark.parametrize("name", sorted(REAL_DATASETS))
+    @pytest.mark.parametrize("name", sorted(PUBLISHED))
     def test_known_datasets_name_whole_checksums(self, name: str) -> None:
         lengths = {"md5": 32, "sha256": 64}
-        for archive in REAL_DATASETS[name].archives:
+        for archive in PUBLISHED[name].archives:
             algorithm, _, digits = archive.checksum.partition(":")
             assert len(bytes.fromhex(digits)) * 2 == lengths[algorithm]
 

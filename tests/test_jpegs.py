@@ -13,9 +13,8 @@ from PIL import Image
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.pets import CLASSES, is_whole, unpack_pets
-from harness.data.published_data import Published
-from harness.data.real_datasets import REAL_DATASETS
+from harness.data.pets import is_whole, unpack_pets
+from harness.data.published import PUBLISHED, Published
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
@@ -27,7 +26,7 @@ PETS = Data(
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
 
 
 class TestMade:
@@ -112,8 +111,8 @@ def available(path: Path) -> dict[str, Published]:
     file = Archive(
         file=path.name, url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}"
     )
-    published = replace(REAL_DATASETS["cats-and-dogs"], archives=(file,), shape=PETS.shape, train=80)
-    return {"pets": published}
+    whole = replace(PETS, train=80, test=0)
+    return {"pets": replace(PUBLISHED["cats-and-dogs"], archives=(file,), whole=whole)}
 
 
 class TestReal:
@@ -144,4 +143,3 @@ class TestReal:
         table = available(archive(tmp_path / "data/archives/pets.zip"))
         with pytest.raises(UsageError, match="does not fit"):
             ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
-        assert table["pets"].class_names == CLASSES

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.data.datasets import ensure_data
-from harness.data.published_data import read_reviews
+from harness.data.published import read_reviews
 from harness.errors import UsageError
 from harness.progress import Silent
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
@@ -87,5 +87,5 @@ class TestPublished:
 
     def test_a_declaration_has_to_fit_the_published_vocabulary(self, tmp_path: Path) -> None:
         data = Data(name="imdb", shape=(500,), classes=2, train=9, test=9, dtype="uint16", vocabulary=9)
-        with pytest.raises(UsageError, match="20000 tokens"):
+        with pytest.raises(UsageError, match="vocabulary=20000"):
             ensure_data(data, "w", tmp_path, "auto", 1, Silent())

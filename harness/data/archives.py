@@ -5,9 +5,7 @@ Each archive lies in `<cache>/data/archives/` under its own name. Without a netw
 
 from __future__ import annotations
 
-import errno
 import logging
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from harness.errors import DataError
 from harness.progress import Progress, Task
 
 _TIMEOUT_S = (4.0, 20.0)
-# How long a failure to fetch is not tried again, so that a host without network loses no time at each run.
-_REMEMBER_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +26,11 @@ class Archive:
     checksum: str
 
 
-def fetch(archive: Archive, folder: Path, progress: Progress, *, retry: bool) -> Path:
+def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
     """Return the verified file, fetched if it is not in the folder.
 
     Args:
         folder: need not exist.
-        retry: fetch even if it failed a short while ago.
 
     Raises:
         DataError: it cannot be fetched, or is not what its authors published.
@@ -46,9 +41,6 @@ def fetch(archive: Archive, folder: Path, progress: Progress, *, retry: bool) ->
     path = folder / archive.file
     if path.exists() and pooch.hashes.hash_matches(path, archive.checksum):
         return path
-    failed = folder / f"{archive.file}.failed"
-    if not retry and failed.exists() and time.time() - failed.stat().st_mtime < _REMEMBER_S:
-        raise _unreachable(archive, path, failed.read_text(encoding="utf-8").strip())
     pooch.get_logger().setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -56,16 +48,16 @@ def fetch(archive: Archive, folder: Path, progress: Progress, *, retry: bool) ->
             download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
             pooch.retrieve(archive.url, archive.checksum, archive.file, folder, downloader=download)
     except requests.RequestException as error:
-        status = error.response.status_code if error.response is not None else None
-        reason = f"HTTP status {status}" if status else type(error).__name__
-        failed.write_text(reason + "\n", encoding="utf-8")
-        raise _unreachable(archive, path, reason) from error
+        reason = f"HTTP status {error.response.status_code}" if error.response else type(error).__name__
+        raise DataError(
+            f"{archive.file} could not be fetched ({reason}).",
+            hint=f"Check the network and proxy, or put {archive.url} at {path}.",
+        ) from error
     except ValueError as error:
         raise DataError(
             f"{archive.url} is not the published file: its checksum differs.",
             hint=f"A proxy may have replaced it. Download it another way and put it at {path}.",
         ) from error
-    failed.unlink(missing_ok=True)
     return path
 
 
@@ -86,23 +78,3 @@ class _Bar:
 
     def close(self) -> None:
         pass
-
-
-def _unreachable(archive: Archive, path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{archive.file} could not be fetched ({reason}).",
-        hint="Check the network and proxy and use --data real to try at once, "
-        f"or put {archive.url} at {path}.",
-    )
-
-
-def disk_error(folder: Path, error: OSError) -> DataError:
-    """Return what to tell the user about a cache that cannot be written."""
-    if error.errno == errno.ENOSPC:
-        return DataError(
-            f"The disk filled up while data was written to {folder}.",
-            hint="Free some space (a dataset takes up to 1.2 GB) or set TFBENCH_CACHE to a folder with more space.",
-        )
-    return DataError(
-        f"{folder} cannot be used: {error.strerror}.", hint="Set TFBENCH_CACHE to a folder you own."
-    )

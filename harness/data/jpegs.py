@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops
 
-from harness.data.forms import PARTS, class_names
 from harness.progress import Task
 from workloads.protocol import Data
 
+PARTS = ("train", "test")
 # Of cats-and-dogs (Asirra): mean picture 404 x 360 pixels, half of them with a longer side of 499 or 500,
 # hardly any longer, and 31 KB a file. Longer sides in units of 500, with their weights:
 SIDES = ((1.0, 0.55), (0.92, 0.1), (0.75, 0.15), (0.55, 0.14), (0.3, 0.06))
@@ -65,7 +65,7 @@ class JpegRecipe:
 
     def write(self, folder: Path, bar: Task) -> None:
         """Write the tree below `folder`; the bar moves on by pictures."""
-        names = class_names(self._data)
+        names = _class_names(self._data)
         for part in PARTS:
             for name in names:
                 (folder / part / name).mkdir(parents=True)
@@ -146,3 +146,9 @@ def _drawn(choices: tuple[tuple[float, float], ...], random: np.random.Generator
         if point < 0:
             return value
     return choices[-1][0]
+
+
+def _class_names(data: Data) -> tuple[str, ...]:
+    """Return the names of the classes' folders, in the order of their labels, which is the alphabet's."""
+    width = len(str(data.classes - 1))
+    return data.class_names or tuple(f"class-{number:0{width}d}" for number in range(data.classes))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import WeightsInfo
+from harness.system.file_locks import replacing
 from workloads.protocol import Workload
 
 _SUFFIXES = (".h5", ".keras")
@@ -47,15 +47,10 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
         sha256 = file_sha256(path)
         folder = cache / "weights" / f"sha256-{sha256}"
         if not (folder / path.name).is_file():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
-                made = Path(work) / "made"
-                made.mkdir(mode=0o755)
+            with replacing(folder) as made:
                 shutil.copyfile(path, made / path.name)
                 # The container's user is another one.
                 (made / path.name).chmod(0o644)
-                shutil.rmtree(folder, ignore_errors=True)
-                made.rename(folder)
     except OSError as error:
         raise DataError(
             f"{path} cannot be copied to {cache}: {error.strerror}.",
