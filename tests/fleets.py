@@ -6,19 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import (
-    Begun,
-    Done,
-    FleetPlan,
-    Heartbeat,
-    Message,
-    Node,
-    Request,
-    State,
-    TrialDone,
-)
-from harness.fleet.packing import pack
+from harness.fleet.folder import FleetFolder, read_files
+from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Request, State, Written
 from harness.model.run import Run, Status
 from harness.run.store import RunFolder, TrialRecord
 from tests.builders import cpu_run
@@ -57,7 +46,7 @@ def begun(trials: int = 3) -> tuple[Run, Begun]:
     return run, Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
 
 
-def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) -> TrialDone:
+def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) -> Written:
     """Return the message of a trial that has ended."""
     planned = run.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
@@ -71,13 +60,19 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
         ),
         "log",
     )  # fmt: skip
-    return TrialDone(trial_id=planned.id, status=status, message=message, archive=pack(trial.path))
+    note = f"{planned.id}: {status}. {message}" if message else ""
+    return Written(folder=f"trials/{planned.id}", files=read_files(trial.path), note=note)
 
 
 def whole(run: Run, start: Begun, scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
     """Return what a node says that does all its trials."""
     trials = [done_trial(run, index, scratch) for index in indices]
-    return [Heartbeat(label="Preparing"), start, *trials, Done(stops='{"stops": []}\n')]
+    return [
+        Heartbeat(label="Preparing"),
+        start,
+        *trials,
+        Written(folder="", files={"stops.json": b'{"stops": []}\n'}),
+    ]
 
 
 @dataclass

@@ -143,7 +143,7 @@ def test_commit(tmp_path: Path) -> None:
     assert commit_of(tmp_path) == f"{head}-dirty"
 
 
-SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), variants="baseline", trials=2)
+SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), trials=2)
 
 
 def sweep_of(**params: str) -> Options:
@@ -161,6 +161,7 @@ def test_the_plan_is_the_grid_interleaved() -> None:
     assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
         "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",
     ]  # fmt: skip
+    assert {trial.variants for trial in planned} == {(BASELINE,)}
     assert planned[1].point == (("batch_size", 32), ("jit_compile", True))
     assert planned[1].params == {"batch_size": 32, "jit_compile": True, "epochs": 2}
 

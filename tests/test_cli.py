@@ -117,12 +117,9 @@ def command_named(name: str) -> Any:
 
 
 class TestOptionsOfBench:
-    @pytest.mark.parametrize(
-        ("command", "missing"), [("fleet", {"--weights"}), ("sweep", {"--workload", "--analysis", "--price"})]
-    )
-    def test_another_command_takes_them_but_for_a_few(self, command: str, missing: set[str]) -> None:
-        ours, others = ({one.opts[0] for one in command_named(each).params} for each in ("bench", command))
-        assert ours - others == missing
+    def test_a_fleet_takes_all_but_one(self) -> None:
+        ours, others = ({one.opts[0] for one in command_named(each).params} for each in ("bench", "fleet"))
+        assert ours - others == {"--weights"}
 
     @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
     def test_workers_who_share_a_machine_have_no_limits_of_their_own(
@@ -140,6 +137,7 @@ class TestMistakes:
             (("-w", "cifar10-mlp,none"), 2, "no workload 'none'", "cifar10-mlp"),
             (("-p", "fast"), 2, "no profile 'fast'", "smoke, quick, full"),
             (("-d", "cpu", "--param", "colour=red"), 2, "no parameter 'colour'", "batch_size"),
+            (("-d", "cpu", "--param", "batch_size=1,2"), 2, "exactly one workload", "--workload cifar100-mlp"),
             (("-d", "cpu", "--param", "batch_size"), 2, "not NAME=VALUE", "--param name=value"),
             (("-d", "cpu", "--image", "cpu="), 2, "not NAME=VALUE", "--image name=value"),
             (("-d", "cpu", "--data", "dreams"), 2, "no data mode 'dreams'", "auto, real, procedural"),
@@ -192,25 +190,10 @@ class TestMistakes:
         assert not (tmp_path / "runs").exists(), "nothing was run, so there is no run"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("cifar100-mlp",),
-        ("all", "--param", "batch_size=1,2"),
-        ("cifar100-mlp", "--param", "batch_size=1"),
-    ],
-)
-def test_a_sweep_is_of_one_workload_and_several_values(tfbench: Run, arguments: tuple[str, ...]) -> None:
-    done = tfbench("sweep", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "--param batch_size=32,64,128" in done.err
-
-
 def test_doctor_says_first_what_fails(tfbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("harness.cli.doctor")
     states = (State.OK, State.NOTE, State.FAIL)
-    checks = [Check(name=f"the {state} one", state=state, fact="It is so.") for state in states]
+    checks = [Check(f"the {state} one", state, "It is so.") for state in states]
     monkeypatch.setattr(module, "examine", lambda *_: checks)
     done = tfbench("doctor")
     assert done.code == 1
@@ -347,7 +330,7 @@ class TestReport:
         assert "Try: Name a folder" in done.err
         assert (tmp_path / "notes").read_text() == "mine"
 
-    @pytest.mark.parametrize("command", [("bench",), ("sweep", "cifar100-mlp"), ("rerun",), ("fleet",)])
+    @pytest.mark.parametrize("command", [("bench",), ("rerun",), ("fleet",)])
     def test_runs_are_not_kept_in_a_file(
         self, tfbench: Run, tmp_path: Path, command: tuple[str, ...]
     ) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import socket
 import subprocess
-import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +16,9 @@ import pytest
 from harness.errors import FleetError, StoreError, UsageError
 from harness.fleet import cluster, session
 from harness.fleet.cluster import connected
-from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Failed, Heartbeat, Message, Node, Order, State
+from harness.fleet.folder import FleetFolder, read_files, write_files
+from harness.fleet.messages import Failed, Heartbeat, Message, Node, Order, State, Written
 from harness.fleet.nodes import choose, node_keys
-from harness.fleet.packing import pack, pack_run_so_far, unpack
 from harness.fleet.session import Ready, collect, left, resume, run, shipped
 from harness.fleet.worker import describe, kind, scratch_folder
 from harness.model.options import Options
@@ -66,37 +63,32 @@ class TestChoice:
         assert node_keys(named) == ("vm-aaaaaa", "vm-bbbbbb", "x-y", "node")
 
 
-class TestPacking:
-    def test_a_folder_comes_out_as_it_went_in_and_replaces_what_was_there(self, tmp_path: Path) -> None:
-        source, target = tmp_path / "source/trial", tmp_path / "target/trial"
+class TestTravelling:
+    def test_a_trial_comes_out_as_it_went_in_and_replaces_what_was_there(self, tmp_path: Path) -> None:
+        folder, source = folder_in(tmp_path), tmp_path / "source"
         (source / "out").mkdir(parents=True)
         (source / "out/events.jsonl").write_text("{}\n")
         (source / "log.txt").write_bytes(b"\xff\x00")
-        target.mkdir(parents=True)
-        (target / "of-the-attempt-before").touch()
-        unpack(pack(source), target)
-        assert (target / "out/events.jsonl").read_text() == "{}\n"
-        assert (target / "log.txt").read_bytes() == b"\xff\x00"
-        assert {path.name for path in target.iterdir()} == {"out", "log.txt"}
-        assert list((tmp_path / "target").iterdir()) == [target]
+        (source / "out/link").symlink_to("/etc/passwd")
+        before = folder.run("a").trial("t").path / "of-the-attempt-before"
+        before.parent.mkdir(parents=True)
+        before.touch()
+        folder.add("a", Written(folder="trials/t", files=read_files(source)))
+        assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
 
     def test_a_node_is_told_no_more_than_it_needs_to_go_on(self, tmp_path: Path) -> None:
-        for name in ("manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl",
-                     "trials/t/telemetry/host-host.csv", "report.html"):  # fmt: skip
-            (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "run" / name).write_text("x")
-        unpack(pack_run_so_far(tmp_path / "run"), tmp_path / "seed")
-        names = {str(path.relative_to(tmp_path / "seed")) for path in (tmp_path / "seed").rglob("*.*")}
-        assert names == {"manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl"}
+        needed = {"manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl"}
+        folder = folder_in(tmp_path)
+        assert folder.seed("a") == {}
+        for name in (*needed, "trials/t/telemetry/host-host.csv", "report.html"):
+            (folder.path / "a" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder.path / "a" / name).write_text("x")
+        assert folder.seed("a").keys() == needed
 
-    def test_an_archive_cannot_write_elsewhere(self, tmp_path: Path) -> None:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            member = tarfile.TarInfo("../../evil")
-            member.size = 1
-            tar.addfile(member, io.BytesIO(b"x"))
-        with pytest.raises(tarfile.FilterError):
-            unpack(buffer.getvalue(), tmp_path / "run/trials/t")
+    @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
+    def test_a_node_cannot_write_elsewhere(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(StoreError, match="evil"):
+            write_files(tmp_path / "run/trials/t", {name: b"x"})
         assert not list(tmp_path.rglob("evil"))
 
     def test_only_modules_travel_beside_a_workload_file(self, tmp_path: Path) -> None:
@@ -274,9 +266,8 @@ class TestResuming:
         )
         assert run(ready, RecordingBoard()) == {"d": "Node d: it is ill."}
         assert set(sent) == {"b", "c"}
-        unpack(sent["b"].seed, tmp_path / "seed")
-        assert [path.name for path in (tmp_path / "seed/trials").iterdir()] == [IDS[0]]
-        assert sent["c"].seed == b""
+        assert {name.split("/")[1] for name in sent["b"].seed if "/" in name} == {IDS[0]}
+        assert sent["c"].seed == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 
     def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(

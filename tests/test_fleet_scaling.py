@@ -11,7 +11,7 @@ import pytest
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Node, State, TrialDone
+from harness.fleet.messages import Node, State
 from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
 from harness.fleet.training_worker import Result, shares, tf_config
 from harness.model.run import Placement, Status
@@ -73,23 +73,16 @@ class FakeTeam:
     def _run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
         self.ran.append((trial_id, workers))
         status = Status.FAILED if trial_id == self._fails else Status.OK
-        done = [
-            done_trial(
-                RUN,
-                IDS.index(trial_id),
-                self._scratch / f"{trial_id}-{workers}-{rank}-{len(self.ran)}",
-                status,
-            )
-            for rank in range(workers)
-        ]
-        return tuple(Result(record=_record(item), archive=item.archive) for item in done)
-
-
-def _record(done: TrialDone) -> TrialRecord:
-    return TrialRecord(
-        id=done.trial_id, workload="w", device="cpu", index=0, status=Status(done.status), exit_code=0,
-        message=done.message, started_ns=1, ended_ns=2,
-    )  # fmt: skip
+        planned = RUN.planned[IDS.index(trial_id)]
+        record = TrialRecord(
+            id=trial_id, workload=planned.workload, device=planned.device, index=planned.index, status=status,
+            exit_code=0, message="It failed." if status is Status.FAILED else "", started_ns=1, ended_ns=2,
+        )  # fmt: skip
+        places = (self._scratch / f"{trial_id}-{workers}-{rank}-{len(self.ran)}" for rank in range(workers))
+        return tuple(
+            Result(record=record, files=done_trial(RUN, IDS.index(trial_id), place, status).files)
+            for place in places
+        )
 
 
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:

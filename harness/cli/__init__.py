@@ -28,7 +28,6 @@ COMMANDS: Mapping[str, str] = {
     "fleet": "Run the same plan on every node of a Ray cluster and compare the nodes.",
     "report": "Write a run's report again, also of an interrupted run.",
     "rerun": "Repeat a run from its report: the same plan, parameters, seed and trials.",
-    "sweep": "Measure a workload at every combination of parameter values; find the fastest.",
 }
 
 

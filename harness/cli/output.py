@@ -15,8 +15,8 @@ from harness.run.store import write_whole
 
 FORMATS = ("html", "md", "json", "csv")
 PRINTED = Path("-")
-# Endings that name a file and no folder, whether or not tfbench writes that format.
-_FILES = frozenset({*FORMATS, "gz", "htm", "jsonl", "log", "pdf", "png", "svg", "tar", "txt", "xlsx", "zip"})
+# Endings that name a file and no folder; tfbench writes the first ones.
+_FILES = (*FORMATS, "pdf", "png", "txt", "zip")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

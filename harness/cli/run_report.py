@@ -58,48 +58,25 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
         StoreError: it is neither.
         UsageError: the price cannot be read.
     """
-    analysis, whole = _analysed(run, price)
+    # What formats need takes a while to import: it is kept off the way to the first training step.
+    from harness.analysis import analyse, priced  # noqa: PLC0415
+    from harness.analysis.results import results_document  # noqa: PLC0415
+    from reports.page import render_html, render_markdown  # noqa: PLC0415
+    from reports.table import render_csv  # noqa: PLC0415
+
+    read = open_recording(run)
+    whole = replace(read.run, manifest=with_prices(read.run.manifest, price))
+    analysis = analyse(whole) if read.analysis is None else priced(read.analysis, whole)
+
+    def html() -> str:
+        inside = carried(analysis, whole=read.analysis is None)
+        machines = [from_json(reference_path(name).read_bytes()) for name in references()]
+        return render_html(inside.analysis, record=inside.text, code=charts_code, references=machines)
+
     renderers: Mapping[str, Callable[[], str]] = {
-        "html": lambda: _html(analysis, whole=whole),
-        "md": lambda: _markdown(analysis),
-        "csv": lambda: _csv(analysis),
-        "json": lambda: _json(analysis),
+        "html": html,
+        "md": lambda: render_markdown(analysis),
+        "csv": lambda: render_csv(analysis),
+        "json": lambda: json.dumps(results_document(analysis), indent=1) + "\n",
     }
     return analysis, {form: renderers[form]() for form in formats}
-
-
-def _analysed(path: Path, price: str) -> tuple[Analysis, bool]:
-    """Return a run's analysis, and whether the run is whole and not a report's, thinned out."""
-    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the way to the first training step
-
-    result = open_recording(path)
-    run = replace(result.run, manifest=with_prices(result.run.manifest, price))
-    if result.analysis is None:
-        return analyse(run), True
-    return priced(result.analysis, run), False
-
-
-def _html(analysis: Analysis, *, whole: bool) -> str:
-    from reports.page import render_html  # noqa: PLC0415 - what each format needs takes a while
-
-    inside = carried(analysis, whole=whole)
-    machines = [from_json(reference_path(name).read_bytes()) for name in references()]
-    return render_html(inside.analysis, record=inside.text, code=charts_code, references=machines)
-
-
-def _markdown(analysis: Analysis) -> str:
-    from reports.page import render_markdown  # noqa: PLC0415 - as above
-
-    return render_markdown(analysis)
-
-
-def _csv(analysis: Analysis) -> str:
-    from reports.table import render_csv  # noqa: PLC0415 - as above
-
-    return render_csv(analysis)
-
-
-def _json(analysis: Analysis) -> str:
-    from harness.analysis.results import results_document  # noqa: PLC0415 - as above
-
-    return json.dumps(results_document(analysis), indent=1) + "\n"

@@ -81,7 +81,8 @@ DECLARED: Mapping[str, Any] = {
     "params": Annotated[
         list[str] | None,
         _what(
-            "--param", help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 measures each value. Repeatable."
+            "--param",
+            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 is a sweep over these. Repeatable.",
         ),
     ],
     "data": Annotated[str, _what(help="auto, real (fail without) or procedural.")],
@@ -142,24 +143,21 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def takes_options(
-    without: Collection[str] = (), changed: Mapping[str, Any] | None = None
-) -> Callable[[Command], Command]:
+def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]:
     """Add the options of a run to a command; its parameter `options` receives them as one value.
 
     Args:
         without: fields of Options that the command has no option for.
-        changed: field -> another default than that of Options.
     """
     declared = {name: option for name, option in DECLARED.items() if name not in without}
-    usual = replace(Options(), **(changed or {}))
+    usual = Options()
 
     def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
             # Typer has None for an option that may be given several times and was not given.
             words = {name: word for name in declared if (word := given.pop(name)) is not None}
             fields = {name: _READ[name](word) if name in _READ else word for name, word in words.items()}
-            command(options=replace(Options(), **fields), **given)
+            command(options=replace(usual, **fields), **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [

@@ -9,17 +9,19 @@ comparison.html   derived; made again by `tfbench compare`
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.fleet.messages import Begun, Done, FleetPlan, TrialDone
-from harness.fleet.packing import pack_run_so_far, unpack
+from harness.fleet.messages import Begun, FleetPlan, Written
 from harness.model.run import Status
 from harness.run.plain import from_plain, to_plain
-from harness.run.store import RunFolder, write_whole
+from harness.run.store import RunFolder, on_disk, write_whole
 
 PLAN, STOPS = "fleet.json", "stops.json"
+# What a node needs of a run so far to go on with it: which trials ended well, and how fast they were.
+_RUN_SO_FAR = ("manifest.json", "plan.json", "trials/*/trial.json", "trials/*/out/events.jsonl")
 
 
 class FleetFolder:
@@ -54,22 +56,21 @@ class FleetFolder:
         if not folder.exists():
             folder.create(message.manifest, message.workloads, message.planned)
 
-    def add(self, name: str, message: TrialDone) -> None:
-        """Write a trial that has ended; one that failed before is replaced."""
-        unpack(message.archive, self.run(name).trial(message.trial_id).path)
-
-    def close(self, name: str, message: Done) -> None:
-        """Write why nothing was repeated further: the plan is through."""
-        self.run(name).write_text(STOPS, message.stops)
+    def add(self, name: str, message: Written) -> None:
+        """Write a trial that has ended, in place of one that failed before, or that the plan is through."""
+        folder = self.path / name / message.folder
+        if message.folder:
+            with on_disk(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        write_files(folder, message.files)
 
     def done(self, name: str) -> bool:
         """Return whether a node's plan is through."""
         return (self.path / name / STOPS).exists()
 
-    def seed(self, name: str) -> bytes:
-        """Return what a node needs to go on with its run; b"" when there is none yet."""
-        folder = self.run(name)
-        return pack_run_so_far(folder.path) if folder.exists() else b""
+    def seed(self, name: str) -> dict[str, bytes]:
+        """Return what a node needs to go on with its run; empty when there is none yet."""
+        return read_files(self.path / name, *_RUN_SO_FAR)
 
     def run(self, name: str) -> RunFolder:
         """Return one of its run folders."""
@@ -86,3 +87,29 @@ class FleetFolder:
             for path in self.runs()
             for trial, ending in RunFolder(path).endings().items()
         }
+
+
+def read_files(folder: Path, *patterns: str) -> dict[str, bytes]:
+    """Return the content of a folder's regular files by their paths below it, in order; links stay behind.
+
+    Args:
+        patterns: which, as for Path.glob; all when there is none.
+    """
+    paths = sorted({path for pattern in patterns or ("**/*",) for path in folder.glob(pattern)})
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in paths
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write what `read_files` returned; a trial's record comes after what it is about.
+
+    Raises:
+        StoreError: the disk refuses, or a path leads out of the folder.
+    """
+    for name, content in files.items():
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise StoreError(f"A node sent a file named {name}.", hint="Check what runs on that node.")
+        write_whole(folder / name, content)

@@ -44,7 +44,7 @@ class Order:
     Attributes:
         options: the document of harness.model.options.Options.
         files: workload files of the user's own, path -> text.
-        seed: archive of the run folder so far, b"" to begin a new one.
+        seed: what is needed of the run so far, path below its folder -> content; empty to begin a new one.
         commit: of the checkout that the harness came from.
         command: the driver's command line.
         wait_s: how long to wait while another run measures on the machine.
@@ -52,7 +52,7 @@ class Order:
 
     options: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
-    seed: bytes = b""
+    seed: Mapping[str, bytes] = field(default_factory=dict)
     commit: str = ""
     command: str = ""
     wait_s: float = FLEET_WAIT_S
@@ -78,20 +78,18 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialDone:
-    """One trial has ended; `archive` is its whole folder."""
+class Written:
+    """A trial has ended, or the plan is through.
 
-    trial_id: str
-    status: str
-    message: str
-    archive: bytes
+    Attributes:
+        folder: of the trial, below the run folder; "" for the run folder itself.
+        files: path below `folder` -> content.
+        note: what there is to say about the trial.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The plan is through; `stops` is the text of stops.json."""
-
-    stops: str
+    folder: str
+    files: Mapping[str, bytes]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class Failed:
     hint: str
 
 
-Message = Heartbeat | Begun | TrialDone | Done | Failed
+Message = Heartbeat | Begun | Written | Failed
 
 
 class State(StrEnum):

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, Board, Heartbeat, Node, State
-from harness.fleet.packing import unpack
+from harness.fleet.messages import Begun, Board, Heartbeat, Node, State, Written
 from harness.fleet.training_worker import Result, shares
 from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Recorded
@@ -97,10 +96,14 @@ def measure(
 
 def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Result]) -> None:
     """Write a trial: the first worker's folder is the run's, those of the others lie in it."""
-    target = folder.run(_name(workers)).trial(results[0].record.id).path
-    unpack(results[0].archive, target)
+    trial = f"trials/{results[0].record.id}"
+    files = dict(results[0].files)
     for rank, result in enumerate(results[1:], 1):
-        unpack(result.archive, target / "workers" / f"{rank}-{nodes[rank].key}")
+        beside = f"workers/{rank}-{nodes[rank].key}"
+        files |= {f"{beside}/{name}": content for name, content in result.files.items()}
+    # The first worker's record says that all is there.
+    files["trial.json"] = files.pop("trial.json")
+    folder.add(_name(workers), Written(folder=trial, files=files))
 
 
 def teams_of(folder: FleetFolder) -> dict[int, Recorded]:

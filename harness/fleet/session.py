@@ -15,7 +15,6 @@ from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import (
     Begun,
     Board,
-    Done,
     Failed,
     FleetPlan,
     Heartbeat,
@@ -24,7 +23,7 @@ from harness.fleet.messages import (
     Order,
     Request,
     State,
-    TrialDone,
+    Written,
 )
 from harness.fleet.multiworker import measure, team_nodes
 from harness.fleet.nodes import choose
@@ -163,14 +162,12 @@ def collect(messages: Iterable[tuple[str, Message]], folder: FleetFolder, board:
                 board.show(key, State.RUNNING, heartbeat=message)
             case Begun():
                 folder.begin(key, message)
-            case TrialDone():
+            case Written():
                 folder.add(key, message)
-                if message.message:
-                    note = f"{key}: {message.trial_id}: {message.status}. {message.message}"
-                    board.show(key, State.RUNNING, note=note)
-            case Done():
-                folder.close(key, message)
-                board.show(key, State.DONE)
+                if folder.done(key):
+                    board.show(key, State.DONE)
+                elif message.note:
+                    board.show(key, State.RUNNING, note=f"{key}: {message.note}")
             case Failed():
                 missing[key] = f"Node {key}: {message.message} {message.hint}"
                 board.show(key, State.FAILED, note=missing[key])

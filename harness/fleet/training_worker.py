@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.fleet.folder import read_files
 from harness.fleet.messages import Begun, Order
-from harness.fleet.packing import pack
 from harness.fleet.worker import begun, prepared_for, scratch_folder
 from harness.paths import paths_here
 from harness.progress import Silent
@@ -39,10 +39,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One trial of one worker: its record, and its folder as an archive."""
+    """One trial of one worker: its record, and the files of its folder."""
 
     record: TrialRecord
-    archive: bytes
+    files: Mapping[str, bytes]
 
 
 class TrainingWorker:
@@ -102,7 +102,7 @@ class TrainingWorker:
             (record,) = runner.run((job,))
         path = folder.trial(trial_id).path
         try:
-            return Result(record=record, archive=pack(path))
+            return Result(record=record, files=read_files(path))
         finally:
             shutil.rmtree(path, ignore_errors=True)
 

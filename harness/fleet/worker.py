@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.fleet.messages import Begun, Done, Heartbeat, Message, Node, Order, TrialDone
-from harness.fleet.packing import pack, unpack
+from harness.fleet.folder import STOPS, read_files, write_files
+from harness.fleet.messages import Begun, Heartbeat, Message, Node, Order, Written
 from harness.model.options import Options
 from harness.model.run import EngineInfo
 from harness.paths import paths_here
@@ -34,7 +34,7 @@ from harness.system.machine import host_facts, system_description
 
 # Least time between two reports of progress.
 HEARTBEAT_S = 2.0
-Outbox = queue.Queue[Message | Exception]
+Outbox = queue.Queue[Message | Exception | None]
 
 
 def describe(node: Node, cloud: bool) -> Node:
@@ -70,7 +70,7 @@ def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: 
 
 
 def work(order: Order) -> Iterator[Message]:
-    """Run `order` and yield what happens; ends with Done.
+    """Run `order` and yield what happens; ends with the file that says that the plan is through.
 
     The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
     every container that it started.
@@ -81,9 +81,7 @@ def work(order: Order) -> Iterator[Message]:
     yield Heartbeat(label="Preparing")
     outbox: Outbox = queue.Queue()
     threading.Thread(target=_run, args=(order, outbox), daemon=True).start()
-    message: Message | Exception | None = None
-    while not isinstance(message, Done):
-        message = outbox.get()
+    while (message := outbox.get()) is not None:
         if isinstance(message, Exception):
             raise message
         yield message
@@ -92,28 +90,26 @@ def work(order: Order) -> Iterator[Message]:
 def _run(order: Order, outbox: Outbox) -> None:
     try:
         with scratch_folder(paths_here(os.environ).cache) as scratch:
-            done = _measure(order, scratch, outbox)
-        # The driver may end this process once it has this.
-        outbox.put(done)
+            _measure(order, scratch, outbox)
+        outbox.put(None)
     except Exception as error:  # whatever it is must reach the driver in words, not as a hang
         outbox.put(error)
 
 
-def _measure(order: Order, scratch: Path, outbox: Outbox) -> Done:
+def _measure(order: Order, scratch: Path, outbox: Outbox) -> None:
     progress = Reporter(outbox)
     prepared = prepared_for(order, scratch, progress)
     folder = prepared.folder
     outbox.put(begun(prepared))
 
     def ended(record: TrialRecord) -> None:
-        archive = pack(folder.trial(record.id).path)
-        outbox.put(
-            TrialDone(trial_id=record.id, status=record.status, message=record.message, archive=archive)
-        )
+        trial = folder.trial(record.id).path
+        note = f"{record.id}: {record.status}. {record.message}" if record.message else ""
+        outbox.put(Written(folder=str(trial.relative_to(folder.path)), files=read_files(trial), note=note))
 
     progress.line("waiting until nothing else measures on this machine")
     execute(prepared, progress, ended, wait_s=order.wait_s)
-    return Done(stops=(folder.path / "stops.json").read_text(encoding="utf-8"))
+    outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
 
 
 def begun(prepared: Prepared) -> Begun:
@@ -131,9 +127,8 @@ def prepared_for(order: Order, scratch: Path, progress: Progress) -> Prepared:
     paths = paths_here(os.environ)
     files = _own_files(order.files, paths.cache)
     if order.seed:
-        path = scratch / "run"
-        unpack(order.seed, path)
-        return resume(path, paths, progress)
+        write_files(scratch / "run", order.seed)
+        return resume(scratch / "run", paths, progress)
     options = from_plain(order.options, Options)
     own = tuple(files[str(path)] for path in options.files)
     resolved = resolve(replace(options, out=scratch, files=own))
@@ -184,38 +179,34 @@ def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
 
 
 class Reporter:
-    """A Progress that sends heartbeats, no more often than every HEARTBEAT_S."""
+    """A Progress, and the one Task at a time, that sends heartbeats no more often than every HEARTBEAT_S."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._sent = float("-inf")
+        self._state = Heartbeat(label="")
 
     @contextmanager
     def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
         """Report the task's progress while the block runs."""
-        yield _Bar(self, label, total)
+        self._state = Heartbeat(label=label, total=total)
+        yield self
 
     def line(self, text: str) -> None:
         """Send one line at once."""
         self._outbox.put(Heartbeat(label=text))
 
-    def heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Send `heartbeat` unless the last one is too short ago."""
+    def advance(self, amount: float) -> None:
+        """Move on by `amount` of the task's total."""
+        self._report(replace(self._state, done=self._state.done + amount))
+
+    def note(self, text: str, *, minor: bool = False) -> None:
+        """Send `text` with the next heartbeat."""
+        self._report(replace(self._state, note=text))
+
+    def _report(self, state: Heartbeat) -> None:
+        self._state = state
         now = time.monotonic()
         if now - self._sent >= HEARTBEAT_S:
             self._sent = now
-            self._outbox.put(heartbeat)
-
-
-class _Bar:
-    def __init__(self, reporter: Reporter, label: str, total: float | None) -> None:
-        self._reporter = reporter
-        self._state = Heartbeat(label=label, total=total)
-
-    def advance(self, amount: float) -> None:
-        self._state = replace(self._state, done=self._state.done + amount)
-        self._reporter.heartbeat(self._state)
-
-    def note(self, text: str, *, minor: bool = False) -> None:
-        self._state = replace(self._state, note=text)
-        self._reporter.heartbeat(self._state)
+            self._outbox.put(state)

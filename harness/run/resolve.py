@@ -37,6 +37,7 @@ from harness.run.plan import (
 )
 from harness.run.prices import read_prices
 from harness.system.gpus import discover
+from workloads.protocol import BASELINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,11 @@ def resolve(options: Options) -> Resolved:
     check_weights(options.weights, workloads)
     params = check_params(options.fixed_params, workloads)
     axes = check_axes(options.axes, workloads)
+    if axes and len(workloads) > 1:
+        raise UsageError(
+            "A parameter with several values needs exactly one workload.",
+            hint="Name it, for example: --workload cifar100-mlp --param batch_size=32,64,128",
+        )
     points = math.prod(len(values) for values in axes.values())
     if points * len(workloads) * len(devices) * profile.max_trials > MOST_PLANNED:
         raise UsageError(
@@ -95,7 +101,8 @@ def resolve(options: Options) -> Resolved:
         workloads,
         devices,
         profile,
-        variants_named(options.variants, options.analysis, workloads),
+        # A sweep looks for the fastest baseline unless other variants are asked for.
+        variants_named(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
         params,
         grid(axes),
     )

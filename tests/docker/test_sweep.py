@@ -1,4 +1,4 @@
-"""`tfbench sweep` end to end in containers: interrupted and resumed, with a point that runs out of memory."""
+"""A sweep end to end in containers: interrupted and resumed, with a point that runs out of memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODY = "hold = b'x' * (3 << 30) if params['batch_size'] == 128 else None"
 def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(tmp_path: Path) -> None:
     file = workload_file(tmp_path / "own", "greedy", BODY)
     options = ("--workload-file", file, "--memory", "1.5", "--param", "batch_size=32,128", "--trials", "2")
-    with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=options) as sweep:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=options) as sweep:
         sweep.wait_for(lambda: sweep.trial_begun("greedy.cpu.p02.0"))
         sweep.signal(signal.SIGINT)
         code, _, _ = sweep.finish()
@@ -28,7 +28,7 @@ def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(t
     assert sweep.statuses["greedy.cpu.p01.0"] is Status.OK
     assert sweep.results()["sweeps"][0]["points"][0]["throughput"]
     kept = (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes()
-    with Tfbench(folder=tmp_path, engine="docker", command="sweep", arguments=("--resume", path)) as again:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path)) as again:
         code, out, err = again.finish()
     assert code == 0, err
     assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == kept
