@@ -150,24 +150,14 @@ def sweep_of(**params: str) -> Options:
     return replace(SWEEP, params=params)
 
 
-def test_parameters_with_several_values_are_axes() -> None:
-    given = sweep_of(batch_size="32, 64", jit_compile="on")
-    assert given.axes == {"batch_size": ("32", "64")}
-    assert given.fixed_params == {"jit_compile": "on"}
-
-
-def test_the_plan_is_the_grid_interleaved() -> None:
-    planned = resolve(sweep_of(batch_size="32,64", jit_compile="off,on", epochs="2")).planned
+def test_the_plan_is_the_grid_interleaved_each_value_once() -> None:
+    planned = resolve(sweep_of(batch_size="32,032, 64", jit_compile="off,on", epochs="2")).planned
     assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
         "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",
     ]  # fmt: skip
     assert {trial.variants for trial in planned} == {(BASELINE,)}
     assert planned[1].point == (("batch_size", 32), ("jit_compile", True))
     assert planned[1].params == {"batch_size": 32, "jit_compile": True, "epochs": 2}
-
-
-def test_a_value_that_is_there_twice_is_measured_once() -> None:
-    assert len({trial.point for trial in resolve(sweep_of(batch_size="32,032,64")).planned}) == 2
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,6 @@ class TestCompare:
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
         assert "run-2 is 0.89" in said.err
 
-    def test_out_may_name_one_file(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        said = tfbench("compare", *pair, "-o", tmp_path / "new/x.md")
-        assert said.code == 0, said.err
-        assert (tmp_path / "new/x.md").read_text(encoding="utf-8").startswith("## run-2 vs run-1")
-        assert f"md: {tmp_path / 'new/x.md'}" in said.out
-        assert [one.name for one in (tmp_path / "new").iterdir()] == ["x.md"]
-
     def test_why_a_sweep_takes_no_part_is_said_everywhere(self, tfbench: Call, pair, tmp_path: Path) -> None:
         sweep = write_run(tmp_path / "sweep", sweep_run({"batch_size": (32, 64)})).path
         said = tfbench("compare", *pair, f"grid={sweep}", "-f", "html,md", "-o", tmp_path)
@@ -119,18 +112,17 @@ class TestCompare:
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)
 
-    def test_a_reference_machine_is_what_ratios_are_over(self, tfbench: Call, pair) -> None:
-        said = tfbench("compare", pair[0], "--reference", references()[0], "-f", "json", "-o", "-")
-        document = json.loads(said.out)
-        assert document["runs"][0]["label"] == references()[0]
-        assert document["runs"][1]["run_id"] == "run-1"
-        assert document["reference"] == 0
-
-    def test_beside_a_baseline_a_reference_machine_is_one_more_run(self, tfbench: Call, pair) -> None:
-        words = ("--baseline", pair[1], "--reference", references()[0], "-f", "json", "-o", "-")
-        document = json.loads(tfbench("compare", pair[0], *words).out)
-        assert [run["label"] for run in document["runs"]] == ["run-2", "run-1", references()[0]]
-        assert document["reference"] == 0
+    def test_a_reference_machine_comes_first_unless_there_is_a_baseline(self, tfbench: Call, pair) -> None:
+        reference = references()[0]
+        for words, places in (
+            ((), [reference, "run-1"]),
+            (("--baseline", pair[1]), ["run-2", "run-1", reference]),
+        ):
+            said = tfbench("compare", pair[0], *words, "--reference", reference, "-f", "json", "-o", "-")
+            document = json.loads(said.out)
+            for run, name in zip(document["runs"], places, strict=True):
+                assert name in (run["label"], run["run_id"])
+            assert document["reference"] == 0
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
@@ -171,16 +163,15 @@ class TestBaseline:
         assert "cifar100-mlp cpu baseline (0.89" in said.err
         assert "❌ slower" in said.out, "the table is written all the same"
 
-    def test_as_fast_and_faster_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_as_fast_faster_and_slower_by_less_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
         same = written(tmp_path / "c", seed=3)
-        assert self.check(tfbench, same, pair[0], "--fail-if-slower", "5%").code == 0
-        assert self.check(tfbench, pair[0], pair[1], "--fail-if-slower", "0.05").code == 0
-
-    def test_slower_by_less_passes(self, tfbench: Call, pair) -> None:
-        assert self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "30%").code == 0
-
-    def test_without_a_limit_nothing_fails(self, tfbench: Call, pair) -> None:
-        assert self.check(tfbench, pair[1], pair[0]).code == 0
+        for run, baseline, limit in (
+            (same, pair[0], ("--fail-if-slower", "5%")),
+            (pair[0], pair[1], ("--fail-if-slower", "0.05")),
+            (pair[1], pair[0], ("--fail-if-slower", "30%")),
+            (pair[1], pair[0], ()),
+        ):
+            assert self.check(tfbench, run, baseline, *limit).code == 0
 
     def test_single_trials_cannot_be_judged_and_do_not_pass(
         self, tfbench: Call, pair, tmp_path: Path
@@ -207,17 +198,12 @@ class TestBaseline:
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
 
 
-class TestNarrowed:
-    def test_to_a_workload_and_a_device(self) -> None:
-        (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
-        assert {(one.workload, one.device) for one in made.speeds} == {("resnet50", "gpu0")}
-
-    def test_to_a_device_that_has_other_workloads_only(self) -> None:
-        assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
-        with pytest.raises(UsageError, match="measured resnet50 on 'cpu'") as caught:
-            narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
-        assert caught.value.hint == "Choose from: gpu0."
-
-    def test_runs_that_have_measured_nothing_have_no_names(self) -> None:
-        empty = replace(whole(), speeds=())
-        assert narrowed([empty], workloads=("resnet50",), devices=()) == (empty,)
+def test_narrowed_to_workloads_and_devices_that_were_measured_together() -> None:
+    (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
+    assert {(one.workload, one.device) for one in made.speeds} == {("resnet50", "gpu0")}
+    assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
+    with pytest.raises(UsageError, match="measured resnet50 on 'cpu'") as caught:
+        narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
+    assert caught.value.hint == "Choose from: gpu0."
+    empty = replace(whole(), speeds=())
+    assert narrowed([empty], workloads=("resnet50",), devices=()) == (empty,)

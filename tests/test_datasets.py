@@ -1,4 +1,4 @@
-"""Data for workloads: real archives in their published formats, and made data."""
+"""Published datasets: fetched once, checked, and read in their published formats."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.published import PUBLISHED, Published, read_cifar, read_idx_files, save_arrays
+from harness.data.published import PUBLISHED, Published, read_cifar, read_idx_files, read_reviews, save_arrays
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
-from tests.fakes import RecordingProgress
-from workloads.protocol import ARRAYS, Data
+from workloads.protocol import ARRAYS, RARE, START, Data
 
-SMALL = Data(name="made-up", shape=(8, 8, 3), classes=4, train=400, test=100)
 RANDOM = np.random.default_rng(7)
 PIXELS = {
     "train": RANDOM.integers(256, size=(20, 3072), dtype=np.uint8),
@@ -153,18 +152,23 @@ class TestReal:
         assert info.kind == "real"
         assert torn.read_bytes() == archive.read_bytes()
 
-    def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path) -> None:
-        wrong = Data(name="cifar10", shape=(28, 28), classes=10, train=10, test=10)
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"vocabulary": 9}, {"kind": "jpeg"}],
+        ids=str,
+    )
+    def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
+        archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         with pytest.raises(UsageError, match="does not fit"):
-            ensure_data(wrong, "w", tmp_path, "auto", 1, Silent())
+            ensure_data(replace(CIFAR, **wrong), "w", tmp_path, "auto", 1, Silent(), available(archive))
 
     def test_a_dataset_without_a_real_version(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="only as procedural"):
-            ensure_data(SMALL, "w", tmp_path, "real", 1, Silent())
+            ensure_data(replace(CIFAR, name="mine"), "w", tmp_path, "real", 1, Silent())
 
     def test_an_unknown_mode(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no data mode"):
-            ensure_data(SMALL, "w", tmp_path, "reel", 1, Silent())
+            ensure_data(CIFAR, "w", tmp_path, "reel", 1, Silent())
 
     @pytest.mark.parametrize("name", sorted(PUBLISHED))
     def test_known_datasets_name_whole_checksums(self, name: str) -> None:
@@ -172,6 +176,12 @@ class TestReal:
         for archive in PUBLISHED[name].archives:
             algorithm, _, digits = archive.checksum.partition(":")
             assert len(bytes.fromhex(digits)) * 2 == lengths[algorithm]
+
+
+def ragged(reviews: list[list[int]]) -> np.ndarray:
+    array = np.empty(len(reviews), object)
+    array[:] = reviews
+    return array
 
 
 class TestFormats:
@@ -186,82 +196,20 @@ class TestFormats:
         for name, expected in zip(ARRAYS, (x, y, x[:2], y[:2]), strict=True):
             np.testing.assert_array_equal(arrays[name], expected)
 
-
-class TestProcedural:
-    def test_has_the_declared_shape_type_and_balance(self, tmp_path: Path) -> None:
-        folder, info = ensure_data(SMALL, "w", tmp_path, "auto", 1, Silent())
-        arrays = load(folder)
-        assert arrays["x_train"].shape == (400, 8, 8, 3)
-        assert arrays["x_test"].shape == (100, 8, 8, 3)
-        assert arrays["x_train"].dtype == np.uint8
-        assert np.bincount(arrays["y_train"]).tolist() == [100] * 4
-        assert np.bincount(arrays["y_test"]).tolist() == [25] * 4
-        assert 30 < arrays["x_train"].std() < 80
-        assert info.kind == "procedural"
-
-    def test_the_same_seed_makes_the_same_bytes_elsewhere(self, tmp_path: Path) -> None:
-        _, one = ensure_data(SMALL, "w", tmp_path / "a", "auto", 1, Silent())
-        _, two = ensure_data(SMALL, "w", tmp_path / "b", "auto", 1, Silent())
-        _, other = ensure_data(SMALL, "w", tmp_path / "a", "auto", 2, Silent())
-        assert one.sha256 == two.sha256 != other.sha256
-
-    def test_is_made_once(self, tmp_path: Path) -> None:
-        folder, _ = ensure_data(SMALL, "w", tmp_path, "auto", 1, Silent())
-        progress = RecordingProgress()
-        assert ensure_data(SMALL, "w2", tmp_path, "auto", 1, progress)[0] == folder
-        assert progress.tasks == []
-
-    def test_a_torn_folder_is_made_again(self, tmp_path: Path) -> None:
-        folder, _ = ensure_data(SMALL, "w", tmp_path, "auto", 1, Silent())
-        x = folder / "x_train.npy"
-        whole = x.read_bytes()
-        x.write_bytes(whole[:-100])
-        again, _ = ensure_data(SMALL, "w", tmp_path, "auto", 1, Silent())
-        assert again == folder
-        assert x.read_bytes() == whole
-
-    def test_train_and_test_are_not_the_same_samples(self, tmp_path: Path) -> None:
-        folder, _ = ensure_data(SMALL, "w", tmp_path, "auto", 1, Silent())
-        arrays = load(folder)
-        train = {sample.tobytes() for sample in arrays["x_train"]}
-        assert not any(sample.tobytes() in train for sample in arrays["x_test"])
-
-    @pytest.mark.parametrize(
-        ("shape", "dtype"),
-        [
-            ((28, 28), "uint8"),
-            ((20,), "float32"),
-            ((4, 4, 4, 2), "int16"),
-            ((6, 6, 1), "int8"),
-            ((1,), "float64"),
-        ],
-    )
-    def test_any_shape_and_type(self, tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
-        data = Data(name="x", shape=shape, classes=300, train=600, test=300, dtype=dtype)
-        arrays = load(ensure_data(data, "w", tmp_path, "auto", 1, Silent())[0])
-        assert arrays["x_train"].shape == (600, *shape)
-        assert arrays["x_train"].dtype == np.dtype(dtype)
-        assert arrays["y_train"].max() == 299
-        assert np.isfinite(arrays["x_train"]).all()
-        assert arrays["x_train"].std() > 0
-
-    def test_a_workload_that_makes_its_own_gets_an_empty_folder(self, tmp_path: Path) -> None:
-        data = Data(name="synthetic", shape=(224, 224, 3), classes=1000, train=0, test=0)
-        folder, info = ensure_data(data, "w", tmp_path, "real", 1, Silent())
-        assert list(folder.iterdir()) == []
-        assert info.kind == "synthetic"
-
-    def test_can_be_learnt_but_not_at_a_glance(self, tmp_path: Path) -> None:
-        """A linear model, which cannot undo shifts, lands between chance and perfection."""
-        data = Data(name="x", shape=(16, 16, 1), classes=10, train=4000, test=1000)
-        arrays = load(ensure_data(data, "w", tmp_path, "auto", 1, Silent())[0])
-        x = np.c_[arrays["x_train"].reshape(4000, -1) / 255.0 - 0.5, np.ones(4000)]
-        weights = np.linalg.solve(x.T @ x + np.eye(257), x.T @ np.eye(10)[arrays["y_train"]])
-        test = np.c_[arrays["x_test"].reshape(1000, -1) / 255.0 - 0.5, np.ones(1000)]
-        accuracy = ((test @ weights).argmax(axis=1) == arrays["y_test"]).mean()
-        assert 0.3 < accuracy < 0.98
-
-    def test_a_cache_that_cannot_be_written(self, tmp_path: Path) -> None:
-        (tmp_path / "cache").write_text("in the way")
-        with pytest.raises(DataError, match="TFBENCH_CACHE"):
-            ensure_data(SMALL, "w", tmp_path / "cache", "auto", 1, Silent())
+    def test_reviews_become_tokens_by_keras_convention(self, tmp_path: Path) -> None:
+        reviews = [[1, 2, 90], [7], [5] * 9, [3, 4]]
+        path = tmp_path / "imdb.npz"
+        np.savez(
+            path,
+            x_train=ragged(reviews), y_train=np.array([0, 1, 0, 1]),
+            x_test=ragged(reviews[:2]), y_test=np.array([1, 0]),
+        )  # fmt: skip
+        arrays = read_reviews([path], 5, 50)
+        assert {array.dtype.name for array in arrays.values()} == {"uint16", "uint8"}
+        rows = {
+            (tuple(x), int(y)) for x, y in zip(arrays["x_train"].tolist(), arrays["y_train"], strict=True)
+        }
+        assert rows == {
+            ((START, 4, 5, RARE, 0), 0), ((START, 10, 0, 0, 0), 1), ((START, 8, 8, 8, 8), 0),
+            ((START, 6, 7, 0, 0), 1),
+        }  # fmt: skip

@@ -89,26 +89,19 @@ def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path,
     assert list(temporary.iterdir()) == []
 
 
-def test_environment_of_the_harness_stays_outside(engine, make_spec, monkeypatch):
+def test_a_process_gets_its_own_environment_gpus_and_cpus(engine, make_spec, monkeypatch):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    _, log = run_to_end(engine, make_spec("python3", "-c", "import os; print(sorted(os.environ))"), 60)
-    assert "TF_ENABLE" not in log
-    assert "KERAS" not in log
-    assert "PATH" in log
-
-
-def test_gpus_are_visible_only_where_asked_for(engine, make_spec):
-    show = ("python3", "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
-    assert run_to_end(engine, make_spec(*show), 60)[1] == "-1\n"
-    two = GpuAccess(kind="host", uuids=("GPU-b", "GPU-a"))
-    assert run_to_end(engine, make_spec(*show, gpu=two), 60)[1] == "GPU-b,GPU-a\n"
-
-
-def test_processors_are_pinned(engine, make_spec):
     cpu = min(os.sched_getaffinity(0))
-    show = ("python3", "-c", "import os; print(os.sched_getaffinity(0))")
-    assert run_to_end(engine, make_spec(*show, cpus=f"{cpu}-{cpu}"), 60)[1] == f"{{{cpu}}}\n"
+    code = "import json, os; print(json.dumps([dict(os.environ), list(os.sched_getaffinity(0))]))"
+    two = GpuAccess(kind="host", uuids=("GPU-b", "GPU-a"))
+    for gpu, visible in ((None, "-1"), (two, "GPU-b,GPU-a")):
+        _, log = run_to_end(engine, make_spec("python3", "-c", code, gpu=gpu, cpus=f"{cpu}-{cpu}"), 60)
+        environment, cpus = json.loads(log)
+        assert not environment.keys() & {"TF_ENABLE_ONEDNN_OPTS", "KERAS_BACKEND"}
+        assert "PATH" in environment
+        assert environment["CUDA_VISIBLE_DEVICES"] == visible
+        assert cpus == [cpu]
 
 
 def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, temporary):

@@ -61,14 +61,6 @@ class TestFetch:
         assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
         assert leftovers(tmp_path / "cache") == []
 
-    def test_asks_nobody_once_all_are_there(self, tmp_path: Path, offered: Path) -> None:
-        lock = write_lock(tmp_path / "x.lock", [wheel := make_wheel(offered, "alpha")])
-        fetch(lock, tmp_path / "cache", "3.13", Silent())
-        wheel.unlink()
-        progress = RecordingProgress()
-        fetch(lock, tmp_path / "cache", "3.13", progress)
-        assert progress.tasks == []
-
     def test_takes_the_wheel_of_the_asked_python(self, tmp_path: Path, offered: Path) -> None:
         tags = {
             v: f"cp{v.replace('.', '')}-cp{v.replace('.', '')}-manylinux_2_17_x86_64"
@@ -161,10 +153,14 @@ def test_an_interrupted_download_keeps_what_it_has(
 
 
 class TestCache:
-    def test_wheels_dropped_anywhere_in_it_are_enough(self, tmp_path: Path, offered: Path) -> None:
+    def test_wheels_dropped_anywhere_in_it_are_enough_and_nobody_is_asked(
+        self, tmp_path: Path, offered: Path
+    ) -> None:
         wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
         lock = write_lock(tmp_path / "x.lock", [wheel])
-        assert fetch(lock, tmp_path / "cache", "3.13", Silent()) == (wheel,)
+        progress = RecordingProgress()
+        assert fetch(lock, tmp_path / "cache", "3.13", progress) == (wheel,)
+        assert progress.tasks == []
 
     @pytest.mark.parametrize(
         "damage", [lambda data: data[:-10], lambda data: bytes([data[0] ^ 1]) + data[1:]]

@@ -27,13 +27,6 @@ class Log:
         return text
 
 
-def test_a_note_is_told_at_once_and_whole_however_narrow_the_log() -> None:
-    log = Log()
-    log.task.advance(1)
-    log.task.note("mlp on cpu, trial 2: baseline")
-    assert log.lines() == ["Trials:  25 %    0 s  mlp on cpu, trial 2: baseline"]
-
-
 def test_every_note_is_told_but_of_minor_ones_only_the_first() -> None:
     log = Log(total=None)
     for number in range(3):
@@ -68,20 +61,16 @@ def test_work_without_notes_is_told_too_but_not_as_it_begins() -> None:
     assert log.lines() == ["Trials:   30 s"]
 
 
+@pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("forced", [False, True])
 def test_a_log_gets_no_control_characters_even_where_colour_is_forced(
-    forced: bool, monkeypatch: pytest.MonkeyPatch
+    forced: bool, quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
     file = io.StringIO()
-    with Terminal(Console(file=file, stderr=True)).task("Trials", 2.0) as task:
-        task.note("mlp on cpu, trial 1")
+    with Terminal(Console(file=file, width=20, stderr=True), quiet=quiet).task("Trials", 2.0) as task:
+        task.note("mlp on cpu, trial 1: as long as it is")
         task.advance(1)
-    assert file.getvalue() == "Trials:   0 %    0 s  mlp on cpu, trial 1\n"
-
-
-def test_quiet_says_nothing() -> None:
-    file = io.StringIO()
-    with Terminal(Console(file=file), quiet=True).task("Trials", 2.0) as task:
-        task.note("mlp on cpu, trial 1")
-    assert file.getvalue() == ""
+    assert file.getvalue() == (
+        "" if quiet else "Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n"
+    )

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,8 @@ _TIME = "t_ns"
 class TelemetryWriter:
     """Append samples to the files of `folder`; a harness that is killed loses less than a second of them.
 
-    One thread may write one source while others write others.
+    One thread may write one source while others write others. Every method raises StoreError when a file cannot be
+    written.
 
     Args:
         folder: is made when it is not there; files in it are appended to.
@@ -43,92 +43,52 @@ class TelemetryWriter:
         self._files: dict[tuple[str, str], _File] = {}
 
     def __enter__(self) -> TelemetryWriter:
-        try:
+        with _writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _store_error(self._folder, error) from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        failed: OSError | None = None
-        for file in self._files.values():
-            try:
-                file.close()
-            except OSError as error:
-                failed = error
-        self._files = {}
-        if failed and value is None:
-            raise _store_error(self._folder, failed) from failed
+    def __exit__(self, kind: type[BaseException] | None, *what: object) -> None:
+        # What the body raised says more about why the trial ended.
+        with suppress(StoreError) if kind else nullcontext(), _writing(self._folder), ExitStack() as files:
+            for file in self._files.values():
+                files.callback(file.close)
 
     def begin(self, source: str, columns: Mapping[str, Sequence[str]]) -> None:
-        """Start the files of a source: device -> metrics.
-
-        Raises:
-            StoreError: a file cannot be written.
-        """
+        """Start the files of a source: device -> metrics."""
         for device, metrics in columns.items():
             if metrics:
                 path = self._folder / f"{source}-{device}.csv"
-                try:
+                with _writing(path):
                     self._files[source, device] = _File(path, tuple(metrics), self._now_ns())
-                except OSError as error:
-                    raise _store_error(path, error) from error
 
     def write(self, samples: Iterable[Sample]) -> None:
-        """Append samples of sources and devices that have begun.
-
-        Raises:
-            StoreError: a file cannot be written.
-            ValueError: a source gave a device or metric that it had not declared.
-        """
+        """Append samples of sources and devices that have begun; metrics that they had not declared are left out."""
         now_ns = self._now_ns()
-        for sample in samples:
-            file = self._files.get((sample.source, sample.device))
-            if file is None:
-                raise ValueError(f"source {sample.source!r} had not declared device {sample.device!r}")
-            try:
-                file.write(sample, now_ns)
-            except OSError as error:
-                raise _store_error(self._folder, error) from error
+        with _writing(self._folder):
+            for sample in samples:
+                self._files[sample.source, sample.device].write(sample, now_ns)
 
 
 class _File:
     def __init__(self, path: Path, metrics: tuple[str, ...], now_ns: int) -> None:
         self._metrics = metrics
-        self._known = frozenset(metrics)
-        self._lines: list[str] = []
         self._flushed_ns = now_ns
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        if os.fstat(self._descriptor).st_size == 0:
-            self._lines.append(",".join((_TIME, *metrics)))
-            self.flush()
+        # Small writes of several rows cost a tenth of one write a row.
+        self._file = path.open("a", encoding="utf-8")
+        if self._file.tell() == 0:
+            self._file.write(",".join((_TIME, *metrics)) + "\n")
+            self._file.flush()
 
     def write(self, sample: Sample, now_ns: int) -> None:
         values = sample.values
-        if not values.keys() <= self._known:
-            odd = sorted(values.keys() - self._known)
-            raise ValueError(f"source {sample.source!r} had not declared {odd}")
         cells = [repr(values[metric]) if metric in values else "" for metric in self._metrics]
-        self._lines.append(f"{sample.t_ns},{','.join(cells)}")
-        # Small writes of several rows cost a tenth of one write a row.
+        self._file.write(f"{sample.t_ns},{','.join(cells)}\n")
         if now_ns - self._flushed_ns >= _FLUSH_NS:
-            self.flush()
+            self._file.flush()
             self._flushed_ns = now_ns
 
-    def flush(self) -> None:
-        data = ("\n".join(self._lines) + "\n").encode()
-        self._lines = []
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-
     def close(self) -> None:
-        try:
-            if self._lines:
-                self.flush()
-        finally:
-            os.close(self._descriptor)
+        self._file.close()
 
 
 def read_series(folder: Path) -> tuple[Series, ...]:
@@ -173,10 +133,14 @@ def _parsed(body: bytes, names: Sequence[str]) -> NDArray[np.void]:
     return np.atleast_1d(np.loadtxt(io.BytesIO(filled), dtype, delimiter=",", comments=None, ndmin=1))
 
 
-def _store_error(path: Path, error: OSError) -> StoreError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = "Free some space there" if full else "Check the folder's permissions"
-    return StoreError(
-        f"Telemetry cannot be written to {path}: {error.strerror}.",
-        hint=f"{hint}, or choose another with --out.",
-    )
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free some space there" if full else "Check the folder's permissions"
+        raise StoreError(
+            f"Telemetry cannot be written to {path}: {error.strerror}.",
+            hint=f"{hint}, or choose another with --out.",
+        ) from error

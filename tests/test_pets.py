@@ -1,0 +1,91 @@
+"""The archive of cats and dogs, with its broken files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness.data.archives import Archive
+from harness.data.datasets import ensure_data
+from harness.data.pets import is_whole, unpack_pets
+from harness.data.published import PUBLISHED, Published
+from harness.digests import file_sha256
+from harness.errors import DataError, UsageError
+from harness.progress import Silent
+from workloads.protocol import Data
+
+PETS = Data(
+    name="pets", shape=(36, 40, 3), classes=2, train=60, test=20, kind="jpeg", class_names=("cat", "dog")
+)
+
+
+def picture(seed: int, mode: str = "RGB", kind: str = "JPEG") -> bytes:
+    random = np.random.default_rng(seed)
+    image = Image.fromarray(random.integers(256, size=(24, 32, 3), dtype=np.uint8)).convert(mode)
+    out = io.BytesIO()
+    image.save(out, kind)
+    return out.getvalue()
+
+
+BROKEN = {
+    "empty": b"",
+    "cut off": picture(1)[:-200],
+    "a PNG": picture(2, kind="PNG"),
+    "no picture": b"<html>",
+    "for print": picture(3, mode="CMYK"),
+}
+
+
+def archive(path: Path, whole: int = 40) -> Path:
+    """Write an archive like Microsoft's: numbered files of two classes, broken ones among the first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("readme[1].txt", "hello")
+        for offset, name in ((0, "Cat"), (1000, "Dog")):
+            contents = [*BROKEN.values(), *(picture(offset + number) for number in range(whole))]
+            for number, content in enumerate(contents):
+                out.writestr(f"PetImages/{name}/{number}.jpg", content)
+            out.writestr(f"PetImages/{name}/Thumbs.db", b"x")
+    return path
+
+
+def available(path: Path) -> dict[str, Published]:
+    file = Archive(
+        file=path.name, url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}"
+    )
+    whole = replace(PETS, train=80, test=0)
+    return {"pets": replace(PUBLISHED["cats-and-dogs"], archives=(file,), whole=whole)}
+
+
+def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
+    table = available(archive(tmp_path / "data/archives/pets.zip"))
+    folder, info = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
+    assert len(list(folder.rglob("*.jpg"))) == 80
+    # The first thirty whole ones of a class are for training, the next for testing.
+    assert (folder / "train/cat/00000.jpg").read_bytes() == picture(0)
+    assert (folder / "test/dog/00000.jpg").read_bytes() == picture(1030)
+    assert info.kind == "real"
+    assert "10 broken files of 90 skipped" in info.why
+    _, again = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
+    assert again == info, "what was skipped is remembered"
+    with pytest.raises(UsageError, match="does not fit"):
+        ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_what_counts_as_broken(content: bytes) -> None:
+    assert not is_whole(content)
+    assert is_whole(picture(5))
+    assert is_whole(picture(5, mode="L"))
+
+
+def test_too_few_whole_pictures(tmp_path: Path) -> None:
+    path = archive(tmp_path / "pets.zip", whole=20)
+    with pytest.raises(DataError, match=r"fewer than 40 .* cat"):
+        unpack_pets([path], PETS, tmp_path)
