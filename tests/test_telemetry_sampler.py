@@ -10,7 +10,7 @@ from harness.model.run import Sample
 from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gaps import GapBook
-from harness.telemetry.sampler import Sampler, TickLoop, sample
+from harness.telemetry.sampler import TickLoop, sample
 
 TARGET = Target(pid=None, gpus={})
 MS = 1_000_000
@@ -163,13 +163,11 @@ def test_a_source_that_raises_is_a_gap_and_is_asked_again():
     assert len(sink.samples) == 9
 
 
-def test_a_full_disk_ends_sampling_and_is_raised_on_stop():
+def test_a_full_disk_ends_sampling():
     clock = FakeClock(end_ms=950)
     source = FakeSource(clock)
-    sampler = Sampler([source], 0.1, Kept(full_after=3), clock)
-    sampler.start(TARGET)
-    with pytest.raises(StoreError, match="disk is full"):
-        sampler.stop()
+    loop, _ = run(clock, source, sink=Kept(full_after=3))
+    assert "disk is full" in str(loop.error)
     assert source.reads == 4
     assert source.stopped
 
@@ -193,40 +191,40 @@ def wait_for(condition):
         time.sleep(0.001)
 
 
-def test_a_slow_source_never_holds_up_the_quick_ones():
+def test_a_slow_source_never_holds_up_the_quick_ones_and_both_are_written(tmp_path):
     held = threading.Event()
     quick, slow = RealSource("quick"), RealSource("slow", interval_s=0.01, hold=held)
-    sampler = Sampler([quick, slow], 0.01, Kept())
-    sampler.start(TARGET)
-    wait_for(lambda: quick.reads > 10)
-    assert slow.reads == 1
-    held.set()
-    sampling = sampler.stop()
+    with sample([quick, slow], TARGET, tmp_path / "telemetry", 0.01) as sampling:
+        wait_for(lambda: quick.reads > 10)
+        assert slow.reads == 1
+        assert sampling.cost == {}
+        held.set()
+    series = {each.source: len(each.t_ns) for each in read_series(tmp_path / "telemetry")}
+    assert series == {"quick": quick.reads, "slow": slow.reads}
     assert sampling.cost["quick.reads"] == sampling.cost["ticks"] == quick.reads
     assert sampling.cost["slow.reads"] == slow.reads
     assert 0 <= sampling.cost["cpu_s"] < sampling.cost["wall_s"] * 2
+    assert sampling.gaps == ()
     assert quick.stopped
     assert slow.stopped
 
 
-def test_a_source_keeps_to_its_own_pace():
+def test_a_source_keeps_to_its_own_pace(tmp_path):
     quick, slow = RealSource("quick"), RealSource("slow", interval_s=3600)
-    sampler = Sampler([quick, slow], 0.005, Kept())
-    sampler.start(TARGET)
-    wait_for(lambda: quick.reads > 20)
-    sampler.stop()
+    with sample([quick, slow], TARGET, tmp_path, 0.005):
+        wait_for(lambda: quick.reads > 20)
     assert slow.reads == 2, "one at the start and one at the end"
 
 
-def test_sample_writes_files_and_fills_in_what_it_found(tmp_path):
-    source = RealSource("quick")
-    with sample([source], TARGET, tmp_path / "telemetry", 0.002) as sampling:
-        wait_for(lambda: source.reads > 5)
-        assert sampling.cost == {}
-    (series,) = read_series(tmp_path / "telemetry")
-    assert (series.source, series.device, len(series.t_ns)) == ("quick", "device", source.reads)
-    assert sampling.cost["ticks"] == source.reads
-    assert sampling.gaps == ()
+def test_what_cannot_be_written_is_raised_unless_the_body_raises(tmp_path):
+    (tmp_path / "quick-device.csv").symlink_to("/dev/full")
+    with (
+        pytest.raises(StoreError, match="No space left"),
+        sample([RealSource("quick")], TARGET, tmp_path, 0.01),
+    ):
+        pass
+    with pytest.raises(EngineError), sample([RealSource("quick")], TARGET, tmp_path, 0.01):
+        raise EngineError("gone", hint="start it")
 
 
 def test_sampling_is_complete_after_an_error_too(tmp_path):

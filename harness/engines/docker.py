@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import docker
 
@@ -38,15 +37,13 @@ class DockerEngine:
     @property
     def client(self) -> docker.DockerClient:
         """The connection, for building images."""
-        if self._client is None:
-            raise EngineError("Not connected to the engine.", hint="Call connect first.")
+        assert self._client is not None, "connect first"
         return self._client
 
     @property
     def daemon(self) -> Daemon:
         """What the engine says of itself."""
-        if self._daemon is None:
-            raise EngineError("Not connected to the engine.", hint="Call connect first.")
+        assert self._daemon is not None, "connect first"
         return self._daemon
 
     def connect(self) -> EngineInfo:
@@ -56,15 +53,15 @@ class DockerEngine:
             EngineError: nothing answers; the message says where it was looked for. Or it is not Podman.
         """
         tried = endpoints(self._environment, podman=self._podman)
-        self._client, endpoint = connect_first(tried, PODMAN_HINT if self._podman else HINT)
+        self._client, socket = connect_first(tried, PODMAN_HINT if self._podman else HINT)
         with engine_call("describe itself"):
-            daemon = describe(self._client, Path(endpoint.url.removeprefix("unix://")))
+            daemon = describe(self._client, socket)
         info = daemon.info
         if self._podman and info.name != PODMAN:
             self.close()
             raise EngineError(
-                f"{endpoint.why} at {endpoint.url} is {info.name} {info.version}, not the requested Podman.",
-                hint=f"Use --engine docker, or point {endpoint.why} at Podman's socket.",
+                f"{tried[socket]} at {socket} is {info.name} {info.version}, not the requested Podman.",
+                hint=f"Use --engine docker, or point {tried[socket]} at Podman's socket.",
             )
         self._daemon = daemon
         return info

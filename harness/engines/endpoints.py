@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import docker
@@ -31,16 +30,8 @@ ELSEWHERE_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """A socket to try: `why` names the setting that it comes from."""
-
-    url: str
-    why: str
-
-
-def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> tuple[Endpoint, ...]:
-    """Return the endpoints to try in order; DOCKER_HOST stands alone, since nothing else was asked for.
+def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> dict[Path, str]:
+    """Return the sockets to try in order, each with its name; DOCKER_HOST stands alone.
 
     Args:
         environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
@@ -52,39 +43,34 @@ def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> tuple[
     if url := environment.get("DOCKER_HOST"):
         if not url.startswith(_UNIX):
             raise EngineError(f"DOCKER_HOST names an engine on another machine, {url}.", hint=ELSEWHERE_HINT)
-        return (Endpoint(url=url, why="DOCKER_HOST"),)
-    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    sockets = {
-        "/var/run/docker.sock": "Docker",
-        f"{runtime}/docker.sock": "rootless Docker",
-        f"{runtime}/podman/podman.sock": "Podman",
-        "/run/podman/podman.sock": "Podman of the system",
+        return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
+    runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+    docker_sockets = {Path("/var/run/docker.sock"): "Docker", runtime / "docker.sock": "rootless Docker"}
+    podman_sockets = {
+        runtime / "podman/podman.sock": "Podman",
+        Path("/run/podman/podman.sock"): "Podman of the system",
     }
-    found = tuple(Endpoint(url=_UNIX + path, why=why) for path, why in sockets.items())
-    return found[2:] if podman else found
+    return podman_sockets if podman else docker_sockets | podman_sockets
 
 
-def connect_first(tried: tuple[Endpoint, ...], hint: str = HINT) -> tuple[docker.DockerClient, Endpoint]:
-    """Return a client of the first endpoint that answers.
+def connect_first(tried: Mapping[Path, str], hint: str = HINT) -> tuple[docker.DockerClient, Path]:
+    """Return a client of the first socket that answers, and the socket.
 
     Raises:
         EngineError: none does; the message gives the reason for each, and `hint` what to try.
     """
     failures = []
-    for endpoint in tried:
+    for socket, name in tried.items():
         try:
-            return _client(endpoint), endpoint
+            if not socket.exists():
+                raise FileNotFoundError("no such socket")
+            client = docker.DockerClient(base_url=f"{_UNIX}{socket}", version="auto", timeout=CONNECT_S)
         except (DockerException, RequestException, OSError) as error:
-            failures.append(f"{endpoint.why} at {endpoint.url}: {_reason(error)}")
+            failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
+        else:
+            client.api.timeout = ANSWER_S
+            return client, socket
     raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=hint)
-
-
-def _client(endpoint: Endpoint) -> docker.DockerClient:
-    if not Path(endpoint.url.removeprefix(_UNIX)).exists():
-        raise FileNotFoundError("no such socket")
-    client = docker.DockerClient(base_url=endpoint.url, version="auto", timeout=CONNECT_S)
-    client.api.timeout = ANSWER_S
-    return client
 
 
 def _reason(error: Exception) -> str:

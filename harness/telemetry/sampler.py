@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,88 +135,15 @@ class TickLoop:
         self.gaps.note(self._clock.now_ns(), source, device, metric, reason)
 
 
-class Sampler:
-    """Read sources in threads, on absolute schedules.
-
-    Args:
-        sources: what to read; names must differ.
-        interval_s: for the sources that have no interval of their own.
-        writer: takes the samples.
-        clock: the time.
-    """
-
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        interval_s: float,
-        writer: TelemetryWriter,
-        clock: Clock | None = None,
-    ) -> None:
-        self._interval_s = interval_s
-        self._clock = clock or Clock()
-        self._stop = threading.Event()
-        quick = [source for source in sources if source.interval_s is None]
-        self._loops = [TickLoop(quick, interval_s, writer, self._clock)] if quick else []
-        for source in sources:
-            if source.interval_s is not None:
-                pace_s = max(interval_s, source.interval_s)
-                self._loops.append(TickLoop([source], pace_s, writer, self._clock))
-        self._threads: list[threading.Thread] = []
-        self._began_ns = 0
-
-    def start(self, target: Target) -> None:
-        """Begin at once; sources open what they need in their threads, so that nobody waits for them."""
-        self._began_ns = self._clock.now_ns()
-        for loop in self._loops:
-            name = f"sample-{loop.sources[0].name}"
-            thread = threading.Thread(target=loop.run, args=(target, self._stop), name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def stop(self) -> Sampling:
-        """Take a last reading, end the threads and return gaps and cost.
-
-        Raises:
-            StoreError: samples could not be written.
-        """
-        self._stop.set()
-        end_ns = self._clock.now_ns()
-        for thread in self._threads:
-            thread.join(max(0.0, _JOIN_S - (self._clock.now_ns() - end_ns) / 1e9))
-        gaps: list[Gap] = []
-        for loop, thread in zip(self._loops, self._threads, strict=True):
-            if thread.is_alive():
-                for source in loop.sources:
-                    reason = f"A read did not return within {_JOIN_S:g} s."
-                    loop.gaps.note(end_ns, source.name, ALL, ALL, reason)
-            gaps += loop.gaps.close(self._clock.now_ns())
-        for loop in self._loops:
-            if loop.error is not None:
-                raise StoreError(loop.error.message, hint=loop.error.hint) from loop.error
-        return Sampling(gaps=tuple(sorted(gaps, key=lambda gap: gap.start_ns)), cost=self._cost(end_ns))
-
-    def _cost(self, end_ns: int) -> dict[str, float]:
-        wall_s = (end_ns - self._began_ns) / 1e9
-        cpu_s = sum(loop.cpu_s for loop in self._loops)
-        quick = [loop for loop in self._loops if loop.sources[0].interval_s is None]
-        cost: dict[str, float] = {
-            "interval_s": self._interval_s,
-            "wall_s": wall_s,
-            "ticks": sum(loop.ticks for loop in quick),
-            "missed_ticks": sum(loop.missed for loop in quick),
-            "longest_tick_s": max((loop.longest_s for loop in quick), default=0.0),
-            "cpu_s": cpu_s,
-            "cpu_pct": 100.0 * cpu_s / wall_s if wall_s > 0 else 0.0,
-        }
-        for loop in self._loops:
-            for name, source_cpu_s in loop.source_cpu_s.items():
-                cost |= {f"{name}.cpu_s": source_cpu_s, f"{name}.reads": loop.ticks}
-        return cost
-
-
 @contextmanager
 def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: float) -> Iterator[Sampling]:
     """Sample while the body runs, into the CSV files of `folder`; the Sampling is complete after it.
+
+    Sources open what they need in their threads, so that nobody waits for them.
+
+    Args:
+        sources: what to read; names must differ.
+        interval_s: for the sources that have no interval of their own; 0 for no sampling.
 
     Raises:
         StoreError: samples could not be written; not when the body raises something else.
@@ -225,19 +152,54 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
     if not sources or interval_s <= 0:
         yield sampling
         return
+    quick = [source for source in sources if source.interval_s is None]
+    groups = [*([quick] if quick else []), *([source] for source in sources if source.interval_s is not None)]
+    clock, stop = Clock(), threading.Event()
     with TelemetryWriter(folder) as writer:
-        sampler = Sampler(sources, interval_s, writer)
-        sampler.start(target)
+        loops = [
+            TickLoop(group, max(interval_s, group[0].interval_s or 0.0), writer, clock) for group in groups
+        ]
+        threads = [
+            threading.Thread(
+                target=loop.run, args=(target, stop), name=f"sample-{loop.sources[0].name}", daemon=True
+            )
+            for loop in loops
+        ]
+        began_ns = clock.now_ns()
+        for thread in threads:
+            thread.start()
         try:
             yield sampling
-        except BaseException:
-            # What the body raised says more about why the trial ended.
-            with suppress(StoreError):
-                _finish(sampler, sampling)
-            raise
-        _finish(sampler, sampling)
+        finally:
+            stop.set()
+            end_ns = clock.now_ns()
+            for loop, thread in zip(loops, threads, strict=True):
+                thread.join(max(0.0, _JOIN_S - (clock.now_ns() - end_ns) / 1e9))
+                if thread.is_alive():
+                    for source in loop.sources:
+                        reason = f"A read did not return within {_JOIN_S:g} s."
+                        loop.gaps.note(end_ns, source.name, ALL, ALL, reason)
+            gaps = [gap for loop in loops for gap in loop.gaps.close(clock.now_ns())]
+            sampling.gaps = tuple(sorted(gaps, key=lambda gap: gap.start_ns))
+            sampling.cost = _cost(loops, interval_s, (end_ns - began_ns) / 1e9)
+        for loop in loops:
+            if loop.error is not None:
+                raise loop.error
 
 
-def _finish(sampler: Sampler, sampling: Sampling) -> None:
-    done = sampler.stop()
-    sampling.gaps, sampling.cost = done.gaps, done.cost
+def _cost(loops: Sequence[TickLoop], interval_s: float, wall_s: float) -> dict[str, float]:
+    cpu_s = sum(loop.cpu_s for loop in loops)
+    quick = [loop for loop in loops if loop.sources[0].interval_s is None]
+    cost: dict[str, float] = {
+        "interval_s": interval_s,
+        "wall_s": wall_s,
+        "ticks": sum(loop.ticks for loop in quick),
+        "missed_ticks": sum(loop.missed for loop in quick),
+        "longest_tick_s": max((loop.longest_s for loop in quick), default=0.0),
+        "cpu_s": cpu_s,
+        "cpu_pct": 100.0 * cpu_s / wall_s if wall_s > 0 else 0.0,
+    }
+    for loop in loops:
+        for name, source_cpu_s in loop.source_cpu_s.items():
+            cost |= {f"{name}.cpu_s": source_cpu_s, f"{name}.reads": loop.ticks}
+    return cost
