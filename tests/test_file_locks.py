@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import BusyError, StoreError
-from harness.system.file_locks import LOCK, LOCK_ENV, default_path, filling, measuring
+from harness.system.file_locks import LOCK, LOCK_ENV, default_path, filling, measuring, replacing
 from tests.fakes import RecordingProgress
 
 HOLDER = """
@@ -87,3 +87,20 @@ def test_who_fills_the_cache_second_waits_and_says_so(tmp_path: Path) -> None:
         assert not entered.wait(0.2)
     thread.join()
     assert entered.is_set()
+
+
+def test_a_folder_takes_anothers_place_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "cache/x"
+    before = os.umask(0o077)
+    try:
+        for content in ("old", "new"):
+            with replacing(folder) as made:
+                (made / content).touch()
+    finally:
+        os.umask(before)
+    with pytest.raises(RuntimeError), replacing(folder) as made:
+        (made / "torn").touch()
+        raise RuntimeError
+    assert [path.name for path in folder.iterdir()] == ["new"]
+    assert list(folder.parent.iterdir()) == [folder]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755, "a container's user may look into it"

@@ -88,8 +88,9 @@ class TestTravelling:
     @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
     def test_a_node_cannot_write_elsewhere(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(StoreError, match="evil"):
-            write_files(tmp_path / "run/trials/t", {name: b"x"})
+            write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
+        assert not list(tmp_path.rglob("trial.json")), "what is not whole has no record"
 
     def test_only_modules_travel_beside_a_workload_file(self, tmp_path: Path) -> None:
         mine = tmp_path / "mine.py"

@@ -104,12 +104,12 @@ def read_files(folder: Path, *patterns: str) -> dict[str, bytes]:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write what `read_files` returned; a trial's record comes after what it is about.
+    """Write what `read_files` returned; a trial's record comes last, as it says that all is there.
 
     Raises:
         StoreError: the disk refuses, or a path leads out of the folder.
     """
-    for name, content in files.items():
+    for name, content in sorted(files.items(), key=lambda file: file[0] == "trial.json"):
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise StoreError(f"A node sent a file named {name}.", hint="Check what runs on that node.")
         write_whole(folder / name, content)

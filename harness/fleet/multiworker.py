@@ -101,8 +101,6 @@ def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Seq
     for rank, result in enumerate(results[1:], 1):
         beside = f"workers/{rank}-{nodes[rank].key}"
         files |= {f"{beside}/{name}": content for name, content in result.files.items()}
-    # The first worker's record says that all is there.
-    files["trial.json"] = files.pop("trial.json")
     folder.add(_name(workers), Written(folder=trial, files=files))
 
 
