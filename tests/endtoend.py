@@ -63,14 +63,12 @@ class Tfbench:
         engine: the engine's name.
         arguments: further options.
         environment: added to this process' own.
-        command: the subcommand.
     """
 
     folder: Path
     engine: str
     arguments: tuple[str | Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    command: str = "bench"
     _process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Tfbench:
@@ -79,7 +77,7 @@ class Tfbench:
         # A shell that starts the tests in the background has them ignore Ctrl-C, which a command inherits.
         command = [
             "env", "--default-signal=INT",
-            sys.executable, "-m", "harness", self.command, "--profile", "smoke", "--engine", self.engine,
+            sys.executable, "-m", "harness", "bench", "--profile", "smoke", "--engine", self.engine,
             "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
         ]  # fmt: skip
         self._process = subprocess.Popen(

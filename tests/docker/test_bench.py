@@ -6,23 +6,18 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
-from harness.telemetry.csvfile import read_series
+from tests.docker.unix_proxy import engine_behind_a_door
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
 from workloads.protocol import VARIANTS
 
 pytestmark = pytest.mark.docker
-
-SOCKET = "/var/run/docker.sock"
 
 
 def docker(*words: str) -> list[str]:
@@ -178,21 +173,6 @@ def _check_kept_out(folder: Path, options: tuple[str | Path, ...], holder: Tfben
     assert holder.process.poll() is None, "the first is not disturbed"
 
 
-@contextmanager
-def engine_behind_a_door() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield a URL of the engine and the process that it goes through: when that is killed, it is gone."""
-    # Not pytest's folder: a socket's path must fit into 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
-        door = Path(folder) / "engine.sock"
-        code = f"from tests.docker.unix_proxy import serve; serve({str(door)!r}, {SOCKET!r})"
-        with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=ROOT) as process:
-            try:
-                wait_until(door.exists)
-                yield f"unix://{door}", process
-            finally:
-                process.kill()
-
-
 def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
     options = one_file(tmp_path, "--trials", "3")
     with (
@@ -214,15 +194,3 @@ def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
         assert again.finish()[0] == 0
     assert list(again.statuses.values()) == [Status.OK] * 3
     assert containers(again) == [], "what the lost engine kept has been removed too"
-
-
-def test_telemetry_opens_in_one_line(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path)) as bench:
-        code, _, err = bench.finish()
-    assert code == 0, err
-    folder = bench.run_path / "trials/good.cpu.0/telemetry"
-    for series in read_series(folder):
-        frame = pandas.read_csv(folder / f"{series.source}-{series.device}.csv")
-        assert len(frame) == len(series.t_ns)
-        assert list(frame.columns) == ["t_ns", *series.columns]

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from docker.errors import NotFound
 
+from harness.engines.calls import remove_container
 from harness.engines.docker import DockerEngine
 from harness.engines.owner import RUN, current_owner, start_ticks
 from harness.errors import EngineError
 from tests.docker.conftest import BASE
-from tests.docker.spare_engine import spare_engine
+from tests.docker.unix_proxy import engine_behind_a_door
+from tests.endtoend import wait_until
 
 pytestmark = pytest.mark.docker
 
@@ -94,22 +96,21 @@ def test_only_what_belongs_to_ended_harnesses_is_stale(engine):
                 continue
 
 
-def test_killed_engine_is_an_error_and_its_container_ends(engine, make_spec):
-    with spare_engine() as spare:
-        spare.load(BASE, engine.client)
-        lost = DockerEngine({"DOCKER_HOST": spare.url})
+def test_a_lost_engine_is_an_error_and_its_container_ends(engine, make_spec):
+    with engine_behind_a_door() as (url, door):
+        lost = DockerEngine({"DOCKER_HOST": url})
         lost.connect()
-        spec = make_spec("sleep", "1000", image=replace(make_spec("true").image, digest=""))
+        spec = make_spec("sleep", "1000")
         container = lost.start(spec)
         pid = container.pid
         assert container.poll() is None
-        spare.die()
+        door.kill()
         with pytest.raises(EngineError, match="stopped answering"):
             while container.poll() is None:
                 time.sleep(0.01)
         with pytest.raises(EngineError, match="stopped answering"):
             container.remove()
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.01)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())
         assert spec.out.stat().st_uid == os.getuid()
         lost.close()
+    remove_container(engine.client, container.id)

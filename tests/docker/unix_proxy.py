@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.endtoend import ROOT, wait_until
+
+SOCKET = "/var/run/docker.sock"
+
+
+@contextmanager
+def engine_behind_a_door() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Yield a URL of the engine and the process that it goes through: when that is killed, it is gone."""
+    # Not pytest's folder: a socket's path must fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
+        door = Path(folder) / "engine.sock"
+        code = f"from tests.docker.unix_proxy import serve; serve({str(door)!r}, {SOCKET!r})"
+        with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=ROOT) as process:
+            try:
+                wait_until(door.exists)
+                yield f"unix://{door}", process
+            finally:
+                process.kill()
 
 
 def serve(path: str, behind: str) -> None:
