@@ -21,7 +21,14 @@ import pytest
 
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
-from harness.data.published import PUBLISHED, Published, read_cifar, read_idx_files, read_reviews, save_arrays
+from harness.data.published_datasets import (
+    PUBLISHED,
+    Published,
+    read_cifar,
+    read_idx_files,
+    read_reviews,
+    save_arrays,
+)
 from harness.errors import DataError, UsageError
 from harness.progress import Silent
 from workloads.protocol import ARRAYS, RARE, START, Data

@@ -14,7 +14,7 @@ from PIL import Image
 from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
 from harness.data.pets import is_whole, unpack_pets
-from harness.data.published import PUBLISHED, Published
+from harness.data.published_datasets import PUBLISHED, Published
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.progress import Silent

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.data.archives import fetch
 from harness.data.jpegs import JpegRecipe
 from harness.data.procedural import ArrayRecipe, PictureRecipe
-from harness.data.published import PUBLISHED, Published
+from harness.data.published_datasets import PUBLISHED, Published
 from harness.data.tables import TableRecipe
 from harness.data.tokens import TokenRecipe
 from harness.digests import file_sha256
