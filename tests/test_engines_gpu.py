@@ -31,8 +31,9 @@ H200 = Gpu(
     power_default_limit_w=700.0,
     ecc_enabled=True,
     mig_enabled=False,
+    minor_number=2,
 )
-SECOND = replace(H200, index=1, uuid="GPU-abbb-1")
+SECOND = replace(H200, index=1, uuid="GPU-abbb-1", minor_number=0)
 SLICES = tuple(
     replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=f"MIG-{number}", minor_number=2,
             gpu_instance_id=number + 1, compute_instance_id=0)
@@ -56,11 +57,6 @@ def put_libraries(root: Path, folder: str, version: str = DRIVER) -> None:
         put(root, f"{folder}/{name}.so.{version}")
         (root / folder / f"{name}.so.1").symlink_to(f"{name}.so.{version}")
     put(root, f"{folder}/libnvidia-gpucomp.so.{version}", f"{folder}/libGLX_nvidia.so.{version}")
-
-
-def put_information(root: Path, uuid: str, minor: int) -> None:
-    text = f"Model: \t\t NVIDIA H200\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: \t {minor}\n"
-    put(root, f"proc/driver/nvidia/gpus/0000:0{minor}:00.0/information", text=text)
 
 
 def access(root: Path, gpus=(H200,), engine: EngineInfo = DOCKER, folder: str = OWN):
@@ -161,8 +157,6 @@ def test_podman_takes_cdi_before_a_docker_runtime(tmp_path):
 
 def test_device_nodes_with_the_driver_s_own_folder(tmp_path):
     put_nodes(tmp_path, 0, 1, 2)
-    put_information(tmp_path, "GPU-aaaa-0", 2)
-    put_information(tmp_path, "GPU-abbb-1", 0)
     put_libraries(tmp_path, "usr/local/nvidia/lib64")
     got = access(tmp_path)
     assert got.kind == "devices"
@@ -174,24 +168,14 @@ def test_device_nodes_with_the_driver_s_own_folder(tmp_path):
         "NVIDIA_VISIBLE_DEVICES": "void",
         "LD_LIBRARY_PATH": str(tmp_path / OWN),
     }
+    put(tmp_path, "dev/nvidia-uvm-tools")
     both = access(tmp_path, (SECOND, H200))
     assert both.device_nodes[:2] == ("/dev/nvidia0", "/dev/nvidia2")
-
-
-def test_nvml_s_minor_number_comes_first_and_a_single_node_needs_none(tmp_path):
-    put_nodes(tmp_path, 3)
-    put_libraries(tmp_path, "usr/local/nvidia/lib64")
-    assert access(tmp_path).device_nodes[0] == "/dev/nvidia3"
-    put(tmp_path, "dev/nvidia5", "dev/nvidia-uvm-tools")
-    available = access(tmp_path, (replace(H200, minor_number=5),))
-    assert available.device_nodes[0] == "/dev/nvidia5"
-    assert available.device_nodes[-1] == "/dev/nvidia-uvm-tools"
-    with pytest.raises(GpuError, match=r"2 device nodes .* GPU-aaaa-0"):
-        access(tmp_path)
+    assert both.device_nodes[-1] == "/dev/nvidia-uvm-tools"
 
 
 def test_from_a_system_folder_only_the_driver_s_files_are_mounted(tmp_path):
-    put_nodes(tmp_path, 0)
+    put_nodes(tmp_path, 2)
     put_libraries(tmp_path, SYSTEM)
     put(tmp_path, f"{SYSTEM}/libc.so.6", f"{SYSTEM}/libstdc++.so.6")
     got = access(tmp_path, folder=SYSTEM)
@@ -205,7 +189,7 @@ def test_from_a_system_folder_only_the_driver_s_files_are_mounted(tmp_path):
 
 
 def test_driver_folder_of_links_that_lead_elsewhere_is_mounted_file_by_file(tmp_path):
-    put_nodes(tmp_path, 0)
+    put_nodes(tmp_path, 2)
     put_libraries(tmp_path, "opt/real")
     folder = tmp_path / "usr/local/nvidia/lib64"
     folder.mkdir(parents=True)
@@ -226,15 +210,17 @@ def test_the_driver_s_folder_is_the_one_that_the_linker_finds_nvml_in(tmp_path):
 
 def test_every_missing_piece_is_named(tmp_path):
     with pytest.raises(GpuError) as caught:
-        access(tmp_path, (replace(H200, minor_number=0),))
-    for words in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia0 is missing"):
+        access(tmp_path)
+    for words in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia2 is missing"):
         assert words in caught.value.message
     assert "nvidia-modprobe" in caught.value.hint
-    put_nodes(tmp_path, 0)
+    with pytest.raises(GpuError, match="which device node is GPU-aaaa-0"):
+        access(tmp_path, (replace(H200, minor_number=None),))
+    put_nodes(tmp_path, 2)
     (tmp_path / "dev/nvidia-uvm").unlink()
     with pytest.raises(GpuError, match="/dev/nvidia-uvm is missing"):
         access(tmp_path)
-    put_nodes(tmp_path, 0)
+    put_nodes(tmp_path, 2)
     put(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '7'\n")
     with pytest.raises(GpuError) as caught:
         access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
@@ -257,8 +243,6 @@ def test_mig_instance_gets_its_own_capabilities_only(tmp_path):
     ]
     assert got.uuids == ("MIG-1",)
     assert got.environment["CUDA_VISIBLE_DEVICES"] == "MIG-1"
-    unknown = replace(SLICES[1], gpu_instance_id=None, compute_instance_id=None)
-    assert len([node for node in access(tmp_path, (unknown,)).device_nodes if "caps" in node]) == 4
     with pytest.raises(GpuError, match="no entry under"):
         access(tmp_path, (replace(SLICES[0], gpu_instance_id=9),))
 

@@ -40,7 +40,13 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
     Raises:
         GpuError: one is not there; the message names it.
     """
-    nodes = [f"/dev/nvidia{_minor(gpu, root)}" for gpu in gpus]
+    for gpu in gpus:
+        if gpu.minor_number is None:
+            raise GpuError(
+                f"NVML does not say which device node is {gpu.uuid}",
+                hint="Update the driver, or install the NVIDIA Container Toolkit.",
+            )
+    nodes = [f"/dev/nvidia{gpu.minor_number}" for gpu in gpus]
     nodes += ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     for gpu in gpus:
         nodes += _capabilities(gpu, root)
@@ -96,37 +102,15 @@ def driver_mounts(folder: Path) -> tuple[tuple[Mount, ...], str]:
     return mounts, CONTAINER_LIBRARIES
 
 
-def _minor(gpu: Gpu, root: Path) -> int:
-    """Return the number of the GPU's device node."""
-    if gpu.minor_number is not None:
-        return gpu.minor_number
-    for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
-        lines = (line.partition(":") for line in path.read_text(encoding="utf-8").splitlines())
-        facts = {name.strip(): value.strip() for name, _, value in lines}
-        if facts.get("GPU UUID") == gpu.uuid and facts.get("Device Minor", "").isdigit():
-            return int(facts["Device Minor"])
-    nodes = [path.name for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
-    if len(nodes) == 1:
-        return int(nodes[0].removeprefix("nvidia"))
-    raise GpuError(
-        f"it is unknown which of {len(nodes)} device nodes is {gpu.uuid}",
-        hint="See /proc/driver/nvidia/gpus/*/information; or install the NVIDIA Container Toolkit.",
-    )
-
-
 def _capabilities(gpu: Gpu, root: Path) -> list[str]:
-    """Return the capability nodes of a MIG instance; of all the GPU's where it is not known which it is."""
+    """Return the capability nodes of a MIG instance."""
     if not gpu.mig_uuid:
         return []
-    instance = "*" if gpu.gpu_instance_id is None else str(gpu.gpu_instance_id)
-    compute = "*" if gpu.compute_instance_id is None else str(gpu.compute_instance_id)
-    mig = root / f"proc/driver/nvidia/capabilities/gpu{_minor(gpu, root)}/mig"
-    files = [*mig.glob(f"gi{instance}/access"), *mig.glob(f"gi{instance}/ci{compute}/access")]
+    instance = root / f"proc/driver/nvidia/capabilities/gpu{gpu.minor_number}/mig/gi{gpu.gpu_instance_id}"
     minors = []
-    for file in sorted(files):
-        result = re.search(r"DeviceFileMinor:\s*(\d+)", file.read_text(encoding="utf-8"))
-        if result:
-            minors.append(int(result[1]))
+    for file in (instance / "access", instance / f"ci{gpu.compute_instance_id}/access"):
+        if file.exists() and (minor := re.search(r"DeviceFileMinor:\s*(\d+)", file.read_text("utf-8"))):
+            minors.append(minor[1])
     if not minors:
         raise GpuError(
             f"MIG instance {gpu.mig_uuid} has no entry under /proc/driver/nvidia/capabilities",

@@ -14,8 +14,10 @@ from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
 from harness.telemetry.cgroup import CONTAINER
 
-_USE = ("cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids")
-_IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
+_METRICS = (
+    "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
+    "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
+)  # fmt: skip
 # A child that is found late has lost nothing: its times are cumulative, and its parent's when it has ended.
 _FIRST_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 5_000_000_000
 
@@ -38,7 +40,6 @@ class ProcessSource:
         self._root = root
         self._now_ns = now_ns
         self._tree: tuple[psutil.Process, ...] = ()
-        self._metrics: tuple[str, ...] = _USE
         self._look_ns = self._pause_ns = 0
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
@@ -51,22 +52,12 @@ class ProcessSource:
         if target.pid is None:
             return {}
         try:
-            first = psutil.Process(target.pid)
+            self._tree = (psutil.Process(target.pid),)
         except psutil.Error:
             gap(self.name, CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
-        self._metrics = (*_USE, *_IO)
-        try:
-            first.io_counters()
-        except psutil.AccessDenied:
-            self._metrics = _USE
-            for metric in _IO:
-                gap(self.name, CONTAINER, metric, "The process belongs to another user.")
-        except psutil.Error:
-            pass
-        self._tree = (first,)
         self._look_ns, self._pause_ns = 0, _FIRST_LOOK_NS
-        return {CONTAINER: self._metrics}
+        return {CONTAINER: _METRICS}
 
     def read(self) -> Iterable[Sample]:
         """Sum over the tree, which is looked up anew now and then: that takes a scan of all of /proc."""
@@ -76,27 +67,25 @@ class ProcessSource:
                 self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
             self._look_ns = now_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, _LAST_LOOK_NS)
-        rows = [row for process in self._tree if (row := self._use(process))]
+        rows = [row for process in self._tree if (row := _use(process))]
         if rows:
             totals = (sum(column) for column in zip(*rows, strict=True))
-            values = dict(zip(self._metrics, totals, strict=True))
+            values = dict(zip(_METRICS, totals, strict=True))
             yield Sample(t_ns=now_ns, source=self.name, device=CONTAINER, values=values)
 
     def stop(self) -> None:
         """Forget the processes."""
         self._tree = ()
 
-    def _use(self, process: psutil.Process) -> tuple[float, ...]:
-        """Return the values of the metrics, () when the process has ended."""
-        try:
-            with process.oneshot():
-                cpu = process.cpu_times()
-                # A child's time moves to its parent when it is waited for, so that the sum never falls.
-                user_s, system_s = cpu.user + cpu.children_user, cpu.system + cpu.children_system
-                use = (user_s + system_s, user_s, system_s, process.memory_info().rss, process.num_threads())
-                if self._metrics == _USE:
-                    return use
-                io = process.io_counters()
-                return (*use, io.read_bytes, io.write_bytes, io.read_count, io.write_count)
-        except psutil.Error:
-            return ()
+
+def _use(process: psutil.Process) -> tuple[float, ...]:
+    """Return the values of the metrics, () when the process has ended."""
+    try:
+        with process.oneshot():
+            cpu, io = process.cpu_times(), process.io_counters()
+            # A child's time moves to its parent when it is waited for, so that the sum never falls.
+            user_s, system_s = cpu.user + cpu.children_user, cpu.system + cpu.children_system
+            use = (user_s + system_s, user_s, system_s, process.memory_info().rss, process.num_threads())
+            return (*use, io.read_bytes, io.write_bytes, io.read_count, io.write_count)
+    except psutil.Error:
+        return ()
