@@ -149,9 +149,9 @@ class ImageBuilder:
             security_opt=["label=disable"],
             mounts=[Mount(target="/mnt", source=str(context.absolute()), type="bind", read_only=True)],
         )
-        # An empty entry point takes the base's away.
+        command, entrypoint = ["sh", "/mnt/image.sh"], ["/usr/bin/env"]
         api.create_container(
-            base.reference, ["sh", "/mnt/image.sh"], entrypoint=[""], user="0", name=name, host_config=host
+            base.reference, command, entrypoint=entrypoint, user="0", name=name, host_config=host
         )
         log = self._cache / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -52,8 +52,10 @@ class Recipes:
         return Base(reference=reference, identity=reference, note=note)
 
     def settings(self) -> list[str]:
-        """Return the Dockerfile's instructions that set no file: environment, command and user."""
-        return re.findall(r"^(?:ENV|CMD|USER) .*$", self._read("Dockerfile").decode(), re.MULTILINE)
+        """Return the Dockerfile's instructions that change no file: environment, command and user."""
+        return re.findall(
+            r"^(?:ENV|ENTRYPOINT|CMD|USER) .*$", self._read("Dockerfile").decode(), re.MULTILINE
+        )
 
     def lock_sha256(self, target: str) -> str:
         """Return the hash of `target`'s lock.

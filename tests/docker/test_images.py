@@ -92,14 +92,20 @@ def test_an_image_is_built_once_from_its_lock(
     "real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["tiny lock", "real lock"]
 )
 def test_two_builds_give_the_same_bits(
-    builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo, real: bool
+    tmp_path: Path, checkout: Path, client: docker.DockerClient, base_image: ImageInfo, real: bool
 ) -> None:
+    base, source, cache = base_image.reference, checkout, tmp_path / "cache"
     if real:
-        builder = ImageBuilder(ROOT, paths_here(os.environ).cache, client, Silent())
-    base = None if real else base_image.reference
-    first = builder.ensure("cpu", base)
-    client.images.remove(first.reference)
-    second = builder.ensure("cpu", base)
+        base, source, cache = None, ROOT, paths_here(os.environ).cache
+    first = ImageBuilder(source, cache, client, Silent()).ensure("cpu", base)
+    # Another comment is another name.
+    shutil.copytree(source / "images", tmp_path / "again/images", ignore=shutil.ignore_patterns("context"))
+    with (tmp_path / "again/images/Dockerfile").open("a") as dockerfile:
+        dockerfile.write(f"# {uuid.uuid4()}\n")
+    second = ImageBuilder(tmp_path / "again", cache, client, Silent()).ensure("cpu", base)
+    client.images.remove(second.reference)
+    if not real:
+        client.images.remove(first.reference)
     assert second.digest != first.digest
     assert second.contents == first.contents
 
