@@ -161,7 +161,7 @@ def hostile_run(*, seed: int = 1) -> Run:
             each, workload=HOSTILE, id=f"{HOSTILE}-{each.id}", message=HOSTILE, warnings=(HOSTILE,),
             facts={HOSTILE: HOSTILE},
             variants=tuple(
-                replace(variant, changes=(Change(what=HOSTILE, before=HOSTILE, after=HOSTILE, why=HOSTILE),))
+                replace(variant, changes=(Change(what=HOSTILE, before=HOSTILE, after=HOSTILE),))
                 for variant in each.variants
             ),
             gaps=(Gap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,

@@ -217,7 +217,7 @@ def trial(
                     wait_ns=int(wait_ns.sum()) if speed.wait_share >= 0 else -1,
                 )
             )  # fmt: skip
-            steps.append(StepTimes(variant=variant, window=number, step_ns=step_ns, wait_ns=wait_ns))
+            steps.append(StepTimes(variant=variant, window=number, step_ns=step_ns))
             now = begin + length
     phase("evaluate", BASELINE, 0.7)
     ended = now + 400_000_000
@@ -245,7 +245,7 @@ def trial(
 
 
 def _accuracy(value: float) -> tuple[Metric, ...]:
-    return (Metric(variant=BASELINE, name="accuracy", value=value, unit="share"),) if value else ()
+    return (Metric(variant=BASELINE, name="accuracy", value=value),) if value else ()
 
 
 def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise: float) -> NDArray[np.int64]:
@@ -259,11 +259,9 @@ def _variant_info(variant: str, speed: VariantSpeed, on_gpu: bool) -> VariantInf
     if variant == TUNED and on_gpu:
         params |= {"steps_per_execution": 50, "jit_compile": True}
         changes = (
-            Change(
-                what="steps_per_execution", before="1", after="50", why="one launch from Python for 50 steps"
-            ),
-            Change(what="jit_compile", before="False", after="True", why="XLA fuses small kernels"),
+            Change(what="steps_per_execution", before="1", after="50"),
+            Change(what="jit_compile", before="False", after="True"),
         )
     elif variant == TUNED:
-        changes = (Change(what="batch_size", before="32", after=str(speed.batch), why="more work a step"),)
+        changes = (Change(what="batch_size", before="32", after=str(speed.batch)),)
     return VariantInfo(variant=variant, params=params, changes=changes)

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.model.run import Fact, RequestTimes, Run, Trial
 from tests import builders
-from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Published, Remark, Requests
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Published, Requests
 
 BATCHES = (1, 4, 16)
 # Milliseconds of a request: so many for starting it, so many for each sample.
@@ -47,7 +47,6 @@ def serving_run(trials: int = 3) -> Run:
             Published(source="An article", system="3 nodes over 5", device="gpu", value=8.04,
                       unit="requests ratio"),
         ),
-        remarks=(Remark(source="Another article", system="a GPU", text="says it <can> lose"),),
     )  # fmt: skip
     return replace(run, workloads=(declared,), trials=tuple(_asked(trial) for trial in run.trials))
 

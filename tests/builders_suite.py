@@ -93,9 +93,9 @@ def suite_run(*, trials: int = 3, seed: int = 1) -> Run:
 
 
 def _as_planned(trial: Trial) -> Trial:
-    loader = Change(what="loader", before="python", after="tf.data", why="decoding in parallel")
-    fused = Change(what="steps_per_execution", before="1", after="50", why="one call for 50 steps")
-    memory = Change(what="feed", before="fit", after="memory", why="a batch that is ready in memory")
+    loader = Change(what="loader", before="python", after="tf.data")
+    fused = Change(what="steps_per_execution", before="1", after="50")
+    memory = Change(what="feed", before="fit", after="memory")
     changes = {WITHOUT_INPUT: (memory,), PARALLEL_INPUT: (loader,), WITHOUT_LAUNCH: (fused,)}
     if trial.workload == "cats-dogs":
         changes[TUNED] = (loader,)

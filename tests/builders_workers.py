@@ -28,8 +28,8 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
                 samples=9,
                        wait_ns=-1),
             ),
-            metrics=(Metric(variant="", name="collective_s", value=exchange_s, unit="s"),
-                     Metric(variant="", name="gradient_bytes", value=4e6, unit="B")),
+            metrics=(Metric(variant="", name="collective_s", value=exchange_s),
+                     Metric(variant="", name="gradient_bytes", value=4e6)),
             telemetry=(
                 Series(source="host", device="host", t_ns=t_ns,
                        columns={"net_sent_bytes": 0.75 * sent * t_ns / SECOND,

@@ -19,7 +19,7 @@ from harness.errors import EngineError
 from harness.model.run import EngineInfo, Sample
 from harness.progress import Task
 from harness.telemetry import GapSink, Target
-from workloads.protocol import BASELINE, VERSION, boot_id
+from workloads.protocol import BASELINE, boot_id
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
@@ -31,7 +31,7 @@ def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
 
 def start_line() -> str:
     """Return the first line of an event file."""
-    return line("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=1)
+    return line("start", wall_ns=time.time_ns(), boot_id=boot_id())
 
 
 def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -> str:
@@ -52,12 +52,12 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
     windows = "".join(
         window_line(samples_per_s, index, variant) for index in range(2) for variant in variants
     )
-    return (begin, windows, line("end", ok=True))
+    return (begin, windows, line("end"))
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
     """Return the event of a workload that raised."""
-    return line("error", type=kind, message=message, traceback=f"Traceback ...\n{kind}: {message}\n")
+    return line("error", type=kind, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,19 +46,13 @@ def events(trial: Trial) -> str:
     lines += [line("phase", **asdict(phase)) for phase in trial.phases]
     lines += [line("window", **asdict(window)) for window in trial.windows]
     lines += [
-        line(
-            "steps",
-            variant=step.variant,
-            window=step.window,
-            step_ns=step.step_ns.tolist(),
-            wait_ns=step.wait_ns.tolist(),
-        )
+        line("steps", variant=step.variant, window=step.window, step_ns=step.step_ns.tolist())
         for step in trial.steps
     ]
     lines += [line("metric", **asdict(metric)) for metric in trial.metrics]
     lines += [line("warning", message=message) for message in trial.warnings]
     if trial.status is Status.OK:
-        lines.append(line("end", ok=True))
+        lines.append(line("end"))
     return "".join(lines)
 
 

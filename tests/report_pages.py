@@ -22,7 +22,7 @@ from tests import builders
 from tests.builders_requests import serving_run
 from tests.builders_suite import suite_run
 from tests.builders_sweep import sweep_run
-from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, STAGE_PREFIX, Optimization
+from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, STAGE_PREFIX
 
 
 def optimizations_run() -> Run:
@@ -34,8 +34,7 @@ def optimizations_run() -> Run:
         f"{STAGE_PREFIX}decode": replace(speeds[INPUT_ONLY], step_s=0.02),
     }
     run = builders.run({"gpu0": variants}, trials=2)
-    optimization = Optimization(name="xla", params={"jit_compile": True}, why="XLA fuses kernels")
-    return replace(run, workloads=(replace(run.workloads[0], optimizations=(optimization,)),))
+    return replace(run, workloads=(replace(run.workloads[0], optimizations={"xla": {"jit_compile": True}}),))
 
 
 def priced_run() -> Run:

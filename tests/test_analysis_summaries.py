@@ -84,7 +84,7 @@ def test_training_is_projected_to_the_published_epochs_without_cold_start() -> N
 def test_a_training_that_ran_to_its_end_is_not_projected() -> None:
     run = cpu_run(trials=3)
     first = run.trials[0]
-    measured = Metric(variant=BASELINE, name="training_s", value=481.0, unit="s")
+    measured = Metric(variant=BASELINE, name="training_s", value=481.0)
     run = replace(run, trials=(replace(first, metrics=(*first.metrics, measured)), *run.trials[1:]))
     one = summary(run, "cpu", BASELINE)
     assert one.training_s is not None and one.training_s.median == 481.0
@@ -236,7 +236,7 @@ def test_accuracy_on_real_data_only_has_to_beat_chance() -> None:
     run = replace(run, workloads=(replace(run.workloads[0], min_accuracy=0.9),))
     assert summary(run, "cpu", BASELINE).accuracy_ok is True  # 24 % of 100 classes
     guess = tuple(
-        replace(trial, metrics=(Metric(variant=BASELINE, name="accuracy", value=0.0145, unit="share"),))
+        replace(trial, metrics=(Metric(variant=BASELINE, name="accuracy", value=0.0145),))
         for trial in run.trials
     )
     assert summary(replace(run, trials=guess), "cpu", BASELINE).accuracy_ok is False

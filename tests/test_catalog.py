@@ -8,14 +8,14 @@ import pytest
 
 from harness.errors import UsageError
 from harness.run.catalogue import Entry, built_in, external, select, sources
-from workloads.protocol import Change, Data, Optimization, Published, Workload
+from workloads.protocol import Data, Published, Workload
 
 WHOLE = """
 import tensorflow as tf
 from workloads import protocol
-from workloads.protocol import Change, Data, Published, Workload
+from workloads.protocol import Data, Published
 
-workload = Workload(
+workload = protocol.Workload(
     name="my-mlp", title="Mine", batch_size=32, epochs=3,
     data=Data(name="mine", shape=(8, 8, 3), classes=10, train=100, test=20),
     model="Flatten, "
@@ -23,8 +23,7 @@ workload = Workload(
     tuned={"batch_size": 64, "gpu:jit_compile": True},
     params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
     stages=["read", "batch"],
-    changes=[Change(what="a", before="b", after="c", why="d")],
-    optimizations=(protocol.Optimization(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+    optimizations={"fp16": {"precision": "fp16"}},
     published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
 )
 """
@@ -55,8 +54,7 @@ def test_a_whole_declaration_is_read(tmp_path: Path) -> None:
         tuned={"batch_size": 64, "gpu:jit_compile": True},
         params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
         stages=("read", "batch"),
-        changes=(Change(what="a", before="b", after="c", why="d"),),
-        optimizations=(Optimization(name="fp16", params={"precision": "fp16"}, why="tensor cores"),),
+        optimizations={"fp16": {"precision": "fp16"}},
         published=(Published(source="s", system="t", device="cpu", value=1.5, unit="s"),),
     )  # fmt: skip
 
@@ -99,7 +97,6 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
         (with_arguments(data="Data(name='x', shape=(4,), classes=2, train=2, test=0)"), "data.train"),
         (with_arguments(data="Data(name='x', shape=(4,), classes=2, train=-1, test=2)"), "data.train"),
         (with_arguments(published="('5 s',)"), "published"),
-        (with_arguments(changes="(1,)"), "changes"),
         (with_arguments(optimizations="('fp16',)"), "optimizations"),
         (with_arguments(tuned="('batch_size', 64)"), "tuned"),
         (with_arguments(stages="('read', 'read')"), "stages"),

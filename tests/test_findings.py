@@ -47,9 +47,7 @@ def first(played: Run) -> Finding:
 
 
 def with_metrics(played: Run, **values: float) -> Run:
-    metrics = tuple(
-        Metric(variant=BASELINE, name=name, value=value, unit="") for name, value in values.items()
-    )
+    metrics = tuple(Metric(variant=BASELINE, name=name, value=value) for name, value in values.items())
     trials = tuple(replace(trial, metrics=(*trial.metrics, *metrics)) for trial in played.trials)
     return replace(played, trials=trials)
 

@@ -50,7 +50,7 @@ OTHERS: Mapping[str, str] = {
     "reports": "altair jinja2 markupsafe numpy rich vl_convert",
 }
 # Modules with rules of their own. Trees run where there is no TensorFlow: nothing that needs it may come along.
-BOOSTING = ("author", "protocol", "sequence", "timing", "tuning")
+BOOSTING = ("loading", "protocol", "sequence", "timing", "tuning")
 OWN_RULES: Mapping[str, Rule] = {
     "workloads.protocol": Rule(),
     "workloads.boosting": Rule(

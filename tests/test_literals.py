@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from harness.run.literals import Evaluator, parsed
-from workloads.protocol import Optimization
+from workloads.protocol import Change
 
 
 def evaluate(text: str, folder: Path) -> Any:
     tree = ast.parse(text)
     last = tree.body[-1]
     assert isinstance(last, ast.Assign)
-    return Evaluator(tree, folder, {"Optimization": Optimization}).value(last.value)
+    return Evaluator(tree, folder, {"Change": Change}).value(last.value)
 
 
 def test_names_of_literals_of_the_same_file(tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_names_of_literals_of_the_same_file(tmp_path: Path) -> None:
 
 def test_names_of_literals_of_another_module(tmp_path: Path) -> None:
     (tmp_path / "pets.py").write_text(
-        'import tensorflow\nOPTIMIZATIONS = (Optimization(name="ram", params={}, why=WHY),)\nWHY = "w"'
+        'import tensorflow\nCHANGES = (Change(what="a", before="b", after=AFTER),)\nAFTER = "c"'
     )
-    text = "from workloads.pets import OPTIMIZATIONS as steps, WHY\nx = (steps, WHY)"
-    assert evaluate(text, tmp_path) == ((Optimization(name="ram", params={}, why="w"),), "w")
+    text = "from workloads.pets import CHANGES as steps, AFTER\nx = (steps, AFTER)"
+    assert evaluate(text, tmp_path) == ((Change(what="a", before="b", after="c"),), "c")
 
 
 def test_a_file_that_has_not_changed_is_parsed_once_and_one_that_has_again(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_file_that_has_not_changed_is_parsed_once_and_one_that_has_again(tmp_p
         ("import os\nx = os.sep", "is not a literal"),
         ("from os import sep\nx = sep", "`sep` comes from os, which is not read"),
         ("from workloads.missing import A\nx = A", "comes from workloads.missing"),
-        ("x = open(file='f')", "open\\(...\\) is not one of Optimization"),
+        ("x = open(file='f')", "open\\(...\\) is not one of Change"),
         ("x = [n for n in (1, 2)]", "is not a literal"),
     ],
 )
@@ -61,5 +61,5 @@ def test_anything_else_is_refused(text: str, said: str, tmp_path: Path) -> None:
 
 
 def test_arguments_that_several_share(tmp_path: Path) -> None:
-    text = 'SHARED: dict = {"params": {}, "why": "w"}\nx = Optimization(**SHARED, name="ram")'
-    assert evaluate(text, tmp_path) == Optimization(name="ram", params={}, why="w")
+    text = 'SHARED: dict = {"before": "b", "after": "c"}\nx = Change(**SHARED, what="a")'
+    assert evaluate(text, tmp_path) == Change(what="a", before="b", after="c")

@@ -27,7 +27,7 @@ def ended(code: int = 0, *, out_of_memory: bool = False, **more: str) -> Ended:
 
 
 def raised(message: str, kind: str = "ValueError") -> EventLog:
-    return EventLog(start={"kind": "start"}, error={"type": kind, "message": message, "traceback": ""})
+    return EventLog(start={"kind": "start"}, error={"type": kind, "message": message})
 
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")

@@ -20,7 +20,7 @@ from harness.run.plan import (
     spec_for,
     variants_named,
 )
-from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Optimization, Workload
+from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Workload
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
@@ -28,7 +28,7 @@ QUICK = PROFILES["quick"]
 
 def workload(name: str = "mlp", **params: object) -> Workload:
     data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-    optimizations = (Optimization(name="fp16", params={}, why=""),) if name == "resnet50" else ()
+    optimizations = {"fp16": {}} if name == "resnet50" else {}
     return Workload(
         name=name, title="", data=data, batch_size=1, epochs=1, params=params, optimizations=optimizations
     )

@@ -35,7 +35,7 @@ def test_stops_after_as_many_trials_as_a_run_does(noise: float, tmp_path) -> Non
             path = tmp_path / f"{seed}-{index}"
             window = {"variant": "baseline", "index": 0, "start_ns": 0, "end_ns": round(1e12 / value),
                       "steps": 10, "samples": 1000, "wait_ns": -1}  # fmt: skip
-            text = start_line() + line("window", **window) + line("end", ok=True)
+            text = start_line() + line("window", **window) + line("end")
             path.write_text(text, encoding="utf-8")
             stopping.took(planned, read_log(path), 1.0)
             count += 1

@@ -30,7 +30,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import BASELINE, VERSION, Data, Workload, boot_id
+from workloads.protocol import BASELINE, Data, Workload, boot_id
 
 WORKLOAD = Workload(
     name="mlp", title="", batch_size=32, epochs=1,
@@ -180,7 +180,7 @@ def test_telemetry_is_taken_while_the_container_lives(bench: Bench) -> None:
 
 
 def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench: Bench) -> None:
-    ahead = line("start", version=VERSION, wall_ns=time.time_ns() + 10**9, boot_id=boot_id(), pid=1)
+    ahead = line("start", wall_ns=time.time_ns() + 10**9, boot_id=boot_id())
     run_all(bench, Script(), Script(writes=(ahead, *good_events()[1:])), Script())
     gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
     assert gaps["mlp.cpu.0"] == gaps["mlp.cpu.2"] == []

@@ -223,7 +223,7 @@ def cut_events(trial: TrialFolder) -> None:
 
 
 def forge_events(trial: TrialFolder) -> None:
-    trial.events.write_text(start_line() + window_line(1e14) + line("end", ok=True), encoding="utf-8")
+    trial.events.write_text(start_line() + window_line(1e14) + line("end"), encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -9,33 +9,20 @@ import numpy as np
 import pytest
 
 from harness.run import catalogue as catalog
-from workloads import author, tuning
-from workloads.protocol import OPTIMIZATION_PREFIX, VARIANTS, Spec
+from workloads import loading, tuning
+from workloads.protocol import OPTIMIZATION_PREFIX, Spec
 
-FOLDER = Path(author.__file__).parent
+FOLDER = Path(loading.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "classes", "shape", "train", "epochs", "optimizer", "loss"),
-    [
-        ("cifar100-mlp", "cifar100", 100, (32, 32, 3), 50_000, 100, "Adam", "categorical cross-entropy"),
-        ("cifar10-mlp", "cifar10", 10, (32, 32, 3), 50_000, 10, "SGD", "sparse categorical cross-entropy"),
-        ("fashion-mnist-mlp", "fashion-mnist", 10, (28, 28), 60_000, 5, "Adam",
-         "sparse categorical cross-entropy"),
-    ],
-)  # fmt: skip
-def test_as_published(name, data, classes, shape, train, epochs, optimizer, loss):
-    one = BUILT_IN[name]
-    assert (one.data.name, one.data.classes, one.data.shape) == (data, classes, shape)
-    assert (one.data.train, one.data.test) == (train, 10_000)
-    assert (one.batch_size, one.epochs, one.optimizer, one.loss) == (32, epochs, optimizer, loss)
-    assert one.min_accuracy > 2 / classes
-
-
-def test_azure_numbers():
-    numbers = {(one.device, one.unit): one.value for one in BUILT_IN["cifar100-mlp"].published}
-    assert numbers == {("cpu", "s"): 17 * 60 + 55, ("gpu", "s"): 5 * 60 + 43, ("gpu", "ratio"): 3.1}
+    ("name", "epochs"), [("cifar100-mlp", 100), ("cifar10-mlp", 10), ("fashion-mnist-mlp", 5)]
+)
+def test_as_published(name, epochs):
+    workload = BUILT_IN[name]
+    assert (workload.batch_size, workload.epochs, workload.data.test) == (32, epochs, 10_000)
+    assert workload.min_accuracy > 2 / workload.data.classes
 
 
 def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
@@ -45,18 +32,14 @@ def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-def test_every_optimization_is_a_step_from_a_variant_that_comes_before_it(name):
-    one = BUILT_IN[name]
-    before = set(VARIANTS)
-    for optimization in one.optimizations:
-        assert optimization.after in before
-        assert optimization.why
-        before.add(OPTIMIZATION_PREFIX + optimization.name)
-        for device in ("cpu", "gpu"):
-            variant = tuning.variant_params(
-                one, Spec(device=device), OPTIMIZATION_PREFIX + optimization.name, pipeline=True
-            )
-            assert not any(":" in key for key in variant)
+def test_every_optimization_changes_the_baseline_where_it_applies(name):
+    workload = BUILT_IN[name]
+    for optimization in workload.optimizations:
+        variant = OPTIMIZATION_PREFIX + optimization
+        changed = [
+            tuning.variant_changes(workload, Spec(device=device), variant) for device in ("cpu", "gpu")
+        ]
+        assert any(changed), f"{variant} is the baseline"
 
 
 def test_the_example_is_short_and_the_host_can_read_it():
@@ -70,7 +53,7 @@ def test_default_preprocessing_scales_integers_to_one_as_float32():
         "x_train": np.array([[0, 255]], np.uint8), "y_train": np.array([1], np.uint8),
         "x_test": np.array([[51, 102]], np.uint8), "y_test": np.array([0], np.uint8),
     }  # fmt: skip
-    (x_train, y_train), (x_test, _) = author.scaled(arrays, {})
+    (x_train, y_train), (x_test, _) = loading.scaled(arrays, {})
     assert x_train.dtype == np.float32
     assert x_train.tolist() == [[0.0, 1.0]]
     assert x_test.tolist() == pytest.approx(np.array([[0.2, 0.4]], np.float32))
@@ -85,8 +68,8 @@ def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(author.AuthorError, match=message):
-        author.load(str(path))
+    with pytest.raises(loading.WorkloadFileError, match=message):
+        loading.load(str(path))
 
 
 def test_a_workload_of_several_is_imported_by_its_name(tmp_path):
@@ -98,17 +81,17 @@ def test_a_workload_of_several_is_imported_by_its_name(tmp_path):
         "def model(params): return 1\n"
         "def second(params): return 2\n"
     )
-    assert [author.load(str(path), name).model({}) for name in ("a", "b", "")] == [1, 2, 1]
-    with pytest.raises(author.AuthorError, match="no workload 'c'"):
-        author.load(str(path), "c")
+    assert [loading.load(str(path), name).model({}) for name in ("a", "b", "")] == [1, 2, 1]
+    with pytest.raises(loading.WorkloadFileError, match="no workload 'c'"):
+        loading.load(str(path), "c")
 
 
 @pytest.mark.parametrize("gives", [("read",), ("batch", "read"), ("read", "batch", "more")])
 def test_stages_that_differ_from_the_declared_ones_are_refused(gives):
     declared = replace(BUILT_IN["resnet50"], stages=("read", "batch"))
-    author.check_stages(declared, [("read", list), ("batch", list)])
-    with pytest.raises(author.AuthorError, match=r"read.*batch"):
-        author.check_stages(declared, [(name, list) for name in gives])
+    loading.check_stages(declared, [("read", list), ("batch", list)])
+    with pytest.raises(loading.WorkloadFileError, match=r"read.*batch"):
+        loading.check_stages(declared, [(name, list) for name in gives])
 
 
 def test_stages_without_a_pipeline_are_refused(tmp_path):
@@ -119,5 +102,5 @@ def test_stages_without_a_pipeline_are_refused(tmp_path):
         "    data=Data(name='x', shape=(1,), classes=2, train=1, test=1))\n"
         "def model(params): ...\n"
     )
-    with pytest.raises(author.AuthorError, match="no function `dataset"):
-        author.load(str(path))
+    with pytest.raises(loading.WorkloadFileError, match="needs both stages"):
+        loading.load(str(path))

@@ -1,12 +1,13 @@
 """Random shear, zoom and mirroring of pictures, with the meaning that Keras' ImageDataGenerator gives them.
 
-One set of random numbers, three ways to apply it: picture by picture on the host (`warp_one`), and batch by
-batch with operations that XLA compiles for any device (`warp_batch`, in the layer `Augment`).
+One set of random numbers, two ways to apply it: picture by picture on the host (`warp_one`), and batch by
+batch with operations that XLA compiles for any device (`warp_batch`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -67,25 +68,28 @@ def warp_batch(images: Any, maps: Any) -> Any:
     return (1 - part_y) * upper + part_y * lower
 
 
-class Augment(tf.keras.layers.Layer):
-    """Scale bytes to 0..1 and, in training, shear, zoom and mirror them, on the device of the model.
+def prepared(images: Any, *, random: bool) -> Any:
+    """Scale bytes [n, height, width, channels] to 0..1; sheared, zoomed and mirrored where `random`."""
+    images = tf.cast(images, tf.float32) / WHITE
+    if not random:
+        return images
+    _, height, width, _ = images.shape
+    return warp_batch(images, random_maps(tf.shape(images)[0], height, width))
+
+
+class OnDevice(tf.keras.layers.Layer):
+    """Prepare batches of bytes on the device of the model.
 
     Args:
-        random: False only scales.
+        prepare: (bytes, random) -> floats.
+        random: augment in training.
     """
 
-    def __init__(self, *, random: bool) -> None:
-        super().__init__(name="augment")
+    def __init__(self, prepare: Callable[..., Any], *, random: bool) -> None:
+        super().__init__()
+        self._prepare = prepare
         self._random = random
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Take uint8[n, height, width, channels], give the same shape in the layer's own float type."""
-        images = tf.cast(inputs, tf.float32) / WHITE
-        if training and self._random:
-            _, height, width, _ = images.shape
-            images = warp_batch(images, random_maps(tf.shape(images)[0], height, width))
-        return tf.cast(images, self.compute_dtype)
-
-    def compute_output_shape(self, shape: Any) -> Any:
-        """Return `shape`."""
-        return shape
+        """Return what the model takes, in its own float type."""
+        return tf.cast(self._prepare(inputs, random=training and self._random), self.compute_dtype)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 
-from workloads import author, tuning
+from workloads import loading, tuning
 from workloads.protocol import (
     ARRAYS,
     BASELINE,
@@ -33,7 +33,6 @@ from workloads.protocol import (
     NoGpuError,
     Spec,
     Workload,
-    python_version,
 )
 from workloads.sequence import measure_each
 from workloads.timing import Meter
@@ -56,7 +55,7 @@ class Trees:
 
     def params(self, variant: str) -> dict[str, Any]:
         """Return everything that `variant` runs with."""
-        return tuning.variant_params(self.workload, self.spec, variant, pipeline=False)
+        return tuning.variant_params(self.workload, self.spec, variant)
 
     def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return XGBoost's parameters on this trial's device."""
@@ -78,14 +77,12 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     Raises:
         NoGpuError: a GPU was asked for and XGBoost does not train on it.
     """
-    module, workload = author.import_workload(spec.file, spec.workload)
-    booster = getattr(module, "booster", None)
-    if not callable(booster):
-        raise author.AuthorError(f"{module.__file__} has no function `booster(params)`.")
+    module, workload = loading.import_workload(spec.file, spec.workload)
+    booster = loading.required(module, "booster")
     if spec.device == "gpu":
         _prove(max(spec.gpus, 1))
     began = events.phase(IMPORT, began_ns)
-    events.write("facts", facts={**facts(spec), "workload": workload.name})
+    events.write("facts", facts=facts(spec))
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
     events.phase(DATA, began)
     job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
@@ -93,18 +90,16 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     measure_each(bodies, events=events, needed=(BASELINE,))
 
 
-def facts(spec: Spec) -> dict[str, str | int | float | bool]:
+def facts(spec: Spec) -> dict[str, str | int]:
     """Describe the software and the device as this process finds them; scalars only."""
     build = xgb.build_info()
     return {
-        "python": python_version(),
+        "python": platform.python_version(),
         "xgboost": xgb.__version__,
         "numpy": np.__version__,
-        "platform": platform.platform(),
-        "cuda_build": ".".join(str(part) for part in build.get("CUDA_VERSION", ())),
+        "cuda": ".".join(str(part) for part in build.get("CUDA_VERSION", ())),
         "devices": "cuda:0" if spec.device == "gpu" else "cpu",
         "cpus_visible": len(os.sched_getaffinity(0)),
-        "seed": spec.seed,
     }
 
 
@@ -135,7 +130,7 @@ def device_of(booster: xgb.Booster) -> str:
 
 def _measure(job: Trees, variant: str) -> None:
     params = job.params(variant)
-    changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant, pipeline=False)
+    changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant)
     job.events.write(
         "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
     )
@@ -184,18 +179,16 @@ def _train(job: Trees, variant: str, params: Mapping[str, Any], meter: Meter) ->
         going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
     _hold_device(job, booster)
     if meter.full:
-        job.events.metric(variant, "training_s", meter.finish(), "s")
+        job.events.metric(variant, "training_s", meter.finish())
     if variant == MODEL_ONLY:
         return
     began = meter.now()
     # As many trees on every device, however many rounds its windows had room for.
     judged = min(rounds, params["epochs"])
-    said = booster.predict(held_out, iteration_range=(0, judged))
-    truth = job.arrays["y_test"]
+    scores = booster.predict(held_out, iteration_range=(0, judged))
     meter.phase(EVALUATE, began)
-    job.events.metric(variant, "steps_trained", judged, "steps")
-    job.events.metric(variant, "accuracy", float(np.mean((said > 0.5) == truth)), "share")
-    job.events.metric(variant, "test_auc", auc(said, truth), "share")
+    job.events.metric(variant, "steps_trained", judged)
+    job.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == job.arrays["y_test"])))
 
 
 def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:
@@ -209,18 +202,3 @@ def _hold_device(job: Trees, booster: xgb.Booster) -> None:
     used = device_of(booster)
     if job.spec.device == "gpu" and not used.startswith("cuda"):
         raise NoGpuError(f"XGBoost trained on {used}.")
-
-
-def auc(scores: Any, truth: Any) -> float:
-    """Return the area under the ROC curve by ranks, ties shared (Mann & Whitney 1947).
-
-    Args:
-        scores: float[n]; truth: n labels, 0 or 1.
-    """
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    positive = np.asarray(truth) == 1
-    ones, zeros = int(positive.sum()), int((~positive).sum())
-    if not ones or not zeros:
-        return float("nan")
-    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))

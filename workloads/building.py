@@ -58,16 +58,17 @@ def _configure(model: Any, params: Mapping[str, Any]) -> None:
         # Keras compiles its step around all replicas, which XLA refuses; steps.py compiles inside each.
         model.jit_compile = False
     elif params["jit_compile"] is not None:
-        # A property of Keras 3 and of Keras 2 from 2.11 on; fit reads it when it traces its step.
+        # Fit reads it when it traces its step.
         model.jit_compile = params["jit_compile"]
     if params["run_eagerly"] is not None:
         model.run_eagerly = params["run_eagerly"]
     if params["steps_per_execution"] != 1 and params["feed"] == "fit":
-        configure = getattr(model, "_configure_steps_per_execution", None)
-        if configure is not None:
-            configure(params["steps_per_execution"])  # Keras 2
-        else:
-            model.steps_per_execution = params["steps_per_execution"]
+        model.steps_per_execution = params["steps_per_execution"]
+
+
+def uses_xla(model: Any, params: Mapping[str, Any]) -> bool:
+    """Tell whether `params` ask for XLA, or leave it to Keras, which decides for it."""
+    return bool(model.jit_compile if params["jit_compile"] is None else params["jit_compile"])
 
 
 def make_variables(model: Any, x: Any, y: Any) -> None:

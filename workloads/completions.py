@@ -19,29 +19,6 @@ def idle_ns(asked_ns: int, got_ns: int, done_ns: int | None) -> int:
     return 0 if done_ns is None else max(0, got_ns - max(asked_ns, done_ns))
 
 
-class Immediate:
-    """What Completions is for a device that computes before the call returns."""
-
-    def __init__(self) -> None:
-        self._last_ns = time.monotonic_ns()
-
-    def __enter__(self) -> Immediate:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def follow(self, result: Any) -> None:
-        """Take note that a result is there."""
-        self._last_ns = time.monotonic_ns()
-
-    def last_ns(self) -> int | None:
-        """Return when the last result was there."""
-        return self._last_ns
-
-
 class Completions:
     """Follow results, each until it is done; at most one is left undone when another is followed.
 

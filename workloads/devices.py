@@ -7,13 +7,12 @@ import platform
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import NoGpuError, python_version
+from workloads.protocol import NoGpuError
 
 
 def prepare(device: str, gpus: int) -> list[str]:
@@ -92,15 +91,10 @@ def scope(strategy: tf.distribute.Strategy | None) -> Any:
 
 def synchronise() -> None:
     """Wait until every device has done all that was asked of it."""
-    sync = getattr(getattr(tf.test, "experimental", None), "sync_devices", None)
-    if sync is not None:
-        sync()
-        return
-    # TensorFlow before 2.12.
-    drain([device.name for device in tf.config.list_logical_devices()])
+    tf.test.experimental.sync_devices()
 
 
-def drain(names: list[str]) -> None:
+def drain(names: Sequence[str]) -> None:
     """Wait for these devices alone: a result that was read back has passed through the device's queue."""
     for name in names:
         with tf.device(name):
@@ -134,48 +128,17 @@ def _share(part: Any, index: int, of: int) -> Any:
         return part[start : start + rows]
 
 
-def facts(devices: list[str], seed: int) -> dict[str, str | int | float | bool]:
+def facts(devices: list[str]) -> dict[str, str | int]:
     """Describe the software and the devices as this process finds them; scalars only."""
     build = tf.sysconfig.get_build_info()
-    found: dict[str, str | int | float | bool] = {
-        "python": python_version(),
+    return {
+        "python": platform.python_version(),
         "tensorflow": tf.__version__,
-        "tensorflow_git": str(tf.version.GIT_VERSION),
-        "keras": _package_version("keras"),
+        "keras": metadata.version("keras"),
         "numpy": np.__version__,
-        "platform": platform.platform(),
-        "cuda_build": str(build.get("cuda_version", "")),
-        "cudnn_build": str(build.get("cudnn_version", "")),
+        "cuda": str(build.get("cuda_version", "")),
+        "cudnn": str(build.get("cudnn_version", "")),
         "devices": " ".join(devices),
-        "gpus_registered": len(tf.config.list_physical_devices("GPU")),
         "cpus_visible": len(os.sched_getaffinity(0)),
-        # 0 is TensorFlow's word for "as many as there are CPUs".
-        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
-        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "tf32_enabled": tf.config.experimental.tensor_float_32_execution_enabled(),
-        "seed": seed,
     }
-    for index, gpu in enumerate(tf.config.get_visible_devices("GPU")):
-        details = tf.config.experimental.get_device_details(gpu)
-        found[f"gpu{index}_name"] = str(details.get("device_name", ""))
-        found[f"gpu{index}_compute_capability"] = ".".join(
-            str(part) for part in details.get("compute_capability", ())
-        )
-    cache = os.environ.get("CUDA_CACHE_PATH")
-    if cache:
-        found["cuda_cache_bytes"] = folder_bytes(Path(cache))
-    return found
-
-
-def _package_version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return the size of all files below `folder`, 0 if there is none."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

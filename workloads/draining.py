@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from workloads import loaders, pipeline, rewriting, variants
+import tensorflow as tf
+
+from workloads import pipeline, rewriting
+from workloads.devices import touch
 from workloads.job import Job
 from workloads.protocol import (
     BUILD,
@@ -19,18 +22,24 @@ from workloads.protocol import (
 )
 from workloads.stepwise import factor
 from workloads.timing import Meter
+from workloads.training import ENDLESS, Boundaries
 
 # How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
 DRAIN_CALL_S = 0.02
 # A cache that is to be read from is filled with so many batches, or as many as this time allows.
 CACHED_BATCHES, CACHED_FILL_S = 32, 1.0
+# So many single samples are drained at once: few, since large ones are held in memory together.
+GATHERED = 16
+
+
+def of_a_part(variant: str) -> bool:
+    """Tell whether a variant drains a part of the pipeline, or drains it otherwise than as it is."""
+    return variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
 
 
 def drained(variant: str) -> bool:
     """Tell whether a variant is one of these."""
-    return variant in (INPUT_ONLY, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
-        (STAGE_PREFIX, THREADS_PREFIX)
-    )
+    return variant == INPUT_ONLY or of_a_part(variant)
 
 
 def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -39,7 +48,7 @@ def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     Only input-only copies what it gets to the devices: the others show what the host can do.
     """
     began = meter.now()
-    stage = pipeline.prefix_of(variant)
+    stage = variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
     if variant in (FIRST_EPOCH, CACHED_EPOCH):
         cached = _batches_to_cache(job, params)
         if not cached:
@@ -51,35 +60,102 @@ def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     with replaced:
         dataset = _dataset(job, params, stage)
     batch = params["batch_size"] * len(job.devices)
-    if loaders.is_loader(dataset):
+    if pipeline.is_loader(dataset):
         if variant.startswith(THREADS_PREFIX):
             job.events.needless(variant, "the loader is no tf.data pipeline")
         else:
-            variants.drain_loader(job, meter, dataset, batch, began)
+            _fit(job, meter, dataset, batch, began)
         return
     if variant.startswith(THREADS_PREFIX):
-        dataset = pipeline.on_threads(dataset, factor(variant, THREADS_PREFIX))
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = factor(variant, THREADS_PREFIX)
+        options.threading.max_intra_op_parallelism = factor(variant, THREADS_PREFIX)
+        dataset = dataset.with_options(options)
     batched = not stage or job.train is not None or _batched(job, params, stage)
-    if batched:
-        pull = pipeline.drain(dataset, job.devices if variant == INPUT_ONLY else ())
-    else:
-        pull = pipeline.drain_samples(dataset)
+    copied_to = job.devices if variant == INPUT_ONLY else ()
+    pull = batches(dataset, copied_to) if batched else samples(dataset)
     if variant == CACHED_EPOCH:
         pull(CACHED_BATCHES)
     meter.phase(BUILD, began)
-    # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
-    _count(pull, max(1, job.spec.workers), meter)
-
-
-def _count(pull: Callable[[int], int], workers: int, meter: Meter) -> None:
     meter.begin()
     count, going = 1, True
     while going:
         start = time.monotonic_ns()
-        samples = pull(count)
+        pulled = pull(count)
         took = time.monotonic_ns() - start
-        going = meter.tick(count, samples * workers, took)
+        # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
+        going = meter.tick(count, pulled * max(1, job.spec.workers), took)
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
+
+
+def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
+    """Return a function that pulls n batches, in a compiled loop as Keras fit would, with no model.
+
+    It returns how many samples they held, since the last batch of an epoch may be short.
+
+    Args:
+        names: of the devices that a batch's shares are copied to; none to leave batches where they are.
+    """
+    return _puller(
+        dataset.repeat(), lambda batch: (_rows(batch), touch(batch, names)), "" if names else "CPU:0"
+    )
+
+
+def samples(dataset: tf.data.Dataset) -> Callable[[int], int]:
+    """Return a function that pulls n times GATHERED single samples, and returns how many that were.
+
+    tf.data gathers them itself: pulled one by one, each would take 20 us and more beside its own time.
+    """
+    windows = dataset.repeat().window(GATHERED, drop_remainder=True)
+    return _puller(windows, lambda _: (GATHERED, 0.0), "CPU:0")
+
+
+def _puller(
+    dataset: tf.data.Dataset, look: Callable[[Any], tuple[Any, Any]], place: str
+) -> Callable[[int], int]:
+    iterator = iter(dataset)
+
+    @tf.function(autograph=False)
+    def pull(count: Any) -> Any:
+        def body(index: Any, total: Any, seen: Any) -> tuple[Any, Any, Any]:
+            more, touched = look(iterator.get_next())
+            return index + 1, total + more, seen + touched
+
+        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a GPU: its launch
+        # takes many times as long as a small element.
+        with tf.device(place or None):
+            start = (0, 0, 0.0)
+            return tf.while_loop(lambda index, *_: index < count, body, start, parallel_iterations=1)[1:]
+
+    def run(count: int) -> int:
+        total, seen = pull(tf.constant(count))
+        seen.numpy()  # what was copied has arrived
+        return int(total)
+
+    return run
+
+
+def _rows(element: Any) -> Any:
+    first = tf.nest.flatten(element)[0]
+    return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)
+
+
+def _fit(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
+    """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
+
+    class Drain(tf.keras.Model):
+        """Takes a batch and leaves it at that."""
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            """Look at each device's share."""
+            return {"loss": 0.0 * touch(data, job.devices)}
+
+    model = Drain()
+    model.compile(optimizer="sgd", jit_compile=False)
+    boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), waits=True)
+    meter.phase(BUILD, began)
+    meter.begin()
+    model.fit(loader, epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries])
 
 
 def _dataset(job: Job, params: Mapping[str, Any], stage: str) -> Any:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as error:  # whatever a workload raises becomes an event
             report(events, error)
             return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
-        events.write("end", ok=True)
+        events.write("end")
         return 0
 
 
@@ -55,10 +55,8 @@ def read_spec(path: Path) -> Spec:
 
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr, which is the container's log."""
-    trace = "".join(traceback.format_exception(error))
-    sys.stderr.write(trace)
-    message = str(error) or type(error).__name__
-    events.write("error", type=type(error).__name__, message=message, traceback=trace)
+    sys.stderr.write("".join(traceback.format_exception(error)))
+    events.write("error", type=type(error).__name__, message=str(error) or type(error).__name__)
 
 
 if __name__ == "__main__":

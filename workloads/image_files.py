@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads import augment, keras_loader
-from workloads.author import Stage
+from workloads.loading import Stage
 
 # Elements ready before they are asked for. Fixed, since a buffer that tunes itself grows while other variants
 # are measured and then flatters the first steps after them.
@@ -29,7 +29,7 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     Args:
         params: loader ("keras": Keras' Python loader, as published; "tfdata"), side (pixels), augment, and
             preprocess ("host": float32 of 0..1, augmented; "device": bytes, the model does the rest). Of the
-            Keras loader: workers, queue_size, multiprocessing. Of tf.data: decode_ratio (1, 2, 4, 8: decode
+            Keras loader: workers, queue_size. Of tf.data: decode_ratio (1, 2, 4, 8: decode
             at a fraction of the size), cache (decode once, keep the bytes).
         data_dir: the tree.
 

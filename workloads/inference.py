@@ -19,16 +19,19 @@ from workloads.timing import Meter
 def infer(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Run baseline (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again."""
     began = meter.now()
-    factory = job.author.model if variant == BASELINE else job.author.tuned_model
-    with tf.device(job.devices[0]):
-        model = building.build(factory, params, strategy=None, seed=job.spec.seed)
-    images = np.asarray(first_batch(job, params)[0])
+    model, images = _built(job, params)
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
         serve = _resident(job, params, meter, model, images)
     else:
         serve = _predict(params, meter, model, images)
     _ask(job, variant, params, serve, images)
+
+
+def _built(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:
+    with tf.device(job.devices[0]):
+        model = building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed)
+    return model, np.asarray(first_batch(job, params)[0])
 
 
 def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
@@ -67,9 +70,7 @@ def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, ima
 def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Run baseline's model on a batch that lies on the device: what the copies cost is the difference."""
     began = meter.now()
-    with tf.device(job.devices[0]):
-        model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
-    images = np.asarray(first_batch(job, params)[0])
+    model, images = _built(job, params)
     images = np.concatenate([images] * factor(variant, BATCH_PREFIX))
     meter.phase(BUILD, began)
     serve = _resident(job, params, meter, model, images)
@@ -79,7 +80,7 @@ def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) 
 
 def _ask(job: Job, variant: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:
     """Time requests, from samples in host memory to predictions in host memory."""
-    wanted = job.author.workload.requests
+    wanted = job.workload.requests
     if wanted is None or variant not in (BASELINE, TUNED):
         requests.single_stream(job, variant, serve, images)
         return

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.author import Author, Split, Stage
-from workloads.protocol import EventWriter, Spec
+from workloads.loading import Loaded, Split, Stage
+from workloads.protocol import EventWriter, Spec, Workload
 from workloads.storage import in_ram
 
 
@@ -42,12 +42,13 @@ class Job:
     """One trial.
 
     Attributes:
+        loaded: the workload's file.
         devices: TensorFlow's names of the devices in use here.
         strategy: for several devices or workers, else None.
         train, test: (x, y) arrays; None for workloads with a pipeline of their own.
     """
 
-    author: Author
+    loaded: Loaded
     spec: Spec
     events: EventWriter
     devices: Sequence[str]
@@ -67,9 +68,9 @@ class Job:
         return self.strategy.cluster_resolver.task_id if self.spec.workers and self.strategy else 0
 
     @property
-    def pipeline(self) -> bool:
-        """Whether the workload feeds Keras fit by a pipeline of its own."""
-        return self.author.dataset is not None
+    def workload(self) -> Workload:
+        """The workload's declaration."""
+        return self.loaded.workload
 
     @property
     def gpu(self) -> bool:
@@ -85,9 +86,9 @@ class Job:
 
     def stages(self, params: Mapping[str, Any]) -> Sequence[Stage]:
         """Return the workload's own pipeline as `params` ask for it."""
-        if self.author.dataset is None:
-            raise TypeError(f"{self.author.workload.name} trains on arrays, it has no stages.")
-        return self.author.dataset(params, self.data_dir(params))
+        if self.loaded.dataset is None:
+            raise TypeError(f"{self.workload.name} trains on arrays, it has no stages.")
+        return self.loaded.dataset(params, self.data_dir(params))
 
     def data_dir(self, params: Mapping[str, Any]) -> str:
         """Return where the data lies: on disk, or in memory for storage="ram"."""
@@ -102,6 +103,6 @@ class Job:
         return self.test if self.test is not None else self._part(params, "test")
 
     def _part(self, params: Mapping[str, Any], part: str) -> Split | None:
-        if self.author.in_memory is None:
+        if self.loaded.in_memory is None:
             return None
-        return self.author.in_memory(params, self.data_dir(params), part)
+        return self.loaded.in_memory(params, self.data_dir(params), part)

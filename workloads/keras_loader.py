@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads import augment
-from workloads.author import Stage
+from workloads.loading import Stage
 
 READ, DECODE, RESIZE, AUGMENT, BATCH = range(5)
 
@@ -23,14 +23,10 @@ READ, DECODE, RESIZE, AUGMENT, BATCH = range(5)
 def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     """Return the stages read, decode, resize, augment, batch and prefetch, each a PyDataset of batches."""
     folder = str(Path(data_dir, "train"))
-    pool = {
-        "workers": params["workers"],
-        "max_queue_size": params["queue_size"],
-        "use_multiprocessing": params["multiprocessing"],
-    }
+    pool = {"workers": params["workers"], "max_queue_size": params["queue_size"]}
 
     def partial(upto: int) -> Any:
-        return lambda *_: Endless(lambda: Partial(flow(params, folder), generator(params), upto), **pool)
+        return lambda *_: Endless(lambda: Partial(flow(params, folder), upto), **pool)
 
     return (
         ("read", partial(READ)),
@@ -42,29 +38,25 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     )
 
 
-def generator(params: Mapping[str, Any]) -> Any:
-    """Return the ImageDataGenerator as published; without augmentation it only scales."""
-    moving = {"shear_range": augment.SHEAR_DEGREES, "zoom_range": augment.ZOOM, "horizontal_flip": True}
-    return tf.keras.preprocessing.image.ImageDataGenerator(
-        rescale=1.0 / augment.WHITE, **(moving if params["augment"] else {})
-    )
-
-
 def flow(params: Mapping[str, Any], folder: str) -> Any:
     """Return the published loader: batches of float32[batch, side, side, 3] and labels float32[batch].
 
     Raises:
         ValueError: there are fewer files than a batch takes.
     """
-    found = generator(params).flow_from_directory(
+    moving = {"shear_range": augment.SHEAR_DEGREES, "zoom_range": augment.ZOOM, "horizontal_flip": True}
+    generator = tf.keras.preprocessing.image.ImageDataGenerator(
+        rescale=1.0 / augment.WHITE, **(moving if params["augment"] else {})
+    )
+    loader = generator.flow_from_directory(
         folder,
         target_size=(params["side"], params["side"]),
         batch_size=params["batch_size"],
         class_mode="binary",
     )
-    if found.n < params["batch_size"]:
-        raise ValueError(f"{found.n} files are fewer than a batch of {params['batch_size']}.")
-    return found
+    if loader.n < params["batch_size"]:
+        raise ValueError(f"{loader.n} files are fewer than a batch of {params['batch_size']}.")
+    return loader
 
 
 class Endless(tf.keras.utils.PyDataset):
@@ -73,15 +65,11 @@ class Endless(tf.keras.utils.PyDataset):
     Args:
         make: makes the loader, with n, batch_size and on_epoch_end; called for the first batch, so that
             the stages before the last one that is wanted list no files.
-        workers, max_queue_size, use_multiprocessing: see PyDataset.
+        workers, max_queue_size: see PyDataset.
     """
 
-    def __init__(
-        self, make: Callable[[], Any], *, workers: int, max_queue_size: int, use_multiprocessing: bool
-    ) -> None:
-        super().__init__(
-            workers=workers, max_queue_size=max_queue_size, use_multiprocessing=use_multiprocessing
-        )
+    def __init__(self, make: Callable[[], Any], *, workers: int, max_queue_size: int) -> None:
+        super().__init__(workers=workers, max_queue_size=max_queue_size)
         self._make = make
         self._making = threading.Lock()
         self._inner: Any = None
@@ -111,15 +99,14 @@ class Partial:
 
     Args:
         loader: the published one, for its files and their order.
-        images: the ImageDataGenerator.
         upto: READ to BATCH.
     """
 
-    def __init__(self, loader: Any, images: Any, upto: int) -> None:
+    def __init__(self, loader: Any, upto: int) -> None:
         self.n, self.batch_size = loader.n, loader.batch_size
         self._paths = loader.filepaths
         self._side = loader.target_size
-        self._images = images
+        self._images = loader.image_data_generator
         self._upto = upto
         self._order = np.random.permutation(self.n)
 

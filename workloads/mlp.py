@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.author import Arrays, Split, scaled
-from workloads.protocol import Data, Optimization, Published, Workload
+from workloads.loading import Arrays, Split, scaled
+from workloads.protocol import Data, Published, Workload
 
 # Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
 PARAMS = {"jit_compile": False}
@@ -18,70 +18,42 @@ TUNED = {
     "cpu:steps_per_execution": 50,
     "gpu:steps_per_execution": 200,
 }
-OPTIMIZATIONS = (
-    Optimization(
-        name="xla",
-        params={"jit_compile": True},
-        why="XLA fuses the optimiser's and the layers' many small operations into few kernels",
-    ),
-    Optimization(
-        name="steps-per-execution",
-        params={"jit_compile": True, "steps_per_execution": 50},
-        after="opt:xla",
-        why="one call from Python now runs 50 steps: launching a step costs more than computing it",
-    ),
-)
+OPTIMIZATIONS = {
+    "xla": {"jit_compile": True},
+    "steps-per-execution": {"jit_compile": True, "steps_per_execution": 50},
+}
 BLOG = "Data-science blog, 2021 (times only in pictures)"
-AZURE = "Azure blog, 2023"
+AZURE: dict[str, Any] = {"source": "Azure blog, 2023"}
+# What the three have in common.
+SHARED: dict[str, Any] = {"batch_size": 32, "optimizations": OPTIMIZATIONS}
 
 cifar100 = Workload(
+    **SHARED,
     name="cifar100-mlp",
     title="CIFAR-100, multilayer perceptron",
     model="Flatten, Dense 512 relu, Dense 256 relu, Dense 100 softmax",
     data=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
-    batch_size=32,
     epochs=100,
     optimizer="Adam",
     loss="categorical cross-entropy",
     params={**PARAMS, "one_hot": True},
     tuned=TUNED,
-    optimizations=OPTIMIZATIONS,
     published=(
-        Published(
-            source=AZURE,
-            system="Standard NC4as T4 v3, its 4 virtual CPUs",
-            device="cpu",
-            value=1075.0,
-            unit="s",
-            note="17 min 55 s for 100 epochs",
-        ),
-        Published(
-            source=AZURE,
-            system="Standard NC4as T4 v3, NVIDIA T4",
-            device="gpu",
-            value=343.0,
-            unit="s",
-            note="5 min 43 s for 100 epochs",
-        ),
-        Published(
-            source=AZURE,
-            system="Standard NC4as T4 v3, T4 over CPU",
-            device="gpu",
-            value=3.1,
-            unit="ratio",
-        ),
+        Published(**AZURE, system="NC4as T4 v3, its 4 vCPUs", device="cpu", value=1075.0, unit="s"),
+        Published(**AZURE, system="NC4as T4 v3, NVIDIA T4", device="gpu", value=343.0, unit="s"),
+        Published(**AZURE, system="NC4as T4 v3, T4 over CPU", device="gpu", value=3.1, unit="ratio"),
     ),
-    source=AZURE,
+    **AZURE,
     min_accuracy=0.1,
     builder="cifar100_model",
 )
 
 cifar10 = Workload(
+    **SHARED,
     name="cifar10-mlp",
     title="CIFAR-10, wide multilayer perceptron",
     model="Flatten, Dense 3000 relu, Dense 1000 relu, Dense 10 sigmoid",
     data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
-    batch_size=32,
     epochs=10,
     optimizer="SGD",
     loss="sparse categorical cross-entropy",
@@ -93,24 +65,22 @@ cifar10 = Workload(
         "cpu:steps_per_execution": 10,
         "gpu:steps_per_execution": 200,
     },
-    optimizations=OPTIMIZATIONS,
     source=BLOG,
     min_accuracy=0.3,
     builder="cifar10_model",
 )
 
 fashion_mnist = Workload(
+    **SHARED,
     name="fashion-mnist-mlp",
     title="Fashion-MNIST, deep multilayer perceptron",
     model="Flatten, 5 x Dense 500 relu, Dense 10 sigmoid",
     data=Data(name="fashion-mnist", shape=(28, 28), classes=10, train=60_000, test=10_000),
-    batch_size=32,
     epochs=5,
     optimizer="Adam",
     loss="sparse categorical cross-entropy",
     params=PARAMS,
     tuned=TUNED,
-    optimizations=OPTIMIZATIONS,
     source=BLOG,
     min_accuracy=0.3,
     builder="fashion_mnist_model",

@@ -1,21 +1,17 @@
-"""Input pipelines: the one that Keras fit makes of arrays, those that a workload declares, and draining."""
+"""Input pipelines: the one that Keras fit makes of arrays, those that a workload declares, and what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
-from workloads import loaders, rewriting
-from workloads.author import Stage
-from workloads.devices import touch
+from workloads import rewriting
 from workloads.job import Job
-from workloads.protocol import STAGE_PREFIX
-
-# So many single samples are drained at once: few, since large ones are held in memory together.
-GATHERED = 16
+from workloads.loading import Stage
 
 
 class StageError(ValueError):
@@ -39,6 +35,16 @@ class Pass:
     short: int = 0
     ends: bool = True
     sure: bool = True
+
+    def samples(self, steps: int) -> int:
+        """Return how many samples the first so many steps have, pass after pass."""
+        return steps * self.batch - (steps // self.batches * self.short if self.batches else 0)
+
+
+def pass_of(samples: int, batch: int) -> Pass:
+    """Return the pass through so many samples, the last batch of which may be short."""
+    batches = -(-samples // batch)
+    return Pass(batch, batches, batches * batch - samples)
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
@@ -77,35 +83,36 @@ def baseline(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
     batch = params["batch_size"] * (devices or job.replicas)
     if job.train is not None:
         return from_arrays(*job.arrays(), batch)
-    with rewriting.asked_for(params):
+    with rewriting.parallel_maps() if params["parallel_maps"] else nullcontext():
         dataset = assemble(job.stages({**params, "batch_size": batch}))
-    if params["prefetch_batches"] and not loaders.is_loader(dataset):
+    if params["prefetch_batches"] and not is_loader(dataset):
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
     return dataset
 
 
-def from_memory(job: Job, params: Mapping[str, Any]) -> tuple[tf.data.Dataset, Pass, int | None]:
-    """Return a pipeline that gives baseline's first batch for ever, its pass, and the steps of an epoch.
+def is_loader(source: Any) -> bool:
+    """Tell whether an input is one of Keras' Python loaders instead of a tf.data pipeline."""
+    return isinstance(source, tf.keras.utils.PyDataset)
 
-    An epoch has as many steps as baseline's, as far as that is known: its end costs time too.
+
+def as_dataset(source: Any) -> tf.data.Dataset:
+    """Return an epoch of an input as tf.data; of a Python loader, the pipeline that Keras fit makes of it.
+
+    Source: keras/src/trainers/data_adapters/py_dataset_adapter.py (Keras 3).
     """
-    source = baseline(job, params)
-    steps = job.author.workload.samples_per_epoch // (params["batch_size"] * job.replicas) or None
-    if job.train is not None:
-        steps = -(-len(job.train[0]) // (params["batch_size"] * job.replicas))
-    elif not steps and not endless(source):
-        steps = one_pass(job, params, source).batches
-    batch = next(iter(loaders.as_dataset(source) if loaders.is_loader(source) else source))
+    if not is_loader(source):
+        return source
+    from keras.src.trainers.data_adapters import py_dataset_adapter  # noqa: PLC0415 - for loaders only
+
+    return py_dataset_adapter.PyDatasetAdapter(source).get_tf_dataset()
+
+
+def from_memory(source: Any) -> tuple[tf.data.Dataset, Pass]:
+    """Return a pipeline that gives an input's first batch for ever, and its pass."""
+    batch = next(iter(as_dataset(source)))
     with tf.device("CPU:0"):
         ready = tf.data.Dataset.from_tensors(batch).repeat()
-    return ready, Pass(int(tf.nest.flatten(batch)[0].shape[0])), steps
-
-
-def endless(source: Any) -> bool:
-    """Tell whether a pipeline or a loader goes on for ever."""
-    if loaders.is_loader(source):
-        return source.num_batches is None
-    return bool(source.cardinality() == tf.data.INFINITE_CARDINALITY)
+    return ready, Pass(int(tf.nest.flatten(batch)[0].shape[0]))
 
 
 def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
@@ -115,43 +122,38 @@ def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
     loader, the last batch is looked at.
     """
     batch = params["batch_size"] * job.replicas
-    if loaders.is_loader(source):
+    if job.train is not None:
+        return pass_of(len(job.train[0]), batch)
+    if is_loader(source):
         return loader_pass(source, batch)
     count = int(source.cardinality())
+    endless = count == tf.data.INFINITE_CARDINALITY
     batches = count if count > 0 else None
     shape = tf.nest.flatten(source.element_spec)[0].shape
     if shape.rank and shape[0]:
-        return Pass(shape[0], batches)
+        return Pass(shape[0], batches, ends=not endless)
     names = [name for name, _ in job.stages(params)]
     if "batch" not in names[1:]:
-        return Pass(batch, batches, sure=False)
+        return Pass(batch, batches, ends=not endless, sure=False)
     before = assemble(job.stages({**params, "batch_size": batch}), names[names.index("batch") - 1])
     samples = int(before.cardinality())
     if samples == tf.data.INFINITE_CARDINALITY:
-        return Pass(batch, batches)
-    needed = -(-samples // batch)
-    if samples > 0 and count in (needed, tf.data.INFINITE_CARDINALITY):
-        return Pass(batch, needed, needed * batch - samples, ends=count > 0)
-    return Pass(batch, batches, sure=False)
+        return Pass(batch, batches, ends=not endless)
+    known = pass_of(samples, batch)
+    if samples > 0 and (endless or count == known.batches):
+        return replace(known, ends=not endless)
+    return Pass(batch, batches, ends=not endless, sure=False)
 
 
 def loader_pass(source: Any, batch: int) -> Pass:
     """Return what going through a Python loader once gives; one without an end has whole batches only."""
     count = source.num_batches
     if not count:
-        return Pass(batch)
+        return Pass(batch, ends=False)
     return Pass(batch, count, batch - len(tf.nest.flatten(source[count - 1])[0]))
 
 
-def on_threads(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
-    """Return a pipeline that computes on so many threads of its own."""
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
-    options.threading.max_intra_op_parallelism = threads
-    return dataset.with_options(options)
-
-
-def assemble(stages: Sequence[Stage], upto: str = "") -> tf.data.Dataset:
+def assemble(stages: Sequence[Stage], upto: str = "") -> Any:
     """Chain stages, all of them or those up to and including the one named `upto`.
 
     Raises:
@@ -165,60 +167,3 @@ def assemble(stages: Sequence[Stage], upto: str = "") -> tf.data.Dataset:
     for _, stage in rest:
         dataset = stage(dataset)
     return dataset
-
-
-def prefix_of(variant: str) -> str:
-    """Return the stage that the variant "stage:NAME" ends with, "" for other variants."""
-    return variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
-
-
-def drain(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
-    """Return a function that pulls n batches, in a compiled loop as Keras fit would, with no model.
-
-    It returns how many samples they held, since the last batch of an epoch may be short.
-
-    Args:
-        names: of the devices that a batch's shares are copied to; none to leave batches where they are.
-    """
-    return _puller(
-        dataset.repeat(), lambda batch: (_rows(batch), touch(batch, names)), "" if names else "CPU:0"
-    )
-
-
-def drain_samples(dataset: tf.data.Dataset) -> Callable[[int], int]:
-    """Return a function that pulls n times GATHERED single samples, and returns how many that were.
-
-    tf.data gathers them itself: pulled one by one, each would take 20 us and more beside its own time.
-    """
-    windows = dataset.repeat().window(GATHERED, drop_remainder=True)
-    return _puller(windows, lambda _: (GATHERED, 0.0), "CPU:0")
-
-
-def _puller(
-    dataset: tf.data.Dataset, look: Callable[[Any], tuple[Any, Any]], place: str
-) -> Callable[[int], int]:
-    iterator = iter(dataset)
-
-    @tf.function(autograph=False)
-    def pull(count: Any) -> Any:
-        def body(index: Any, samples: Any, seen: Any) -> tuple[Any, Any, Any]:
-            more, touched = look(iterator.get_next())
-            return index + 1, samples + more, seen + touched
-
-        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a GPU: its launch
-        # takes many times as long as a small element.
-        with tf.device(place or None):
-            start = (0, 0, 0.0)
-            return tf.while_loop(lambda index, *_: index < count, body, start, parallel_iterations=1)[1:]
-
-    def run(count: int) -> int:
-        samples, seen = pull(tf.constant(count))
-        seen.numpy()  # what was copied has arrived
-        return int(samples)
-
-    return run
-
-
-def _rows(element: Any) -> Any:
-    first = tf.nest.flatten(element)[0]
-    return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-VERSION = 1
-
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
 
-# Two more kinds of variant, by prefix: "opt:NAME" is a step of Workload.optimizations, "stage:NAME" drains
-# the input pipeline up to and including that stage.
+# Two more kinds of variant, by prefix: "opt:NAME" is one of Workload.optimizations, "stage:NAME" drains the
+# input pipeline up to and including that stage.
 OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
 
@@ -91,10 +87,10 @@ LONGEST_REASON = 300
 _NUMBER = (int, float)
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # First line: both clocks at one instant, so that the host can check that it shares them.
-    "start": {"version": (int,), "wall_ns": (int,), "boot_id": (str,), "pid": (int,)},
-    # What the container found: versions, devices, threads. Scalars only.
+    "start": {"wall_ns": (int,), "boot_id": (str,)},
+    # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
-    # A variant begins: its parameters, and for the tuned variant what it changes (see Change).
+    # A variant begins: its parameters, and what it changes of the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # A phase ended; it began at start_ns. variant is "" for phases that all variants share.
     "phase": {"name": (str,), "variant": (str,), "start_ns": (int,), "end_ns": (int,)},
@@ -106,8 +102,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     },
     # Durations of a window's single steps, nanoseconds, as the host thread saw them (not synchronised).
     # Where one call runs several steps there is one entry a call: the mean of its steps.
-    "steps": {"variant": (str,), "window": (int,), "step_ns": (list,), "wait_ns": (list,)},
-    "metric": {"variant": (str,), "name": (str,), "value": _NUMBER, "unit": (str,)},
+    "steps": {"variant": (str,), "window": (int,), "step_ns": (list,)},
+    # Names carry units.
+    "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
     # Requests for predictions, each synchronised, with their latencies. rate_per_s is the rate at which
     # samples were offered, 0 where each request waited for the one before; planned is how many there were
     # to be: fewer latencies mean that it was given up. batch_size is the largest one in Server.
@@ -115,16 +112,16 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
-    # What a workload says of one variant, in words: which kernel ran, where its weights came from.
+    # What the workload's facts() reports of one variant: which kernel ran, where its weights came from.
     "fact": {"variant": (str,), "name": (str,), "text": (str,)},
     # A planned variant that was not measured, and why.
     "left-out": {"variant": (str,), "reason": (str,)},
-    # One that would tell nothing about this workload and device, and why.
+    # One that has nothing to tell about this workload and device, and why.
     "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
-    "error": {"type": (str,), "message": (str,), "traceback": (str,)},
+    "error": {"type": (str,), "message": (str,)},
     # Last line of a trial that went well.
-    "end": {"ok": (bool,)},
+    "end": {},
 }  # fmt: skip
 
 
@@ -188,33 +185,11 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One thing that the tuned variant does differently: `what` was `before` and is `after`, because `why`."""
+    """One thing that a variant does differently from the baseline: `what` was `before` and is `after`."""
 
     what: str
     before: str
     after: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Optimization:
-    """One step on the way from baseline to tuned, run as the variant "opt:NAME".
-
-    Attributes:
-        name: lower case with hyphens.
-        params: all that differs from baseline (not from the optimization before), keys as in Workload.tuned.
-        why: what this step adds, and why it should help.
-        after: the variant that it is a step from, as "baseline", "tuned" or "opt:NAME": what this optimization adds
-            is its speed over that variant's.
-        device: "gpu" for an optimization that makes sense on that kind of device only (half precision on a CPU is
-            emulated); "" for any.
-    """
-
-    name: str
-    params: Mapping[str, Any]
-    why: str
-    after: str = BASELINE
-    device: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,22 +211,13 @@ class Requests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remark:
-    """What an article says of this workload in words, without a number: `system` is the hardware."""
-
-    source: str
-    system: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Workload:
     """What a workload file declares, as `workload = Workload(...)` with literal arguments only.
 
     A file with several has `workloads = (...)`, a tuple of them or of their names.
 
     The harness reads this without running the file (it never imports TensorFlow), so that arguments must
-    be literals, or calls of Data, Published, Change and Optimization made of literals.
+    be literals, or calls of Data, Published and Requests made of literals.
 
     Attributes:
         name: the command line's name for it, lower case with hyphens.
@@ -270,17 +236,13 @@ class Workload:
             device and several steps run in one call), and for pipelines prefetch_to_device, parallel_maps
             and prefetch_batches; all others are the workload's own.
             A key prefixed "cpu:" or "gpu:" holds on that kind of device only.
-        changes: what the tuned variant changes, beyond the parameters in `tuned`, and why; one whose `what`
-        is
-            a parameter's name says why that parameter changes.
         params: parameters of baseline beside batch_size and epochs: the workload's own, with their
             published values, and those of the list above where the published code set them.
-        stages: the names of the stages that the file's `dataset` gives, in order; the harness then measures
-            the pipeline stage by stage. Empty for workloads on arrays, and where stages are not to be told
-            apart.
-        optimizations: the steps from baseline to tuned, in the order in which a report explains them.
+        stages: the names of the stages that the file's `dataset` gives, in order. Empty for workloads on arrays,
+            and for those that make their samples themselves (train=0).
+        optimizations: name -> the parameters that differ from baseline, with keys as in `tuned`; each is run as the
+            variant "opt:NAME". One that changes nothing on a device is left out there.
         published: what articles measured.
-        remarks: what articles say in words.
         requests: how an inference workload is asked beside its windows; None for not at all.
         takes_weights: whether its model starts from the file of --weights when one is given.
         source: where the workload was published.
@@ -302,12 +264,10 @@ class Workload:
     optimizer: str = ""
     loss: str = ""
     tuned: Mapping[str, Any] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
-    optimizations: tuple[Optimization, ...] = ()
+    optimizations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
-    remarks: tuple[Remark, ...] = ()
     requests: Requests | None = None
     takes_weights: bool = False
     source: str = ""
@@ -316,6 +276,11 @@ class Workload:
     samples_per_epoch: int = 0
     image: str = TENSORFLOW
     builder: str = "model"
+
+    @property
+    def pipeline(self) -> bool:
+        """Whether it feeds Keras fit by a pipeline of its own instead of arrays."""
+        return bool(self.stages) or self.data.train == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,9 +304,8 @@ class Spec:
         warmup_s: most time to wait for the step time to settle, seconds.
         variant_s: a variant that has run for so long, from its first step on, is measured no further: it
             ends with the windows it has, one at least; 0 for no limit.
-        analysis_window_s, analysis_windows, analysis_warmup_s: the same for variants that only serve the
-        verdict;
-            0 for no difference.
+        analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants that
+            only serve the breakdown; 0 for no difference.
         steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
             have time for (to try things out, and for tests).
         full: train the published epochs instead of measuring windows.
@@ -416,12 +380,16 @@ class EventWriter:
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
 
-    def metric(self, variant: str, name: str, value: float, unit: str) -> None:
+    def metric(self, variant: str, name: str, value: float) -> None:
         """Write a figure of a variant, or of the whole trial for ""; one that is not finite becomes a warning."""
         if math.isfinite(value):
-            self.write("metric", variant=variant, name=name, value=float(value), unit=unit)
+            self.write("metric", variant=variant, name=name, value=float(value))
         else:
-            self.write("warning", message=f"{variant or 'The trial'}: {name} is {value}, and is left out.")
+            self.warning(f"{variant or 'The trial'}: {name} is {value}, and is left out.")
+
+    def warning(self, message: str) -> None:
+        """Write something that the reader of a report should know."""
+        self.write("warning", message=message)
 
     def left_out(self, variant: str, reason: str) -> None:
         """Write that a planned variant could not be measured, and why in one line."""
@@ -439,7 +407,7 @@ class EventWriter:
 
     def start(self) -> None:
         """Write the first event, which lets the host compare clocks and kernels."""
-        self.write("start", version=VERSION, wall_ns=time.time_ns(), boot_id=boot_id(), pid=os.getpid())
+        self.write("start", wall_ns=time.time_ns(), boot_id=boot_id())
 
 
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
@@ -501,8 +469,3 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-def python_version() -> str:
-    """Return this interpreter's version, e.g. "3.13.5"."""
-    return ".".join(str(part) for part in sys.version_info[:3])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
 import tensorflow as tf
 
-_FUNCTIONS = ("numpy_function", "py_function")
+from workloads.rewriting import replaced
+
 # Keras calls these around every batch.
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
 class Stopwatch:
-    """Adds up the time of calls, in nanoseconds; `called` tells whether anything was wrapped."""
+    """Adds up the time of calls, in nanoseconds; `wrapped` tells whether there is anything to call."""
 
     def __init__(self) -> None:
         self.total_ns = 0
@@ -36,10 +37,8 @@ class Stopwatch:
 
         return call
 
-    @contextmanager
-    def python_functions(self) -> Iterator[None]:
+    def python_functions(self) -> AbstractContextManager[None]:
         """Time what tf.numpy_function and tf.py_function run, for those that are traced inside the block."""
-        before = {name: getattr(tf, name) for name in _FUNCTIONS}
 
         def timing(original: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(original)
@@ -48,13 +47,7 @@ class Stopwatch:
 
             return make
 
-        try:
-            for name, original in before.items():
-                setattr(tf, name, timing(original))
-            yield
-        finally:
-            for name, original in before.items():
-                setattr(tf, name, original)
+        return replaced(tf, numpy_function=timing, py_function=timing)
 
     def callbacks(self, own: Any) -> Any:
         """Time what callbacks do around every batch, and return them."""

@@ -23,12 +23,12 @@ from workloads.steps import Pick, looped
 GROUP_KEY = INSTANCE_KEY = 1_000_000
 
 
-def build(job: Job, factory: Callable[[Mapping[str, Any]], Any], params: Mapping[str, Any]) -> list[Any]:
+def build(job: Job, params: Mapping[str, Any]) -> list[Any]:
     """Return a copy of the model for each device, all with the same weights but random numbers of their own."""
     models = []
     for index, name in enumerate(job.devices):
         with tf.device(name):
-            models.append(building.build(factory, params, strategy=None, seed=job.spec.seed + index))
+            models.append(building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed + index))
             models[index].set_weights(models[0].get_weights())
     return models
 

@@ -59,7 +59,7 @@ def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int
         pool: samples in host memory, as many as the largest batch.
         sizes: ascending.
     """
-    wanted = job.author.workload.requests
+    wanted = job.workload.requests
     assert wanted is not None
     stop_ns = max(STOP_WINDOWS * job.spec.window_s, 1.0) * 1e9
     medians: dict[int, float] = {}
@@ -67,7 +67,7 @@ def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int
     for size in sizes:
         if medians and FEWEST_REQUESTS * medians[max(medians)] * size / max(medians) > stop_ns:
             message = f"{variant}: batches from {size} on were skipped: a request would take too long."
-            job.events.write("warning", message=message)
+            job.events.warning(message)
             break
         latencies = single_stream(job, variant, serve, pool[:size])
         first = first or latencies
@@ -87,13 +87,13 @@ def _search(
         medians: of a request of each batch size, in nanoseconds.
         alone: latencies of requests of the least size, likewise.
     """
-    wanted = job.author.workload.requests
+    wanted = job.workload.requests
     assert wanted is not None
     least_ms = float(np.percentile(alone, 99)) / 1e6
     bounds_ms = [bound for bound in sorted(wanted.bounds_ms) if bound > least_ms]
     if not bounds_ms:
         message = f"{variant}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
-        job.events.write("warning", message=message)
+        job.events.warning(message)
     for bound_ms in bounds_ms:
         most = _most(medians, sizes_within(medians, bound_ms))
         if _largest(job, variant, serve, pool, medians, bound_ms) >= USEFUL_SHARE * most:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, replicas, steps
+from workloads import building, pipeline, replicas, steps
 from workloads.job import Job
-from workloads.protocol import DATA
+from workloads.protocol import BUILD, DATA
 from workloads.timing import Meter
 
 
@@ -23,9 +23,7 @@ def train(job: Job, params: Mapping[str, Any], meter: Meter, models: Sequence[An
     began = meter.now()
     whole = job.resident(params)
     x, y = whole if whole is not None else first_batch(job, params)
-    jit = params["jit_compile"]
-    if jit is None:
-        jit = bool(getattr(models[0], "jit_compile", False))
+    jit = building.uses_xla(models[0], params)
     for model, name in zip(models, job.devices, strict=True):
         with tf.device(name):
             building.make_variables(model, x[:batch], y[:batch])
@@ -39,7 +37,7 @@ def train(job: Job, params: Mapping[str, Any], meter: Meter, models: Sequence[An
     def selection() -> Any:
         return tf.constant(order.take(a_call).reshape(per_call, job.replicas, batch))
 
-    workload = job.author.workload
+    workload = job.workload
     an_epoch = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
     drive(
         meter, models[0], lambda: run(tensors, nothing if whole is None else selection()),
@@ -57,26 +55,32 @@ def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, 
     return steps.compile_train(models[0], only, steps=per_call, jit=jit)
 
 
-def mirrored_batch(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
-    """Train by Keras' own step under the strategy, on one batch that lies on each device."""
-    assert job.strategy is not None
+def mirrored_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Train by Keras' own step under the strategy, on one batch that lies on each device: the model's own ceiling."""
+    del variant
+    strategy = job.strategy
+    assert strategy is not None
     began = meter.now()
+    model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
+    began = meter.phase(BUILD, began)
     x, y = first_batch(job, params)
-    building.make_mirrored_variables(model, x, y, job.strategy)
+    building.make_mirrored_variables(model, x, y, strategy)
     copies = on_devices(job, (x, y))
     batch = tuple(
-        job.strategy.experimental_distribute_values_from_function(
+        strategy.experimental_distribute_values_from_function(
             lambda context, part=part: copies[context.replica_id_in_sync_group % len(copies)][part]
         )
         for part in range(2)
     )
-    run = steps.compile_mirrored(model, job.strategy)
+    run = steps.compile_mirrored(model, strategy)
     meter.phase(DATA, began)
     samples = params["batch_size"] * job.replicas
-    drive(meter, model, lambda: run(batch), steps=1, samples=samples, total=0)
+    drive(meter, model, lambda: run(batch), steps=1, samples=samples)
 
 
-def drive(meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int) -> None:
+def drive(
+    meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int = 0
+) -> None:
     """Call until the meter says stop or, where `total` is not 0, that many samples are done."""
     meter.loss = lambda: building.take_loss(model)
     meter.begin()
@@ -130,4 +134,4 @@ def first_batch(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:
     if job.train is not None:
         return job.train[0][:batch], job.train[1][:batch]
     source = pipeline.assemble(job.stages(params))
-    return source[0] if loaders.is_loader(source) else next(iter(source))
+    return source[0] if pipeline.is_loader(source) else next(iter(source))

@@ -7,6 +7,7 @@ which strides in the first 1x1 and does 6 % less arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,6 @@ GROUPS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 
 MOMENTUM = 0.9
 EPSILON = 1e-5
-# One multiply and one add; the backward pass computes two products for each of the forward pass.
-FLOP_PER_MAC = 2
-PASSES_TRAINING = 3
 
 
 class FusedBatchNormalization(tf.keras.layers.Layer):
@@ -33,16 +31,11 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
 
     def build(self, shape: Any) -> None:
         """Make the four float32 vectors; they must not be cast to half, which the kernel doesn't take."""
-        size = (shape[-1],)
-        keep = {"autocast": False} if hasattr(tf.keras, "version") else {"experimental_autocast": False}
-        self.gamma = self.add_weight(name="gamma", shape=size, initializer="ones", dtype="float32", **keep)
-        self.beta = self.add_weight(name="beta", shape=size, initializer="zeros", dtype="float32", **keep)
-        self.moving_mean = self.add_weight(
-            name="moving_mean", shape=size, initializer="zeros", dtype="float32", trainable=False, **keep
-        )
-        self.moving_variance = self.add_weight(
-            name="moving_variance", shape=size, initializer="ones", dtype="float32", trainable=False, **keep
-        )
+        vector = partial(self.add_weight, shape=(shape[-1],), dtype="float32", autocast=False)
+        self.gamma = vector(name="gamma", initializer="ones")
+        self.beta = vector(name="beta", initializer="zeros")
+        self.moving_mean = vector(name="moving_mean", initializer="zeros", trainable=False)
+        self.moving_variance = vector(name="moving_variance", initializer="ones", trainable=False)
         super().build(shape)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -62,10 +55,6 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
             self.moving_variance.assign(outputs.batch_variance)
         return outputs.y
 
-    def compute_output_shape(self, shape: Any) -> Any:
-        """Return `shape`."""
-        return shape
-
 
 class SlicedMaxPooling(tf.keras.layers.Layer):
     """Maximum over 3x3 windows, stride 2, padding "same", as the maximum of shifted views.
@@ -80,11 +69,6 @@ class SlicedMaxPooling(tf.keras.layers.Layer):
             inputs = _largest_of_three(inputs, axis)
         return inputs
 
-    def compute_output_shape(self, shape: Any) -> Any:
-        """Return (batch, height, width, channels), height and width halved."""
-        batch, height, width, channels = shape
-        return (batch, (height + 1) // 2, (width + 1) // 2, channels)
-
 
 def _largest_of_three(inputs: Any, axis: int) -> Any:
     size = inputs.shape[axis]
@@ -98,18 +82,14 @@ def _largest_of_three(inputs: Any, axis: int) -> Any:
     return tf.maximum(tf.maximum(views[0], views[1]), views[2])
 
 
-def keras_normalization() -> tf.keras.layers.Layer:
-    """Return Keras' own layer with the published momentum and epsilon."""
-    return tf.keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=EPSILON)
-
-
 # A layer after each convolution; None for convolutions with a bias and nothing behind them.
 _Normalization = Callable[[], tf.keras.layers.Layer] | None
 
 
 def resnet50(*, fused_batch_norm: bool, sliced_pooling: bool = False) -> tf.keras.Model:
     """Return ResNet-50 v1.5, float32 images [n, 224, 224, 3] -> float32 probabilities [n, 1000]."""
-    norm = FusedBatchNormalization if fused_batch_norm else keras_normalization
+    plain = partial(tf.keras.layers.BatchNormalization, momentum=MOMENTUM, epsilon=EPSILON)
+    norm = FusedBatchNormalization if fused_batch_norm else plain
     return _network(norm, SlicedMaxPooling() if sliced_pooling else None)
 
 
@@ -165,19 +145,6 @@ def _bottleneck(x: Any, filters: int, stride: int, *, project: bool, norm: _Norm
     y = layers.ReLU()(_convolved(y, filters, 3, stride, norm))
     y = _convolved(y, 4 * filters, 1, 1, norm)
     return layers.ReLU()(layers.Add()([y, shortcut]))
-
-
-def macs(model: tf.keras.Model) -> int:
-    """Count the multiply-adds of convolutions and dense layers for one sample's forward pass."""
-    total = 0
-    for layer in model.layers:
-        kernel = getattr(layer, "kernel", None)
-        if kernel is None:
-            continue
-        weights = int(np.prod(kernel.shape))
-        positions = 1 if len(kernel.shape) == 2 else int(np.prod(layer.output.shape[1:3]))
-        total += weights * positions
-    return total
 
 
 def synthetic(batch: int, seed: int) -> tf.data.Dataset:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, loaders, pipeline, resident, steps
-from workloads.completions import Completions, Immediate, idle_ns
+from workloads import building, pipeline, resident, steps
+from workloads.completions import Completions, idle_ns
 from workloads.job import Job
 from workloads.protocol import (
     BASELINE,
@@ -41,32 +42,35 @@ def custom_loop(job: Job, variant: str, params: Mapping[str, Any], meter: Meter)
     """
     began = meter.now()
     step = _step(job, params)
-    dataset = _fed(job, params)
+    dataset = pipeline.as_dataset(pipeline.baseline(job, params))
     floor_ns = _floor_ns(job.shared.batch)
     batches = _epochs(dataset)
     meter.phase(BUILD, began)
-    job.events.metric(variant, "next_floor_us", floor_ns / 1e3, "us")
     shapes: dict[Any, int] = {}
     began = time.monotonic_ns()
     total_ns = 0
-    with Completions() if job.gpu else Immediate() as completions:
+    with Completions() if job.gpu else nullcontext() as completions:
         meter.begin()
         going = True
         while going:
             asked = time.monotonic_ns()
             batch = next(batches)
             got = time.monotonic_ns()
-            waited = max(0, idle_ns(asked, got, completions.last_ns()) - floor_ns)
-            completions.follow(step(batch))
+            # A CPU is idle for all of the wait: it computes before the call returns.
+            idle = idle_ns(asked, got, completions.last_ns()) if completions else got - asked
+            waited = max(0, idle - floor_ns)
+            loss = step(batch)
+            if completions:
+                completions.follow(loss)
             # A shape that was not met before is traced and compiled inside the call.
             shapes.setdefault(_shapes(batch), time.monotonic_ns() - got)
             total_ns += waited
             going = meter.tick(1, _size(batch), waited)
     job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
-    if params["jit_compile"] or _jit(job, params):
+    if building.uses_xla(job.shared.model, params):
         again_ns = list(shapes.values())[1:]
-        job.events.metric(variant, RETRACES, len(again_ns), "shapes")
-        job.events.metric(variant, RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps), "s")
+        job.events.metric(variant, RETRACES, len(again_ns))
+        job.events.metric(variant, RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps))
 
 
 def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -79,7 +83,9 @@ def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         if not _fits(job.shared.step, batch):
-            step = steps.compile_single(job.shared.model, None, jit=_jit(job, params))
+            step = steps.compile_single(
+                job.shared.model, None, jit=building.uses_xla(job.shared.model, params)
+            )
     place = "CPU:0" if variant == HOST_FED else job.devices[0]
     with tf.device(place):
         batch = tf.nest.map_structure(tf.identity, batch)
@@ -91,7 +97,7 @@ def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -
             fresh = tf.nest.map_structure(tf.identity, batch)
         return step(fresh)  # in the scope of a device the step itself would run there
 
-    resident.drive(meter, job.shared.model, call, steps=1, samples=_size(batch), total=0)
+    resident.drive(meter, job.shared.model, call, steps=1, samples=_size(batch))
 
 
 def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
@@ -99,15 +105,15 @@ def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter)
     began = meter.now()
     _step(job, params)
     per_call = factor(variant, CALLS_PREFIX)
-    run = steps.compile_train(job.shared.model, steps.same, steps=per_call, jit=_jit(job, params))
+    run = steps.compile_train(
+        job.shared.model, steps.same, steps=per_call, jit=building.uses_xla(job.shared.model, params)
+    )
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.shared.batch)
         selection = tf.zeros([per_call, 1], tf.int32)
     meter.phase(DATA, began)
     samples = per_call * _size(batch)
-    resident.drive(
-        meter, job.shared.model, lambda: run(batch, selection), steps=per_call, samples=samples, total=0
-    )
+    resident.drive(meter, job.shared.model, lambda: run(batch, selection), steps=per_call, samples=samples)
 
 
 def factor(variant: str, prefix: str) -> int:
@@ -115,31 +121,20 @@ def factor(variant: str, prefix: str) -> int:
     return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
 
 
-def _fed(job: Job, params: Mapping[str, Any]) -> tf.data.Dataset:
-    source = pipeline.baseline(job, params)
-    return loaders.as_dataset(source) if loaders.is_loader(source) else source
-
-
 def _step(job: Job, params: Mapping[str, Any]) -> Any:
     """Return baseline's step, built and compiled by the first variant that asks for it."""
     shared = job.shared
     if shared.step is None:
-        shared.model = building.build(job.author.model, params, strategy=None, seed=job.spec.seed)
-        dataset = _fed(job, params)
+        shared.model = building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed)
+        dataset = pipeline.as_dataset(pipeline.baseline(job, params))
         shared.batch = next(iter(dataset))
         size = sum(part.dtype.size * int(tf.size(part)) for part in tf.nest.flatten(shared.batch))
-        job.events.metric(BASELINE, BATCH_BYTES, float(size), "B")
+        job.events.metric(BASELINE, BATCH_BYTES, float(size))
         with tf.device(job.devices[0]):
             building.make_variables(shared.model, *shared.batch[:2])
-        jit = _jit(job, params)
+        jit = building.uses_xla(shared.model, params)
         shared.step = steps.compile_single(shared.model, None if jit else dataset.element_spec, jit=jit)
     return shared.step
-
-
-def _jit(job: Job, params: Mapping[str, Any]) -> bool:
-    if params["jit_compile"] is None:
-        return bool(getattr(job.shared.model, "jit_compile", False))
-    return bool(params["jit_compile"])
 
 
 def _fits(step: Any, batch: Any) -> bool:

@@ -1,5 +1,4 @@
-"""Turn a variant's step boundaries into phases and windows: first step, warm-up until settled, measured
-windows.
+"""Turn a variant's step boundaries into phases and windows: first step, warm-up until settled, measured windows.
 
 The variant only says when a step boundary is reached (`Meter.tick`); all decisions are made here, between
 steps, and none of them costs the measured code more than a function call a step.
@@ -13,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
+from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
 
 # Blocks of this length are compared to tell whether the step time has settled: long enough that one
 # scheduler hiccup (about 10 ms) stays below the tolerance below.
@@ -58,16 +57,14 @@ class Meter:
         events: where windows and phases go.
         synchronise: waits until the devices are idle.
         agree: gives every worker that takes the same steps the same readings, so that all decide alike.
-        warn: say so when the step time does not settle.
         full: measure windows until `finish` instead of so many, unless that took too long.
         whole_samples: how many samples the whole training has; 0 where that is not known.
         clock: nanoseconds, CLOCK_MONOTONIC.
 
     Attributes:
         steps, samples: how many were dispatched since `begin`.
-        loss: set by variants that learn: returns the mean loss of the last steps, and waits for them; None
-        at the
-            border of two epochs, where there is none.
+        loss: set by variants that learn: returns the mean loss of the last steps, and waits for them; None at
+            the border of two epochs, where there is none.
         last_loss: the last that it returned.
         full: whether the whole training is wanted.
     """
@@ -82,7 +79,6 @@ class Meter:
         agree: Agree = alone_decides,
         full: bool = False,
         whole_samples: float = 0.0,
-        warn: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.steps = 0
@@ -97,7 +93,6 @@ class Meter:
         self._alone = agree is alone_decides
         self.full = full
         self._whole_samples = whole_samples
-        self._warn = warn
         self._clock = clock
         self._machine: Machine | None = None
         self._began = 0
@@ -210,12 +205,11 @@ class Meter:
             if (settled(blocks) and called >= BUFFERED_CALLS) or spent >= self._spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
-        if not settled(blocks) and not self._spec.steps and self._warn:
+        if not settled(blocks) and not self._spec.steps and measures_speed(self._variant):
             last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
-            self._events.write(
-                "warning",
-                message=f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} after "
-                f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step).",
+            self._events.warning(
+                f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} after "
+                f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step)."
             )
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
@@ -236,10 +230,9 @@ class Meter:
         whole_s = passed_s * self._whole_samples / self.samples
         if not (self._alone and self._spec.whole_s and whole_s > self._spec.whole_s):
             return False
-        self._events.write(
-            "warning",
-            message=f"{self._variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
-            f"{self._spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected.",
+        self._events.warning(
+            f"{self._variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
+            f"{self._spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected."
         )
         return True
 
@@ -249,7 +242,6 @@ class Meter:
         # the host's clock alone would end the window many steps late.
         target = self._spec.steps or max(1, math.ceil(length_ns / self._step_ns))
         step_ns: list[int] = []
-        wait_ns: list[int] = []
         waited = 0
         self._synchronise()
         start = last = self._clock()
@@ -257,7 +249,6 @@ class Meter:
         while True:
             now, more, more_samples, wait = yield
             step_ns.append((now - last) // more)
-            wait_ns.append(wait // more if wait >= 0 else -1)
             waited = waited + wait if min(waited, wait) >= 0 else -1
             last = now
             steps += more
@@ -273,7 +264,7 @@ class Meter:
         if not self.full:
             self._events.write("phase", name=STEADY, variant=self._variant, start_ns=start, end_ns=end)
         self._write_window(index, start, end, steps, samples, waited)
-        self._events.write("steps", variant=self._variant, window=index, step_ns=step_ns, wait_ns=wait_ns)
+        self._events.write("steps", variant=self._variant, window=index, step_ns=step_ns)
         self._check_loss()
 
     def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:

@@ -96,7 +96,7 @@ def _share(job: Job, params: Mapping[str, Any], context: Any) -> tf.data.Dataset
 
 
 def _count(job: Job) -> int:
-    return len(job.train[0]) if job.train is not None else job.author.workload.data.train
+    return len(job.train[0]) if job.train is not None else job.workload.data.train
 
 
 def report_collective(job: Job) -> None:
@@ -106,7 +106,7 @@ def report_collective(job: Job) -> None:
     that this is the most that exchanging can cost it, and what it costs with one worker is the floor.
     """
     among = job.strategy
-    if among is None or job.author.workload.task == "infer":
+    if among is None or job.workload.task == "infer":
         return
     shapes = _gradient_shapes(job, among)
 
@@ -123,13 +123,11 @@ def report_collective(job: Job) -> None:
         return (time.monotonic_ns() - began) / 1e9
 
     timed()
-    job.events.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)), "s")
-    job.events.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes), "B")
-    job.events.metric("", "workers", float(job.spec.workers), "workers")
+    job.events.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)))
+    job.events.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes))
 
 
 def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:
-    pipelined = job.author.dataset is not None
-    params = tuning.variant_params(job.author.workload, job.spec, job.spec.variants[0], pipeline=pipelined)
-    model = building.build(job.author.model, params, strategy=among, seed=job.spec.seed)
+    params = tuning.variant_params(job.workload, job.spec, job.spec.variants[0])
+    model = building.build(job.loaded.model, params, strategy=among, seed=job.spec.seed)
     return [tf.TensorShape(one.shape) for one in model.trainable_variables]

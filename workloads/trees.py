@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.protocol import Change, Data, Optimization, Published, Workload
+from workloads.protocol import Data, Published, Workload
 
 workload = Workload(
     name="higgs-trees",
@@ -28,39 +28,10 @@ workload = Workload(
     loss="logistic",
     params={"max_depth": 6, "learning_rate": 0.1, "max_bin": 256, "matrix": "plain", "evaluate": True},
     tuned={"matrix": "quantile", "evaluate": False, "max_bin": 64},
-    changes=(
-        Change(
-            what="matrix",
-            before="plain",
-            after="quantile",
-            why="rows are stored as histogram bins: less to read in every round",
-        ),
-        Change(
-            what="evaluate",
-            before="on",
-            after="off",
-            why="accuracy on held-out rows is taken once at the end instead of after every round",
-        ),
-        Change(
-            what="max_bin",
-            before="256",
-            after="64",
-            why="coarser histograms are a quarter of the size; accuracy shows what that costs",
-        ),
-    ),
-    optimizations=(
-        Optimization(
-            name="no-evaluation",
-            params={"evaluate": False},
-            why="held-out rows are not evaluated after every round",
-        ),
-        Optimization(
-            name="quantile",
-            params={"evaluate": False, "matrix": "quantile"},
-            after="opt:no-evaluation",
-            why="the matrix keeps bins instead of numbers",
-        ),
-    ),
+    optimizations={
+        "no-evaluation": {"evaluate": False},
+        "quantile": {"evaluate": False, "matrix": "quantile"},
+    },
     published=(
         Published(
             source="Training article, 2020, citing cloud vendors",

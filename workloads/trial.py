@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,25 +11,32 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, devices, draining, inference, stepwise, together, tuning, variants
+from workloads import (
+    building,
+    devices,
+    draining,
+    inference,
+    loading,
+    resident,
+    stepwise,
+    together,
+    training,
+    tuning,
+)
 from workloads.job import Job
 from workloads.protocol import (
     ARRAYS,
     BASELINE,
     BATCH_PREFIX,
-    CACHED_EPOCH,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     DATA,
-    FIRST_EPOCH,
     HOST_FED,
     IMPORT,
     LONGEST_REASON,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
     PARALLEL_INPUT,
-    STAGE_PREFIX,
-    THREADS_PREFIX,
     TUNED,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
@@ -63,36 +69,35 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     # Collectives can be set up only before anything has run.
     strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
     devices.prove(names)
-    loaded = author.load(spec.file, spec.workload)
+    loaded = loading.load(spec.file, spec.workload)
     began = events.phase(IMPORT, began_ns)
-    events.write("facts", facts={**devices.facts(names, spec.seed), "workload": loaded.workload.name})
+    events.write("facts", facts=devices.facts(names))
     train, test = load_arrays(loaded, spec)
     events.phase(DATA, began)
     job = Job(
-        author=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
+        loaded=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
-    if loaded.dataset is not None:
-        written = tuning.variant_params(loaded.workload, spec, BASELINE, pipeline=True)
-        author.check_stages(loaded.workload, job.stages(written))
+    if job.workload.pipeline:
+        written = tuning.variant_params(job.workload, spec, BASELINE)
+        loading.check_stages(job.workload, job.stages(written))
     ran = run_variants(job)
     if spec.workers:
         together.report_collective(job)
     _facts(job, ran)
-    _extra_metrics(job)
 
 
-def load_arrays(loaded: author.Author, spec: Spec) -> tuple[Any, Any]:
+def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
     """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own.
 
     Raises:
         ValueError: the spec names no data.
     """
-    if loaded.dataset is not None:
+    if loaded.workload.pipeline:
         return None, None
     if not spec.data_dir:
         raise ValueError(f"{loaded.workload.name} trains on arrays, but the spec has no data_dir.")
     arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0], pipeline=False))
+    return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
 
 
 def run_variants(job: Job) -> list[str]:
@@ -102,15 +107,14 @@ def run_variants(job: Job) -> list[str]:
         NoGpuError: inference on several devices: one of them would be measured, and called all.
     """
     spec = job.spec
-    if job.author.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
+    if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
         among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
         raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
-    pipeline = job.author.dataset is not None
     bodies: dict[str, Callable[[], None]] = {}
     for variant in spec.variants:
-        if not tuning.applies(job.author.workload, spec, variant, pipeline=pipeline):
+        if tuning.needless(job.workload, spec, variant):
             job.events.needless(variant, "it says nothing about this workload and device")
-        elif reason := tuning.unfit(job.author.workload, spec, variant, pipeline=pipeline):
+        elif reason := tuning.unfit(job.workload, spec, variant):
             job.events.left_out(variant, reason)
         else:
             bodies[variant] = partial(_measure_or_retry, job, variant)
@@ -133,7 +137,7 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
 
 
 def _not_worth_it(job: Job, variant: str) -> str:
-    """Say why a variant would tell nothing after what was measured before it; "" where it would."""
+    """Return why a variant would tell nothing after what was measured before it; "" where it would."""
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
     times = max(stepwise.factor(variant, BATCH_PREFIX), stepwise.factor(variant, CALLS_PREFIX))
@@ -143,9 +147,6 @@ def _not_worth_it(job: Job, variant: str) -> str:
         return "Keras fit compiles the step, and there are no callbacks around batches"
     if not base or not model or job.spec.steps:
         return ""
-    waits = job.shared.wait_share
-    fed = step_ns.get(HOST_FED, model)
-    lost = (min(base, step_ns.get(CUSTOM_LOOP, base)) - fed) / base
     if variant == WITHOUT_LAUNCH and job.shared.eager:
         return "Keras cannot run several eager steps in a call"
     if variant == WITHOUT_LAUNCH:
@@ -154,55 +155,53 @@ def _not_worth_it(job: Job, variant: str) -> str:
             return "many steps in a call save little"
     if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < MATTERS * base:
         return "copying costs little"
-    of_input = variant in (PARALLEL_INPUT, WITHOUT_INPUT, FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(
-        (STAGE_PREFIX, THREADS_PREFIX)
-    )
+    of_input = variant in (PARALLEL_INPUT, WITHOUT_INPUT) or draining.of_a_part(variant)
+    waits = job.shared.wait_share
+    # What the bare loop loses against the same step with a batch that is ready.
+    lost = (min(base, step_ns.get(CUSTOM_LOOP, base)) - step_ns.get(HOST_FED, model)) / base
     if of_input and waits is not None and max(waits, lost) < MATTERS:
         return "input costs little"
     return ""
 
 
 def _steps_a_call(job: Job, variant: str, params: Mapping[str, Any]) -> int:
-    """Return how many steps a call of a variant that tfbench made up has time for; 0 to leave it as it is."""
+    """Return how many steps a call of a variant has time for, where nobody declared how many."""
+    per_call: int = params["steps_per_execution"]
     step_ns = job.shared.step_ns.get(BASELINE)
-    own = variant == WITHOUT_LAUNCH or (variant == TUNED and not job.author.workload.tuned)
-    if not own or not step_ns or params["feed"] != "fit":
-        return 0
-    return max(1, min(params["steps_per_execution"], int(LONGEST_CALL_S * 1e9 / step_ns)))
+    made_up = variant == WITHOUT_LAUNCH or (variant == TUNED and not job.workload.tuned)
+    if not made_up or not step_ns or params["feed"] != "fit":
+        return per_call
+    return max(1, min(per_call, int(LONGEST_CALL_S * 1e9 / step_ns)))
 
 
 def _measure_or_retry(job: Job, variant: str) -> None:
-    """Measure a variant; one that tfbench made up is tried again without XLA where XLA cannot compile it."""
-    workload, spec = job.author.workload, job.spec
-    params = tuning.variant_params(workload, spec, variant, pipeline=job.pipeline)
+    """Measure a variant; one other than baseline is tried again without XLA where XLA cannot compile it."""
+    if reason := _not_worth_it(job, variant):
+        job.events.needless(variant, reason)
+        return
+    params = tuning.variant_params(job.workload, job.spec, variant)
+    params["steps_per_execution"] = _steps_a_call(job, variant, params)
+    if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
+        params["run_eagerly"] = False
     try:
         _measure(job, variant, params)
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
-        if variant == BASELINE or not params.get("jit_compile"):
+        if variant == BASELINE or not params["jit_compile"]:
             raise
         first = str(error).strip().split("\n")[0][:LONGEST_REASON]
-        job.events.write(
-            "warning", message=f"{variant}: measured without XLA, which failed to compile it: {first}"
-        )
+        job.events.warning(f"{variant}: measured without XLA, which failed to compile it: {first}")
         _measure(job, variant, {**params, "jit_compile": False})
 
 
 def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
-    workload, spec = job.author.workload, job.spec
-    if reason := _not_worth_it(job, variant):
-        job.events.needless(variant, reason)
-        return
-    per_call = _steps_a_call(job, variant, params)
-    params = {**params, "steps_per_execution": per_call} if per_call else params
-    if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
-        params = {**params, "run_eagerly": False}
-    changes = tuning.variant_changes(workload, spec, variant, pipeline=job.pipeline, ran=params)
+    workload, spec = job.workload, job.spec
+    changes = tuning.variant_changes(workload, spec, variant, params)
     job.events.write(
         "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
     )
     if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
-        text = f"{variant}: precision {params['precision']} is emulated on most CPUs and can be very slow."
-        job.events.write("warning", message=text)
+        half = params["precision"]
+        job.events.warning(f"{variant}: precision {half} is emulated on most CPUs and can be very slow.")
     # The one switch that variants share; another may have turned it since.
     building.set_precision(params["precision"])
     meter = Meter(
@@ -210,64 +209,45 @@ def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
         spec=_variant_spec(spec, variant),
         events=job.events,
         # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
-        synchronise=partial(devices.drain, list(job.devices)) if spec.workers else devices.synchronise,
+        synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
         agree=together.agreement(job.strategy) if spec.workers else alone_decides,
         # Nothing can be trained wholly where there is no dataset to go through.
         full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
         whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
-        warn=measures_speed(variant),
     )
     if params.get("storage") == "ram":
         began = meter.now()
         job.data_dir(params)
         meter.phase(DATA, began)
-    _kind(job, variant)(job, variant, params, meter)
+    _body(job, variant)(job, variant, params, meter)
     if meter.steps:
         job.shared.step_ns[variant] = meter.step_ns
 
 
-def _kind(job: Job, variant: str) -> Callable[..., None]:
-    infers = job.author.workload.task == "infer"
+def _body(job: Job, variant: str) -> Callable[[Job, str, Mapping[str, Any], Meter], None]:
+    """Return what runs a variant until its meter ends it."""
+    infers = job.workload.task == "infer"
     if draining.drained(variant):
         return draining.drain
     if variant == MODEL_ONLY and job.strategy is not None:
-        return variants.model_only
+        return resident.mirrored_batch
     if variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
         return inference.model_only if infers else stepwise.one_batch
     if variant == CUSTOM_LOOP:
         return stepwise.custom_loop
     if variant.startswith(CALLS_PREFIX):
         return stepwise.many_a_call
-    return inference.infer if infers else variants.train
-
-
-@contextmanager
-def _forgiven(job: Job, function: str) -> Iterator[None]:
-    """Make what a workload's function raises a warning: it only describes a trial that has been measured."""
-    try:
-        yield
-    except Exception as error:  # whatever a workload raises
-        text = f"The workload's {function}() failed: {type(error).__name__}: {error}"
-        job.events.write("warning", message=text)
+    return inference.infer if infers else training.train
 
 
 def _facts(job: Job, ran: Sequence[str]) -> None:
-    """Ask the workload what it knows of each variant of `ran` that measured its whole model."""
-    if job.author.facts is None:
+    """Write what the workload reports of each variant that ran its whole model; it may fail, all is measured."""
+    if job.loaded.facts is None:
         return
     for variant in filter(measures_speed, ran):
-        params = tuning.variant_params(job.author.workload, job.spec, variant, pipeline=job.pipeline)
-        with _forgiven(job, "facts"):
-            for name, text in job.author.facts({**params, "device": job.devices[0]}).items():
+        params = tuning.variant_params(job.workload, job.spec, variant)
+        try:
+            for name, text in job.loaded.facts({**params, "device": job.devices[0]}).items():
                 job.events.write("fact", variant=variant, name=name, text=text)
-
-
-def _extra_metrics(job: Job) -> None:
-    if job.author.metrics is None:
-        return
-    params = tuning.variant_params(job.author.workload, job.spec, job.spec.variants[0], pipeline=True)
-    with _forgiven(job, "metrics"):
-        for name, (value, unit) in job.author.metrics(
-            {**params, "device": job.devices[0], "task": job.author.workload.task}
-        ).items():
-            job.events.metric("", name, value, unit)
+        except Exception as error:  # whatever a workload raises
+            job.events.warning(f"The workload's facts() failed: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What each variant runs with, and in which words that differs from baseline."""
+"""What each variant runs with, and how that differs from baseline."""
 
 from __future__ import annotations
 
@@ -25,28 +25,19 @@ from workloads.protocol import (
     WITHOUT_LAUNCH,
     WITHOUT_PREFIX,
     Change,
-    Optimization,
     Spec,
     Workload,
     changes_baseline,
 )
 
-# What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
-DEFAULT_TUNED: Mapping[str, Any] = {
-    "feed": "resident",
-    "cpu:steps_per_execution": 10,
-    "gpu:steps_per_execution": 50,
-    "gpu:jit_compile": True,
-}
+STEPS_A_CALL: Mapping[str, Any] = {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50}
 # What can be done for a pipeline without knowing what it does.
 PIPELINE_REMEDIES: Mapping[str, Any] = {"parallel_maps": True, "prefetch_batches": True}
+# What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
+DEFAULT_TUNED: Mapping[str, Any] = {**STEPS_A_CALL, "gpu:jit_compile": True, "feed": "resident"}
 DEFAULT_TUNED_PIPELINE: Mapping[str, Any] = {
-    **PIPELINE_REMEDIES,
-    "cpu:steps_per_execution": 10,
-    "gpu:steps_per_execution": 50,
-    "gpu:jit_compile": True,
-    "gpu:prefetch_to_device": True,
-}
+    **STEPS_A_CALL, "gpu:jit_compile": True, **PIPELINE_REMEDIES, "gpu:prefetch_to_device": True,
+}  # fmt: skip
 
 # What the driver itself reads; a value of None means "left to Keras and TensorFlow".
 DRIVER_DEFAULTS: Mapping[str, Any] = {
@@ -65,7 +56,7 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
 CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
     PARALLEL_INPUT: PIPELINE_REMEDIES,
     WITHOUT_INPUT: {"feed": "memory"},
-    WITHOUT_LAUNCH: {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50},
+    WITHOUT_LAUNCH: STEPS_A_CALL,
     WITHOUT_FRAMEWORK: {"run_eagerly": False, "callbacks": False},
     WITHOUT_COPY: {"prefetch_to_device": True},
 }
@@ -75,20 +66,6 @@ PIPELINE_PARAMS = frozenset(
     {*PIPELINE_REMEDIES, "prefetch_to_device", "prefetch", "cache", "parallel_calls", "num_parallel_calls",
      "workers", "threads", "loader", "queue_size", "decode_ratio", "storage", "preprocess"}
 )  # fmt: skip
-
-WHY: Mapping[str, str] = {
-    "feed": "the data stays on the device and batches are gathered there, so no step waits for the host",
-    "steps_per_execution": "one call from Python runs many steps, which cuts the launch cost of each",
-    "jit_compile": "XLA fuses small operations into few kernels",
-    "precision": "half-width numbers use the tensor cores and halve the memory traffic",
-    "batch_size": "a larger batch fills the device; it also changes how the model learns",
-    "parallel_maps": "samples are prepared in parallel on all CPUs instead of one at a time",
-    "prefetch_batches": "the next batches are prepared while this one is computed",
-    "prefetch_to_device": "the next batch is copied to the device while this one is computed",
-    "run_eagerly": "the step is compiled into a graph; Python no longer runs each operation",
-    "callbacks": "no Python code runs between steps",
-}
-WHY_FROM_MEMORY = "a batch that is ready in memory feeds every step: what input costs, not a remedy"
 
 
 class ParameterError(ValueError):
@@ -102,11 +79,8 @@ def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
     return {**plain, **own}
 
 
-def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> dict[str, Any]:
+def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, Any]:
     """Return everything that `variant` runs with.
-
-    Args:
-        pipeline: the workload has a tf.data pipeline of its own instead of arrays.
 
     Raises:
         ParameterError: no such optimization.
@@ -118,7 +92,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
         **resolve(workload.params, spec.device),
     }
     if variant == TUNED:
-        declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if pipeline else DEFAULT_TUNED)
+        declared = workload.tuned or (DEFAULT_TUNED_PIPELINE if workload.pipeline else DEFAULT_TUNED)
         base.update(resolve(declared, spec.device))
     if workload.takes_weights:
         base["weights"] = spec.weights
@@ -129,7 +103,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
     base.update(spec.params)
     if variant.startswith(OPTIMIZATION_PREFIX):
         # An optimization is its parameters: an override must not turn it into another one.
-        base.update(resolve(_optimization(workload, variant).params, spec.device))
+        base.update(resolve(_optimization(workload, variant), spec.device))
     if (spec.gpus > 1 or spec.workers) and base.get("feed") in ("fit", "memory"):
         # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
         # of an unfed placeholder; the resident loop has both.
@@ -138,93 +112,63 @@ def variant_params(workload: Workload, spec: Spec, variant: str, *, pipeline: bo
 
 
 def variant_changes(
-    workload: Workload,
-    spec: Spec,
-    variant: str,
-    *,
-    pipeline: bool,
-    ran: Mapping[str, Any] | None = None,
+    workload: Workload, spec: Spec, variant: str, ran: Mapping[str, Any] | None = None
 ) -> list[Change]:
-    """Say what `variant` does differently from baseline; baseline on several GPUs, from what is published."""
+    """Return what `variant` does differently from baseline; baseline on several GPUs, from what is published."""
+    before = variant_params(workload, spec, BASELINE)
+    after = ran or variant_params(workload, spec, variant)
     changes = []
-    before = variant_params(workload, spec, BASELINE, pipeline=pipeline)
-    after = ran or variant_params(workload, spec, variant, pipeline=pipeline)
     if variant == TUNED or changes_baseline(variant):
-        said = {change.what: change.why for change in workload.changes} if variant == TUNED else {}
-        optimization_why = (
-            _optimization(workload, variant).why if variant.startswith(OPTIMIZATION_PREFIX) else ""
-        )
-        for key in sorted(after):
-            if before.get(key) != after[key]:
-                known = (
-                    WHY_FROM_MEMORY if variant == WITHOUT_INPUT else WHY.get(key, "declared by the workload")
-                )
-                why = said.pop(key, "") or optimization_why or known
-                changes.append(
-                    Change(what=key, before=_text(before.get(key)), after=_text(after[key]), why=why)
-                )
-        # What is left is no parameter; or one that this device does not change, which would be untrue.
-        changes += [one for one in workload.changes if one.what in said and one.what not in after]
+        changes = [
+            Change(what=key, before=_text(before.get(key)), after=_text(after[key]))
+            for key in sorted(after)
+            if before.get(key) != after[key]
+        ]
     if spec.gpus > 1:
-        size = after["batch_size"]
+        total = after["batch_size"] * spec.gpus
         usual = before["batch_size"] * (1 if variant == BASELINE else spec.gpus)
-        if usual != size * spec.gpus:
-            changes.append(
-                Change(
-                    what="global batch",
-                    before=str(usual),
-                    after=str(size * spec.gpus),
-                    why=f"MirroredStrategy feeds {spec.gpus} GPUs with batch_size {size} each",
-                )
-            )
+        if usual != total:
+            changes.append(Change(what="global batch", before=str(usual), after=str(total)))
     return changes
 
 
-def applies(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> bool:
-    """Tell whether a variant that only serves the breakdown says anything about this workload and device."""
-    one_device = spec.gpus <= 1 and not spec.workers
+def needless(workload: Workload, spec: Spec, variant: str) -> bool:
+    """Tell whether a variant that only serves the breakdown says nothing about this workload and device."""
+    gpu, one_device = spec.device == "gpu", spec.gpus <= 1 and not spec.workers
     trains = workload.task == "train"
     if variant == HOST_FED:
-        return spec.device == "gpu" and one_device and trains
-    if variant == CUSTOM_LOOP or variant.startswith(CALLS_PREFIX):
-        return one_device and trains
-    if variant.startswith(BATCH_PREFIX):
-        return one_device
-    if variant == PARALLEL_INPUT:
-        return pipeline and trains and not spec.workers
-    if variant == WITHOUT_INPUT:
-        return trains and not spec.workers
+        return not (gpu and one_device and trains)
     if variant == WITHOUT_COPY:
-        return pipeline and trains and one_device and spec.device == "gpu"
-    if variant.startswith(WITHOUT_PREFIX):
-        return one_device and trains
+        return not (gpu and one_device and trains and workload.pipeline)
+    if variant == PARALLEL_INPUT:
+        return spec.workers > 0 or not (trains and workload.pipeline)
+    if variant == WITHOUT_INPUT:
+        return spec.workers > 0 or not trains
+    if variant.startswith(BATCH_PREFIX):
+        return not one_device
+    if variant == CUSTOM_LOOP or variant.startswith((CALLS_PREFIX, WITHOUT_PREFIX)):
+        return not (one_device and trains)
     if variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(THREADS_PREFIX):
-        return pipeline
-    return True
+        return not workload.pipeline
+    return False
 
 
-def unfit(workload: Workload, spec: Spec, variant: str, *, pipeline: bool) -> str:
-    """Say why an optimization or a stage makes no sense in this trial; "" where it does, and for all other variants."""
-    if variant.startswith(STAGE_PREFIX) and not pipeline:
-        return f"{variant} was left out: {workload.name} has no pipeline of stages."
-    if not variant.startswith(OPTIMIZATION_PREFIX):
-        return ""
-    device = _optimization(workload, variant).device
-    if device not in ("", spec.device):
-        return f"{variant} was left out: it is for a {device} only."
-    written = variant_params(workload, spec, BASELINE, pipeline=pipeline)
-    if variant_params(workload, spec, variant, pipeline=pipeline) == written:
-        return f"{variant} was left out: with {max(spec.gpus, 1)} devices it is the same as baseline."
+def unfit(workload: Workload, spec: Spec, variant: str) -> str:
+    """Return why an optimization or a stage makes no sense in this trial; "" where it does, and for other variants."""
+    if variant.startswith(STAGE_PREFIX) and not workload.pipeline:
+        return f"{workload.name} has no pipeline of stages."
+    same = variant_params(workload, spec, BASELINE)
+    if variant.startswith(OPTIMIZATION_PREFIX) and variant_params(workload, spec, variant) == same:
+        return f"It changes nothing on {spec.device if spec.gpus <= 1 else f'{spec.gpus} GPUs'}."
     return ""
 
 
-def _optimization(workload: Workload, variant: str) -> Optimization:
+def _optimization(workload: Workload, variant: str) -> Mapping[str, Any]:
     name = variant.removeprefix(OPTIMIZATION_PREFIX)
-    for optimization in workload.optimizations:
-        if optimization.name == name:
-            return optimization
-    known = ", ".join(optimization.name for optimization in workload.optimizations) or "none"
-    raise ParameterError(f"{workload.name} has no optimization {name!r}; it has: {known}.")
+    if name not in workload.optimizations:
+        available = ", ".join(workload.optimizations) or "none"
+        raise ParameterError(f"{workload.name} has no optimization {name!r}; it has: {available}.")
+    return workload.optimizations[name]
 
 
 def _text(value: Any) -> str:

@@ -78,7 +78,7 @@ def _rows(workload: Workload, measured: tuple[Footprint, ...]) -> Iterator[tuple
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value}" for name, value in workload.params.items())]
     if workload.optimizations:
-        yield "optimizations", [", ".join(optimization.name for optimization in workload.optimizations)]
+        yield "optimizations", [", ".join(workload.optimizations)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
     yield "footprint", [_footprint(footprint) for footprint in measured] or ["not measured yet"]
 

@@ -108,7 +108,6 @@ class StepTimes:
     variant: str
     window: int
     step_ns: NDArray[np.int64]
-    wait_ns: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,6 @@ class Metric:
     variant: str
     name: str
     value: float
-    unit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,10 @@ import workloads
 from harness.errors import StoreError, UsageError, did_you_mean
 from harness.run.literals import Evaluator, parsed
 from harness.untrusted import printable, read_file
-from workloads.protocol import IMAGES, Change, Data, Optimization, Published, Remark, Requests, Workload
+from workloads.protocol import IMAGES, Data, Published, Requests, Workload
 
 _HINT = "Declare it as in examples/my_workload.py, with literals only: the host parses it without running it."
-_DECLARATIONS: Mapping[str, Any] = {
-    kind.__name__: kind for kind in (Workload, Data, Published, Change, Optimization, Remark, Requests)
-}
+_DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Requests)}
 
 LONGEST_NAME = 60
 # Of a workload's file, and of a dataset.

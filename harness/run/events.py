@@ -31,7 +31,7 @@ MOST_EVENTS: Mapping[str, int] = {
 }  # fmt: skip
 MOST_SAMPLES_PER_S = 1e12
 # Fields that are lists of durations in some kinds of events.
-_ARRAYS = ("step_ns", "wait_ns", "latency_ns")
+_ARRAYS = ("step_ns", "latency_ns")
 # Kinds of events that are kept as they are: the list, and what its entries are made of.
 _LISTS: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "phase": ("phases", Phase),
@@ -109,11 +109,7 @@ class EventLog:
             _check_span(fields)
         if kind == "window":
             _check_window(fields)
-        fields |= {
-            name: _durations(value)
-            for name, value in fields.items()
-            if name in _ARRAYS and isinstance(value, list)
-        }
+        fields |= {name: _durations(fields[name]) for name in _ARRAYS if name in fields}
         if kind in _LISTS:
             name, made = _LISTS[kind]
             getattr(self, name).append(made(**fields))
@@ -140,7 +136,7 @@ class EventLog:
             case "error":
                 self.error = event
             case "end":
-                self.ended = fields["ok"]
+                self.ended = True
 
     def count_what_was_dropped(self) -> None:
         """Add one warning that counts what there was too much of."""
@@ -182,7 +178,7 @@ def _durations(values: Any) -> NDArray[np.int64]:
     array = np.asarray(values, dtype=np.int64)
     if array.ndim != 1:
         raise ProtocolError("durations are not a plain list")
-    if array.size and array.min() < -1:  # -1: it cannot be seen
+    if array.size and array.min() < 0:
         raise ProtocolError("a duration below zero")
     return array
 

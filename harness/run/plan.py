@@ -205,13 +205,12 @@ def _probes(workload: Workload) -> tuple[str, ...]:
     if workload.image != TENSORFLOW:
         # Rounds of boosting wait for no input.
         return (INPUT_ONLY, *_stage_variants(workload))
-    # Pipelines are known by their stages, or by samples that the workload makes itself.
-    pipeline = OF_A_PIPELINE if workload.stages or workload.data.train == 0 else ()
+    pipeline = OF_A_PIPELINE if workload.pipeline else ()
     return (*OF_THE_STEP, *_stage_variants(workload), *pipeline)
 
 
 def _optimization_variants(workload: Workload) -> tuple[str, ...]:
-    return tuple(f"{OPTIMIZATION_PREFIX}{optimization.name}" for optimization in workload.optimizations)
+    return tuple(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.optimizations)
 
 
 def _stage_variants(workload: Workload) -> tuple[str, ...]:

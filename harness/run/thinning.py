@@ -110,4 +110,4 @@ def _thinned_steps(steps: StepTimes, share: float) -> StepTimes:
         return steps
     ranks = np.linspace(0, count - 1, keep).round().astype(np.int64)
     at = np.sort(np.argsort(steps.step_ns, kind="stable")[ranks])
-    return replace(steps, step_ns=steps.step_ns[at], wait_ns=steps.wait_ns[at])
+    return replace(steps, step_ns=steps.step_ns[at])

@@ -43,7 +43,7 @@ with EventWriter(Path("{OUT_DIR}/events.jsonl")) as events:
         time.sleep(0.1)
         events.write("window", variant="{BASELINE}", index=index, start_ns=began, end_ns=time.monotonic_ns(),
             steps=1, samples=32, wait_ns=-1)
-    events.write("end", ok=True)
+    events.write("end")
 """
 
 

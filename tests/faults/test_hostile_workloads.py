@@ -25,7 +25,7 @@ from tests.folders import events, write_run
 pytestmark = pytest.mark.slow
 
 DECLARED = """
-from workloads.protocol import Change, Data, Optimization, Published, Remark, Requests, Workload
+from workloads.protocol import Data, Published, Requests, Workload
 {names}
 workload = Workload(name={name}, title={title}, batch_size={batch_size}, epochs={epochs}, data=Data(name={data},
     shape={shape}, classes={classes}, train={train}, test={test}, dtype={dtype}){more})
@@ -46,7 +46,7 @@ VALUES = st.one_of(
     st.integers().map(repr), st.floats().map(repr), st.text().map(repr), st.lists(st.integers()).map(repr),
 )  # fmt: skip
 FIELDS = (
-    "tuned", "params", "changes", "optimizations", "published", "remarks", "requests", "suite", "task", "image",
+    "tuned", "params", "optimizations", "published", "requests", "suite", "task", "image",
     "source", "min_accuracy", "samples_per_epoch", "stages", "model", "optimizer", "loss", "builder",
     "takes_weights", "none",
 )  # fmt: skip

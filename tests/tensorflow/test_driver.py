@@ -29,7 +29,7 @@ def outcome(drive, data_dir):
 
 def test_start_comes_before_tensorflow_and_end_comes_last(outcome):
     assert outcome.events[0]["kind"] == "start"
-    assert outcome.events[-1] | {"t_ns": 0} == {"kind": "end", "t_ns": 0, "ok": True}
+    assert outcome.events[-1] | {"t_ns": 0} == {"kind": "end", "t_ns": 0}
     (imported,) = outcome.of("phase", name="import")
     assert imported["start_ns"] > outcome.events[0]["t_ns"]
 
@@ -37,9 +37,7 @@ def test_start_comes_before_tensorflow_and_end_comes_last(outcome):
 def test_facts_name_what_was_used(outcome):
     (event,) = outcome.of("facts")
     facts = event["facts"]
-    assert facts["workload"] == "cifar100-mlp"
     assert facts["devices"] == "CPU:0"
-    assert facts["gpus_registered"] == 0
     assert facts["tensorflow"].startswith("2.")
     assert facts["cpus_visible"] >= 1
     assert all(isinstance(value, str | int | float | bool) for value in facts.values())
@@ -67,7 +65,6 @@ def test_windows_come_one_after_the_other_and_hold_what_was_asked_for(outcome):
         # Keras' last batch of an epoch is short.
         assert 0.8 * 32 * window["steps"] <= window["samples"] <= 32 * window["steps"]
         (single,) = outcome.of("steps", variant=window["variant"], window=window["index"])
-        assert len(single["step_ns"]) == len(single["wait_ns"])
         assert all(value > 0 for value in single["step_ns"])
 
 
@@ -85,7 +82,7 @@ def test_tuned_declares_its_changes_and_baseline_has_none(outcome):
     assert written["changes"] == []
     assert written["params"]["batch_size"] == tuned["params"]["batch_size"] == 32
     assert {"feed", "steps_per_execution"} <= {change["what"] for change in tuned["changes"]}
-    assert all(change["why"] and change["before"] != change["after"] for change in tuned["changes"])
+    assert all(change["before"] != change["after"] for change in tuned["changes"])
 
 
 def test_training_has_learnt_far_above_chance(outcome):
@@ -162,7 +159,6 @@ def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
     }
     for event in done.of("window", variant="custom-loop"):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
-    assert done.metric("custom-loop", "next_floor_us") > 0
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
     (parallel,) = done.of("variant", variant="parallel-input")
     assert {change["what"] for change in parallel["changes"]} == {"parallel_maps", "prefetch_batches"}
@@ -227,7 +223,7 @@ def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
     done = drive(**fields)
     assert done.code == 1
     (error,) = done.of("error")
-    assert error["type"] == "AuthorError"
+    assert error["type"] == "WorkloadFileError"
     assert "declare samples_per_epoch" in error["message"]
     path.write_text(path.read_text().replace("epochs=1,", "epochs=1, samples_per_epoch=400,"))
     done = drive(**fields)
@@ -298,14 +294,11 @@ def dataset(params, data_dir):
 
 PIPED = """
 import tensorflow as tf
-from workloads.protocol import Data, Optimization, Workload
+from workloads.protocol import Data, Workload
 workload = Workload(
     name="piped", title="P", data=Data(name="own", shape=(3,), classes=2, train=0, test=0),
     batch_size=4, epochs=1, stages=("make", "spread", "cache", "batch"),
-    optimizations=(
-        Optimization(name="bigger", params={"batch_size": 8}, why="w"),
-        Optimization(name="gpu-only", params={}, why="w", device="gpu"),
-    ),
+    optimizations={"bigger": {"batch_size": 8}, "gpu-only": {"gpu:precision": "fp16"}},
 )
 def model(params):
     net = tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(2)])

@@ -99,10 +99,10 @@ requests.LASTS_BOUNDS, requests.PROBE_WINDOWS, requests.SERVER_REQUESTS = 0, 0, 
 def searched(bounds_ms, took_ms):
     wanted = Requests(batch_sizes=tuple(took_ms), server=True, bounds_ms=bounds_ms)
     asked, largest = [], []
-    events = SimpleNamespace(write=lambda kind, **values: asked.append(values))
+    events = SimpleNamespace(write=lambda kind, **values: asked.append(values), warning=print)
     job = SimpleNamespace(
         spec=Spec(window_s=0.3), events=events,
-        author=SimpleNamespace(workload=SimpleNamespace(requests=wanted)))
+        workload=SimpleNamespace(requests=wanted))
     def serve(batch):
         largest.append(len(batch))
         time.sleep(took_ms[len(batch)] / 1e3)
@@ -159,13 +159,13 @@ def test_a_series_is_never_one_short_of_the_hundred_that_a_quantile_needs(script
 
 DECLARED = """
 import json
-from workloads import author, resnet
+from workloads import loading, resnet
 from workloads.protocol import Spec
 from workloads import tuning
 found = {}
 for name in ("resnet50-infer", "resnet50-serve"):
-    one = author.load("resnet50.py", name)
-    params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
+    one = loading.load("resnet50.py", name)
+    params = tuning.variant_params(one.workload, Spec(), "baseline")
     found[name] = [one.model(params).count_params(), one.workload.requests.server, params["batch_size"]]
 print(json.dumps(found))
 """

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from workloads import author, devices, trial
+from workloads import loading, devices, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
 file, name, shape, classes, params = WHAT
@@ -26,10 +26,10 @@ for part in ("train", "test"):
     np.save(folder / f"y_{part}.npy", random.integers(0, classes, 64).astype(np.uint8))
 spec = Spec(variants=("baseline", "tuned"), device="cpu", gpus=2, steps=2, windows=1,
             warmup_s=0.05, data_dir=str(folder), params=params)
-loaded, names = author.load(file, name), ["CPU:0", "CPU:1"]
+loaded, names = loading.load(file, name), ["CPU:0", "CPU:1"]
 train, test = trial.load_arrays(loaded, spec)
 with EventWriter(folder / "events") as events:
-    job = Job(author=loaded, spec=spec, events=events, devices=names,
+    job = Job(loaded=loaded, spec=spec, events=events, devices=names,
               strategy=devices.strategy_for(names), train=train, test=test)
     trial.run_variants(job)
 print(json.dumps(list(read_events((folder / "events").open()))))
@@ -60,6 +60,7 @@ def test_baseline_and_tuned_feed_every_device(script, name):
 IN_STEP = """
 import json
 from pathlib import Path
+from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
 tf.config.set_logical_device_configuration(
@@ -74,12 +75,12 @@ def factory(params):
     model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
     return model
 names = ["CPU:0", "CPU:1"]
-job = Job(author=None, spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
+job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
           strategy=devices.strategy_for(names), train=None, test=None)
 params = {**tuning.DRIVER_DEFAULTS, "precision": PRECISION}
 random = np.random.default_rng(0)
 data = [(tf.constant(random.random((8, 6), np.float32)), tf.constant(random.integers(0, 3, 8))) for _ in names]
-models = replicas.build(job, factory, params)
+models = replicas.build(job, params)
 mirrored = building.build(factory, params, strategy=job.strategy, seed=1)
 mirrored.set_weights(models[0].get_weights())
 for model, name in zip(models, names):
@@ -113,13 +114,13 @@ def test_copies_stay_the_same_and_learn_what_keras_learns_under_a_strategy(scrip
 INFERRED = """
 import json
 from pathlib import Path
-from workloads import author, trial
+from workloads import loading, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 said = []
 for more in ({"gpus": 2}, {"workers": 2}):
     spec = Spec(file="resnet50.py", workload="resnet50-infer", device="gpu", **more)
-    job = Job(author=author.load("resnet50.py", "resnet50-infer"), spec=spec, events=EventWriter(Path("none")),
+    job = Job(loaded=loading.load("resnet50.py", "resnet50-infer"), spec=spec, events=EventWriter(Path("none")),
               devices=["CPU:0"], strategy=None, train=None, test=None)
     try:
         trial.run_variants(job)
@@ -140,13 +141,13 @@ import json
 import tensorflow as tf
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
-from workloads import devices, pipeline
+from workloads import devices, draining
 names = ["CPU:0", "CPU:1", "CPU:2"]
 seen = {rows: float(devices.touch((tf.range(1, rows + 1), tf.constant(0.5)), names)) for rows in (2, 6, 7)}
 graph = tf.function(lambda part: devices.touch(part, names)).get_concrete_function(
     tf.TensorSpec([None, 2])).graph
 copied = {op.device[-5:]: op.inputs[0].op.type for op in graph.get_operations() if op.type == "Reshape"}
-pull = pipeline.drain(tf.data.Dataset.range(7).batch(5), names)
+pull = draining.batches(tf.data.Dataset.range(7).batch(5), names)
 print(json.dumps([seen, copied, pull(4)]))
 """
 
@@ -164,9 +165,9 @@ def kept(**options):
         return traced[-1]
     return compiled
 tf.function = kept
-from workloads import pipeline
+from workloads import draining
 numbers = tf.data.Dataset.range(7)
-pulls = [pipeline.drain_samples(numbers), pipeline.drain(numbers.batch(5), ())]
+pulls = [draining.samples(numbers), draining.batches(numbers.batch(5), ())]
 samples = [pull(4) for pull in pulls]
 places = set()
 for one in traced:

@@ -11,20 +11,20 @@ pytestmark = pytest.mark.tensorflow
 
 LAYERS = """
 import json
-from workloads import author, tuning
+from workloads import loading, tuning
 from workloads.protocol import Spec
 found = {}
 cudnn = lambda model: [one.forward_layer.use_cudnn for one in model.layers if hasattr(one, "forward_layer")]
 for name in ("imdb-pooled", "imdb-lstm"):
-    one = author.load("imdb.py", name)
-    params = tuning.variant_params(one.workload, Spec(), "baseline", pipeline=True)
+    one = loading.load("imdb.py", name)
+    params = tuning.variant_params(one.workload, Spec(), "baseline")
     model = one.model(params)
     found[name] = {
         "layers": [type(layer).__name__ for layer in model.layers], "parameters": model.count_params(),
         "optimizer": type(model.optimizer).__name__, "loss": model.loss, "input": list(model.input_shape[1:]),
         "cudnn": cudnn(model),
     }
-found["generic"] = cudnn(author.load("imdb.py", "imdb-lstm").model({**params, "use_cudnn": False}))
+found["generic"] = cudnn(loading.load("imdb.py", "imdb-lstm").model({**params, "use_cudnn": False}))
 print(json.dumps(found))
 """
 
@@ -52,7 +52,7 @@ x, y = imdb.in_memory(params, folder, "train")
 names = [name for name, _ in imdb.dataset(params, folder)]
 rows = [(a.numpy().tolist(), float(b[0])) for a, b in pipeline.assemble(imdb.dataset(params, folder), "cache")]
 print(json.dumps({"same": rows == [(a, float(b[0])) for a, b in zip(x.tolist(), y)], "first": x[:2].tolist(),
-    "names": names, "declared": list(imdb.STAGES)}))
+    "names": names, "declared": list(imdb.SHARED["stages"])}))
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from harness.data.tables import TableRecipe
@@ -46,7 +45,6 @@ def test_a_step_is_a_round_over_all_rows(outcome):
 def test_trees_learn(outcome):
     for variant in (BASELINE, TUNED):
         assert outcome.metric(variant, "accuracy") > 0.65
-        assert outcome.metric(variant, "test_auc") > outcome.metric(variant, "accuracy")
         assert 0 < outcome.metric(variant, "steps_trained") <= 100
 
 
@@ -99,14 +97,3 @@ def test_a_file_without_a_booster_is_told_what_it_lacks(drive_trees, table, tmp_
     assert done.code == 1
     (error,) = done.of("error")
     assert "booster(params)" in error["message"]
-
-
-def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(trees_script):
-    random = np.random.default_rng(5)
-    scores, truth = np.round(random.random(200), 1), random.integers(0, 2, 200)
-    ahead = [np.sign(a - b) for a in scores[truth == 1] for b in scores[truth == 0]]
-    code = (
-        "import json; from workloads.boosting import auc\n"
-        f"print(json.dumps(auc({scores.tolist()}, {truth.tolist()})))"
-    )
-    assert trees_script(code) == pytest.approx(np.mean([(1 + one) / 2 for one in ahead]))

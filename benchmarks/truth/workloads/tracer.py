@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from workloads import author, building, devices, pipeline, tuning
+from workloads import building, devices, loading, pipeline, tuning
 from workloads.driver import read_spec
 from workloads.protocol import BASELINE, Spec
 
@@ -44,9 +44,9 @@ def main(arguments: list[str]) -> int:
 
 def training(spec: Spec, device: str) -> tuple:
     """Return the batches of the baseline pipeline, without end, and the compiled training step."""
-    loaded = author.load(spec.file, spec.workload)
+    loaded = loading.load(spec.file, spec.workload)
     assert loaded.dataset is not None, "only workloads with a pipeline of their own are traced"
-    params = tuning.variant_params(loaded.workload, spec, BASELINE, pipeline=True)
+    params = tuning.variant_params(loaded.workload, spec, BASELINE)
     model = building.build(loaded.model, params, strategy=None, seed=spec.seed)
     batches = iter(pipeline.assemble(loaded.dataset(params, spec.data_dir)).repeat())
     with tf.device(device):

@@ -21,65 +21,70 @@ Split = tuple[Any, Any]
 Stage = tuple[str, Callable[..., Any]]
 
 
-class AuthorError(TypeError):
+class WorkloadFileError(TypeError):
     """A workload file does not have what a workload file must have."""
 
 
 @dataclass(frozen=True)
-class Author:
+class Loaded:
     """What a workload file offers.
 
     Attributes:
         workload: its declaration.
         model: params -> compiled Keras model.
-        tuned_model: the same for the tuned variant and the optimizations; `model` where the file has none.
         data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
         dataset: (params, data_dir) -> stages, or None for workloads on arrays.
         in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole part as arrays in the form that
             the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
             would otherwise have no data; or None.
         callbacks: params -> Keras callbacks that the published code gives to fit, or None.
-        metrics: params -> name -> (value, unit), measured once after all variants, or None.
         facts: params -> name -> text, asked once for each variant that runs the model, or None.
     """
 
     workload: Workload
     model: Callable[[Mapping[str, Any]], Any]
-    tuned_model: Callable[[Mapping[str, Any]], Any]
     data: Callable[[Arrays, Mapping[str, Any]], tuple[Split, Split]]
     dataset: Callable[[Mapping[str, Any], str], Sequence[Stage]] | None
     in_memory: Callable[[Mapping[str, Any], str, str], Split] | None
     callbacks: Callable[[Mapping[str, Any]], Sequence[Any]] | None
-    metrics: Callable[[Mapping[str, Any]], Mapping[str, tuple[float, str]]] | None
     facts: Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 
 
-def load(file: str, name: str = "") -> Author:
+def load(file: str, name: str = "") -> Loaded:
     """Import a workload: see `import_workload`.
 
     Raises:
-        AuthorError: the file has no such workload or no function that builds its model, or stages without a
-            `dataset`.
+        WorkloadFileError: the file has no such workload or no function that builds its model, or it declares a
+            pipeline without having one, or the other way round.
     """
     module, workload = import_workload(file, name)
-    model = getattr(module, workload.builder, None)
-    if not callable(model):
-        raise AuthorError(f"{module.__file__} has no function `{workload.builder}(params)`.")
-    if workload.stages and not hasattr(module, "dataset"):
-        raise AuthorError(
-            f"{module.__file__} declares stages, but has no function `dataset(params, data_dir)`."
-        )
-    return Author(
+    loaded = Loaded(
         workload=workload,
-        model=model,
-        tuned_model=getattr(module, "tuned_model", model),
+        model=required(module, workload.builder),
         data=getattr(module, "data", scaled),
         dataset=getattr(module, "dataset", None),
         in_memory=getattr(module, "in_memory", None),
         callbacks=getattr(module, "callbacks", None),
-        metrics=getattr(module, "metrics", None),
         facts=getattr(module, "facts", None),
     )
+    if workload.pipeline != (loaded.dataset is not None):
+        raise WorkloadFileError(
+            f"{module.__file__} needs both stages=(...) in its declaration and a function "
+            "`dataset(params, data_dir)`, or neither."
+        )
+    return loaded
+
+
+def required(module: ModuleType, function: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function of a workload file.
+
+    Raises:
+        WorkloadFileError: it has none of that name.
+    """
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise WorkloadFileError(f"{module.__file__} has no function `{function}(params)`.")
+    return found  # type: ignore[no-any-return]
 
 
 def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
@@ -90,7 +95,7 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
         name: of the workload; "" for the only one of the file.
 
     Raises:
-        AuthorError: the file does not declare it.
+        WorkloadFileError: the file does not declare it.
     """
     path = Path(file)
     own = file == path.name
@@ -99,18 +104,20 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
     for workload in declared:
         if isinstance(workload, Workload) and name in ("", workload.name):
             return module, workload
-    raise AuthorError(f"{module.__file__} has no workload {name!r}: declare `workload = Workload(...)`.")
+    raise WorkloadFileError(
+        f"{module.__file__} has no workload {name!r}: declare `workload = Workload(...)`."
+    )
 
 
 def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
     """Hold what `dataset` gave against what the file declares.
 
     Raises:
-        AuthorError: they differ, so that what the host planned to measure is not there.
+        WorkloadFileError: they differ, so that what the host planned to measure is not there.
     """
     names = tuple(name for name, _ in stages)
     if workload.stages and names != workload.stages:
-        raise AuthorError(
+        raise WorkloadFileError(
             f"{workload.name} declares stages={workload.stages!r}, but its dataset() returns {names!r}. "
             "Use the same names in the same order."
         )
@@ -120,7 +127,7 @@ def _import_file(path: Path) -> ModuleType:
     name = f"tfbench_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise AuthorError(f"{path} is not a Python file.")
+        raise WorkloadFileError(f"{path} is not a Python file.")
     folder = str(path.parent.absolute())
     if folder not in sys.path:
         # Last, so that a file beside it can be imported but never stands in for what is installed.

@@ -1,26 +1,17 @@
-"""The variants of a training workload. Each runs until its meter says stop, and knows nothing of the others."""
+"""The variants of a training workload that train it whole: the baseline, and what changes it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads import author, building, loaders, pipeline, replicas, resident, together
+from workloads import building, loading, pipeline, replicas, resident, together
 from workloads.job import Job
-from workloads.protocol import (
-    BASELINE,
-    BUILD,
-    CALLBACKS,
-    EVALUATE,
-    OPTIMIZATION_PREFIX,
-    PYTHON_IN_STEP,
-    RUN_EAGERLY,
-    TUNED,
-)
+from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_STEP, RUN_EAGERLY, TUNED
 from workloads.python_calls import Stopwatch
 from workloads.timing import Meter
 
@@ -44,7 +35,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         waits: all of the time is waiting for input, since nothing is computed.
     """
 
-    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int, waits: bool = False) -> None:
+    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int = 1, waits: bool = False) -> None:
         super().__init__()
         self._meter = meter
         self._once = once
@@ -67,12 +58,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._last = -1
 
     def _report(self, batch: int) -> None:
-        once = self._once
         done = batch - self._last if batch > self._last else self._at_the_end()
-        samples = done * once.batch
-        if once.batches:
-            passes = (self._steps + done) // once.batches - self._steps // once.batches
-            samples -= passes * once.short
+        samples = self._once.samples(self._steps + done) - self._once.samples(self._steps)
         self._steps += done
         waited = self._meter.now() - self._ticked_ns if self._waits else -1
         if not self._meter.tick(done, samples, waited):
@@ -94,14 +81,12 @@ class Boundaries(tf.keras.callbacks.Callback):
 def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
     """Run the baseline, or a variant that changes it: build, train until told to stop, evaluate."""
     began = meter.now()
-    optimized = variant == TUNED or variant.startswith(OPTIMIZATION_PREFIX)
-    factory = job.author.tuned_model if optimized else job.author.model
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     with in_python.python_functions():
         if params["feed"] == "resident":
-            models = replicas.build(job, factory, params)
+            models = replicas.build(job, params)
         else:
-            models = [building.build(factory, params, strategy=job.strategy, seed=job.spec.seed)]
+            models = [building.build(job.loaded.model, params, strategy=job.strategy, seed=job.spec.seed)]
     model = models[0]
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
@@ -109,16 +94,25 @@ def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> No
     elif job.spec.workers:
         together.fit(job, params, meter, model)
     else:
-        own = job.author.callbacks(params) if job.author.callbacks and params["callbacks"] else ()
-        _fit(job, variant, params, meter, model, in_callbacks.callbacks(list(own)), in_python)
+        own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
+        meter.loss = lambda: building.running_loss(model)
+        fed, once = _input(job, variant, params, meter)
+        boundaries = Boundaries(meter, once=once, stride=params["steps_per_execution"])
+        epochs = params["epochs"] if meter.full else ENDLESS
+        callbacks = [*in_callbacks.callbacks(own), boundaries]
+        meter.begin()
+        with in_python.python_functions():
+            model.fit(**fed, epochs=epochs, verbose=2, callbacks=callbacks)
     if variant == BASELINE:
         _report_framework(job, meter, model, in_python, in_callbacks)
     if meter.full:
-        job.events.metric(variant, "training_s", meter.finish(), "s")
-    job.events.metric(variant, "steps_trained", meter.steps, "steps")
+        job.events.metric(variant, "training_s", meter.finish())
+    job.events.metric(variant, "steps_trained", meter.steps)
     if meter.last_loss is not None:
-        job.events.metric(variant, "final_loss", meter.last_loss, "loss")
-    _evaluate(job, variant, params, meter, model)
+        job.events.metric(variant, "final_loss", meter.last_loss)
+    # Keras' evaluate fails as its fit does with several workers; see together.py.
+    if variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
+        _evaluate(job, variant, params, meter, model)
 
 
 def _report_framework(
@@ -127,28 +121,10 @@ def _report_framework(
     """Write what Python did in and around the baseline's steps."""
     eager = bool(getattr(model, "run_eagerly", False))
     job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
-    job.events.metric(BASELINE, RUN_EAGERLY, float(eager), "bool")
+    job.events.metric(BASELINE, RUN_EAGERLY, float(eager))
     for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
         if stopwatch.wrapped and not (eager and stopwatch is in_python):
-            job.events.metric(BASELINE, name, stopwatch.total_ns / 1e9 / max(1, meter.steps), "s")
-
-
-def _fit(
-    job: Job,
-    variant: str,
-    params: Mapping[str, Any],
-    meter: Meter,
-    model: Any,
-    own: Sequence[Any],
-    in_python: Stopwatch,
-) -> None:
-    meter.loss = lambda: building.running_loss(model)
-    given, once = _input(job, variant, params, meter)
-    boundaries = Boundaries(meter, once=once, stride=params["steps_per_execution"])
-    epochs = params["epochs"] if meter.full else ENDLESS
-    meter.begin()
-    with in_python.python_functions():
-        model.fit(**given, epochs=epochs, verbose=2, callbacks=[*own, boundaries])
+            job.events.metric(BASELINE, name, stopwatch.total_ns / 1e9 / max(1, meter.steps))
 
 
 def _input(
@@ -156,54 +132,35 @@ def _input(
 ) -> tuple[Mapping[str, Any], pipeline.Pass]:
     """Return what Keras fit is fed with, as its arguments, and what going through it once gives."""
     batch = params["batch_size"] * job.replicas
-    if params["feed"] == "memory":
-        ready, once, steps = pipeline.from_memory(job, params)
-        return {"x": ready, "steps_per_epoch": steps, "shuffle": False}, once
-    if job.train is not None:
+    memory = params["feed"] == "memory"
+    if job.train is not None and not memory:
         x, y = job.train
-        batches = -(-len(x) // batch)
-        return {"x": x, "y": y, "batch_size": batch}, pipeline.Pass(batch, batches, batches * batch - len(x))
+        return {"x": x, "y": y, "batch_size": batch}, pipeline.pass_of(len(x), batch)
     source = pipeline.baseline(job, params)
-    an_epoch = job.author.workload.samples_per_epoch // batch or None
-    if meter.full and not an_epoch and pipeline.endless(source):
-        raise author.AuthorError(
-            f"{job.author.workload.name}'s pipeline is endless, so its epochs have no end: "
+    once = pipeline.one_pass(job, params, source)
+    an_epoch = job.workload.samples_per_epoch // batch or None
+    if memory:
+        # As many steps an epoch as baseline has, as far as that is known: its end costs time too.
+        an_epoch = an_epoch or (once.batches if once.ends else None)
+        source, once = pipeline.from_memory(source)
+    elif meter.full and not an_epoch and not once.ends:
+        raise loading.WorkloadFileError(
+            f"{job.workload.name}'s pipeline is endless, so its epochs have no end: "
             f"declare samples_per_epoch, at least one batch of {batch}."
         )
-    once = pipeline.one_pass(job, params, source)
     if not once.sure:
-        text = (
+        job.events.warning(
             f"{variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
             "name the stage that batches `batch`, or use drop_remainder=True."
         )
-        job.events.write("warning", message=text)
-    if not loaders.is_loader(source) and params["prefetch_to_device"] and job.gpu and job.strategy is None:
+    ahead = params["prefetch_to_device"] and job.gpu and job.strategy is None
+    if ahead and not pipeline.is_loader(source):
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
     return {"x": source, "steps_per_epoch": an_epoch, "shuffle": False}, once
 
 
-def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Train several devices on one resident batch again and again: the model's own ceiling."""
-    began = meter.now()
-    model = building.build(job.author.model, params, strategy=job.strategy, seed=job.spec.seed)
-    meter.phase(BUILD, began)
-    resident.mirrored_batch(job, params, meter, model)
-
-
-def drain_loader(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
-    """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
-    model = loaders.drain_model(job.devices)
-    boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), stride=1, waits=True)
-    meter.phase(BUILD, began)
-    meter.begin()
-    model.fit(loader, epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries])
-
-
 def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
-    # Keras' evaluate fails as its fit does with several workers; see together.py.
-    if variant not in (BASELINE, TUNED) or job.spec.workers or not job.spec.evaluate:
-        return
     began = meter.now()
     held_out = job.held_out(params)
     if held_out is None:
@@ -211,18 +168,14 @@ def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, m
     x, y = held_out
     # XLA would compile each shape for seconds, to use it once.
     model.jit_compile = False
-    count = _affordable(model, x) if not meter.full else len(x)
+    count = len(x) if meter.full else _affordable(model, x)
     # Spread over the whole part, which may lie in the order of its classes.
     chosen = np.linspace(0, len(x) - 1, count).astype(np.int64) if count < len(x) else slice(None)
-    found = model.evaluate(x[chosen], y[chosen], batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
+    results = model.evaluate(x[chosen], y[chosen], batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
     meter.phase(EVALUATE, began)
-    for name, value in found.items():
-        accuracy = "acc" in name
-        job.events.metric(
-            variant, "accuracy" if accuracy else f"test_{name}", value, "share" if accuracy else "loss"
-        )
-    if count < len(x):
-        job.events.metric(variant, "evaluated", count, "samples")
+    for name, value in results.items():
+        if "acc" in name:
+            job.events.metric(variant, "accuracy", value)
 
 
 def _affordable(model: Any, x: Any) -> int:
