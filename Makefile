@@ -95,18 +95,11 @@ build/compare/installed: compare.lock $(VENV)/installed
 	@touch $@
 
 .PHONY: overhead
-overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs; prints ratios
+overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs
 	@$(BIN)/python -m benchmarks.overhead $(ARGS)
 
-# TensorFlow's own analysis of traces, likewise apart.
-build/xprof/installed: xprof.lock $(VENV)/installed
-	@$(PYTHON) -m venv build/xprof
-	@echo "Installing xprof into build/xprof"
-	@$(call pip,build/xprof,install --require-hashes --requirement xprof.lock)
-	@touch $@
-
 .PHONY: truth
-truth: $(VENV)/installed $(if $(findstring --trace,$(ARGS)),build/xprof/installed) ## plant bottlenecks; are the verdicts right?
+truth: $(VENV)/installed ## plant bottlenecks; are the verdicts right?
 	@$(BIN)/python -m benchmarks.truth $(ARGS)
 
 .PHONY: power

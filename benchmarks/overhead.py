@@ -1,6 +1,6 @@
-"""`make overhead`: what sampling costs the workload, what the harness adds to a start, what a report takes.
+"""`make overhead`: what sampling costs the workload, and what the harness adds to a start.
 
-    python -m benchmarks.overhead [sampling] [start] [render] [--rounds N] [--device gpu] [--workload NAME]
+    python -m benchmarks.overhead [sampling] [start] [--rounds N] [--device gpu] [--workload NAME]
 
 Sampling: one container trains, window after window, while samplers take turns of a few seconds: none, ours,
 and others' (on a CPU `docker stats` and CodeCarbon, on a GPU nvitop, Zeus and CodeCarbon). Only windows that
@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import rendering, sampling, starting
+from benchmarks import sampling, starting
 
-PARTS = ("sampling", "start", "render")
+PARTS = ("sampling", "start")
 
 
 def main() -> int:
@@ -34,7 +34,6 @@ def main() -> int:
     measure = {
         "sampling": lambda: sampling.measure(given.rounds, given.workload, given.device, given.engine),
         "start": lambda: starting.measure(given.rounds, given.workload),
-        "render": lambda: rendering.measure(given.rounds),
     }
     for name in given.parts or PARTS:
         for line in measure[name]():

@@ -16,11 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-import psutil
 import pynvml
 
 from benchmarks.tables import markdown
@@ -30,7 +29,7 @@ from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
 from harness.telemetry.nvml import FAST, NVLINK, SLOW, NvmlSlowSource, fast_readings, slow_readings
 from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
 from harness.telemetry.nvml_errors import UnreadableError
-from harness.telemetry.nvml_gpu import Fields, Handle, Reading
+from harness.telemetry.nvml_gpu import Fields, Reading
 from harness.telemetry.sources import default_sources
 
 INTERVAL_S = 0.1
@@ -38,7 +37,7 @@ INTERVAL_S = 0.1
 LONGEST_PAUSE_S = 1.0
 # A single call is made this often at most, and for no longer than this.
 CALLS, PAUSE_S, CALL_LIMIT_S = 30, 0.03, 0.5
-HEADS = ("what", "every, s", "first, us", "median, us", "p99, us", "CPU, us", "CPU, % of a core", "n")
+HEADS = ("what", "every, s", "median, us", "p99, us", "CPU, us", "CPU, % of a core", "n")
 BUSY = "import time\nwhile time.process_time() < 600: time.sleep(0.01)"
 
 
@@ -48,7 +47,6 @@ class Timing:
 
     name: str
     period_s: float
-    first_s: float = 0.0
     wall_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
 
@@ -62,13 +60,12 @@ class Timing:
     def row(self) -> tuple[str, ...]:
         """Give the cells of a table: microseconds, and CPU use in percent of one core."""
         if not self.wall_s:
-            return (self.name, f"{self.period_s:g}", *[""] * 5, "0")
+            return (self.name, f"{self.period_s:g}", *[""] * 4, "0")
         median, p99 = np.percentile(self.wall_s, (50, 99)) * 1e6
         cpu = float(np.mean(self.cpu_s))
         return (
             self.name,
             f"{self.period_s:g}",
-            f"{self.first_s * 1e6:,.0f}",
             f"{median:,.0f}",
             f"{p99:,.0f}",
             f"{cpu * 1e6:,.0f}",
@@ -77,41 +74,18 @@ class Timing:
         )
 
 
-def psutil_host() -> None:
-    """Read with psutil what the source "host" reads, but for pressure, which psutil does not have."""
-    psutil.cpu_times()
-    psutil.cpu_times(percpu=True)
-    psutil.cpu_stats()
-    psutil.getloadavg()
-    psutil.virtual_memory()
-    psutil.swap_memory()
-    psutil.disk_io_counters(perdisk=True)
-    psutil.net_io_counters(pernic=True)
-
-
 def time_sources(sources: Sequence[Source], target: Target, seconds: float) -> Iterator[Timing]:
     """Read all sources at their own intervals, one after another so that none warms the caches for the next."""
     for source in sources:
-        begin = time.perf_counter()
         columns = source.start(target, lambda *gap: None)
-        first_s = time.perf_counter() - begin
-        if any(columns.values()):
-            timing = Timing(source.name, max(INTERVAL_S, source.interval_s or 0.0), first_s)
-            _repeat(timing, lambda source=source: tuple(source.read()), seconds)  # type: ignore[misc]
-            source.stop()
+        timing = Timing(source.name, max(INTERVAL_S, source.interval_s or 0.0))
+        pause_s = min(timing.period_s, LONGEST_PAUSE_S)
+        for _ in range(max(3, round(seconds / pause_s)) if any(columns.values()) else 0):
+            time.sleep(pause_s)
+            timing.add(lambda source=source: tuple(source.read()))  # type: ignore[misc]
+        source.stop()
+        if timing.wall_s:
             yield timing
-        else:
-            source.stop()
-    timing = Timing("host, by psutil", INTERVAL_S)
-    _repeat(timing, psutil_host, seconds)
-    yield timing
-
-
-def _repeat(timing: Timing, action: Callable[[], object], seconds: float) -> None:
-    pause_s = min(timing.period_s, LONGEST_PAUSE_S)
-    for _ in range(max(3, round(seconds / pause_s))):
-        time.sleep(pause_s)
-        timing.add(action)
 
 
 def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
@@ -137,33 +111,15 @@ def time_calls(uuid: str, pid: int) -> Iterator[Timing]:
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     for name, period_s, reading in calls(uuid, pid):
         yield _timed(name, period_s, lambda reading=reading: reading.read(handle))  # type: ignore[misc]
-    yield from time_gpm(uuid, handle)
-
-
-def time_gpm(uuid: str, handle: Handle) -> Iterator[Timing]:
-    """Take GPM samples, and compare two of them."""
-    period_s = GpmSource.interval_s or INTERVAL_S
-    try:
-        before, now = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
-    except pynvml.NVMLError:
-        return
-    gpm = Gpm(uuid)
-    yield _timed("GpmSampleGet", period_s, lambda: gpm.take(handle, before))
-    time.sleep(INTERVAL_S)
-    yield _timed("GpmSampleGet, again", period_s, lambda: gpm.take(handle, now))
-    yield _timed(f"GpmMetricsGet: all {len(GPM_METRICS)}", period_s, lambda: gpm.compare(before, now))
-    for sample in (before, now):
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlGpmSampleFree(sample)
 
 
 def _timed(name: str, period_s: float, action: Callable[[], object]) -> Timing:
     """Do something again and again; what fails is named with the reason and bears no figures."""
-    begin = time.perf_counter()
+    timing = Timing(name, period_s)
+    end = time.perf_counter() + CALL_LIMIT_S
     try:
-        action()
-        timing = Timing(name, period_s, time.perf_counter() - begin)
-        while len(timing.wall_s) < CALLS and time.perf_counter() - begin < CALL_LIMIT_S:
+        action()  # the first is slower
+        while len(timing.wall_s) < CALLS and time.perf_counter() < end:
             time.sleep(PAUSE_S)
             timing.add(action)
     except (pynvml.NVMLError, UnreadableError) as error:

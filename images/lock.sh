@@ -32,4 +32,3 @@ compile --universal --python-version 3.11 pyproject.toml --group build --output-
 compile --universal --python-version 3.11 pyproject.toml --extra fleet --group build --constraint requirements.lock --output-file fleet.lock
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group dev --constraint requirements.lock --output-file dev.lock
 compile --universal --python-version 3.11 --group compare --output-file compare.lock
-compile --universal --python-version 3.11 --group xprof --output-file xprof.lock

@@ -11,7 +11,6 @@ from statistics import median
 
 import pytest
 
-from benchmarks.peers import xprof
 from benchmarks.truth import peers, scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case, Environment, Kind
@@ -25,7 +24,7 @@ from benchmarks.truth.judging import (
 )
 from benchmarks.truth.planting import PlantingEngine, disk_of
 from benchmarks.truth.recordings import archive, pack, unpack
-from benchmarks.truth.running import PROFILE, WORKLOADS, Settings, run_case
+from benchmarks.truth.running import PROFILE, Settings, file_of, run_case
 from benchmarks.truth.standin_cases import STANDIN_CASES, plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
@@ -71,8 +70,11 @@ class TestCases:
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
     def test_each_names_a_workload_and_parameters_that_there_are(self, case: Case) -> None:
-        (entry,) = external(WORKLOADS / f"{case.workload}.py")
-        workload = entry.workload
+        (workload,) = (
+            entry.workload
+            for entry in external(file_of(case))
+            if entry.workload.name == f"truth-{case.workload}"
+        )
         texts = {name: str(value) for name, value in case.params.items()}
         assert check_params(texts, [workload]) == case.params
         assert not case.stage or case.stage in (*workload.stages, "copy")
@@ -167,20 +169,6 @@ class TestScoring:
             "| `c` | no | no (arithmetic) | **no answer** | **yes** (80.0 %) |",
             "| **right** |  | **3 of 3** | **1 of 3** | **2 of 3** |",
         ]
-
-    def test_what_xprof_answers(self) -> None:
-        steps = [
-            {"c": [{"v": "train 1"}, {"v": 1.0}, {"v": 5.0}]},
-            {"c": [{"v": "train 2"}, {"v": 3.0}, {"v": 5.0}]},
-        ]
-        table = {
-            "p": {"input_conclusion": "Your program is <b>HIGHLY</b> input-bound because"},
-            "cols": [{"id": "stepnum"}, {"id": "infeedTimeMs"}, {"id": "stepTimeMs"}],
-            "rows": steps,
-        }
-        said = xprof.answer([{}, table])
-        assert said == {"input_pct": 40, "conclusion": "Your program is HIGHLY input-bound because"}
-        assert xprof.answer([{}])["input_pct"] is None
 
 
 class TestPlanting:

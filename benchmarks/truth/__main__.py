@@ -1,21 +1,19 @@
 """`make truth`: run planted bottlenecks and compare the reports' findings with what was planted.
 
-    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--trace] [--replay]
+    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--replay]
 
 Each case is run as `tfbench bench` would run its workload file, in a container, with short windows. What was
 run before is kept in --folder and judged again; remove a case's folder to run it anew. --replay judges the
-runs that are kept in benchmarks/truth/recordings and runs nothing. --trace records a trace of each case by
-TensorFlow's profiler instead of measuring it, for xprof to analyse.
+runs that are kept in benchmarks/truth/recordings and runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.truth import peers, scoring
@@ -24,7 +22,6 @@ from benchmarks.truth.judging import Judged, judge
 from benchmarks.truth.recordings import pack, packed_answers, unpack
 from benchmarks.truth.running import Settings, finished_run, run_case
 from benchmarks.truth.suites import SUITES
-from benchmarks.truth.tracing import finished_trace, trace_case
 from harness.errors import TfbenchError
 
 
@@ -33,35 +30,20 @@ def main() -> int:
     parser = _parser()
     given = parser.parse_args()
     cases = _chosen(parser, given)
-    settings = Settings(
-        folder=(given.folder or Path("build/truth") / given.device) / "runs",
-        engine=given.engine,
-        gpus=given.gpus,
-    )
-    if given.replay:
-        with tempfile.TemporaryDirectory() as folder:
-            settings = Settings(folder=unpack(given.device, Path(folder)))
-            failed = _each([case for case in cases if case.recording], lambda case: run_case(case, settings))
-            judged = judge_all(cases, settings)
-        answers = packed_answers(given.device)
-    else:
-        if given.trace:
-            todo = [case for case in cases if not case.recording and not finished_trace(case, settings)]
-            failed = _each(todo, lambda case: trace_case(case, settings))
-        else:
-            todo = [case for case in cases if not finished_run(case, settings)]
-            failed = _each(todo, lambda case: _run(case, settings))
+    folder = (given.folder or Path("build/truth") / given.device) / "runs"
+    settings = Settings(folder=folder, engine=given.engine, gpus=given.gpus)
+    with tempfile.TemporaryDirectory() as temporary:
+        if given.replay:
+            settings = Settings(folder=unpack(given.device, Path(temporary)))
+        todo = [case for case in cases if not finished_run(case, settings)]
+        if given.replay:
+            todo = [case for case in todo if case.recording]
+        ran = [_run(case, settings) for case in todo]
         judged = judge_all(cases, settings)
-        answers = peers.xprof_answers(
-            {case.name: trace for case in cases if (trace := finished_trace(case, settings))}
-        )
-    sys.stdout.write("\n".join(tables(judged, answers, replayed=given.replay)) + "\n")
+    sys.stdout.write("\n".join(tables(judged, packed_answers(given.device), replayed=given.replay)) + "\n")
     if given.pack:
         pack(cases, settings.folder, given.pack)
-        if answers:
-            text = json.dumps(answers, indent=1, sort_keys=True) + "\n"
-            given.pack.with_name(f"{given.device}-xprof.json").write_text(text, encoding="utf-8")
-    return 5 if failed else 0
+    return 0 if all(ran) else 5
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,11 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--case", action="append", default=[], help="one of them; again for more")
     parser.add_argument("--device", default="cpu", choices=tuple(SUITES))
-    parser.add_argument(
-        "--folder", type=Path, help="where runs and traces are kept; default: build/truth/DEVICE"
-    )
+    parser.add_argument("--folder", type=Path, help="where runs are kept; default: build/truth/DEVICE")
     parser.add_argument("--replay", action="store_true", help="judge the recordings, run nothing")
-    parser.add_argument("--trace", action="store_true", help="trace for xprof, measure nothing")
     parser.add_argument("--engine", default="docker", help="docker or local")
     parser.add_argument("--gpus", default="0", help="which GPU, as in tfbench bench")
     parser.add_argument("--pack", type=Path, help="archive (.tar.xz) to put the runs into")
@@ -119,21 +98,14 @@ def judge_one(case: Case, settings: Settings) -> Judged:
     return judge(case, settings.folder / case.name, control if there else None)
 
 
-def _each(cases: Sequence[Case], action: Callable[[Case], object]) -> list[str]:
-    """Do something with each case; return the names of those with which it failed."""
-    failed = []
-    for case in cases:
-        try:
-            action(case)
-        except TfbenchError as error:
-            sys.stderr.write(f"{case.name}: {error.message} {error.hint}\n")
-            failed.append(case.name)
-    return failed
-
-
-def _run(case: Case, settings: Settings) -> None:
+def _run(case: Case, settings: Settings) -> bool:
+    """Run a case and print how it was judged; return whether it could be run."""
     began = time.monotonic()
-    run_case(case, settings)
+    try:
+        run_case(case, settings)
+    except TfbenchError as error:
+        sys.stderr.write(f"{case.name}: {error.message} {error.hint}\n")
+        return False
     judged = judge_one(case, settings)
     sys.stderr.write(
         f"{'right' if judged.right else 'WRONG'}  {case.name} ({time.monotonic() - began:.0f} s): planted "
@@ -141,6 +113,7 @@ def _run(case: Case, settings: Settings) -> None:
         f"{scoring.percent(judged.share)}, unexplained {scoring.percent(judged.unexplained)}\n"
     )
     sys.stderr.flush()
+    return True
 
 
 if __name__ == "__main__":

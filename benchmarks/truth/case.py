@@ -53,7 +53,7 @@ class Case:
 
     Attributes:
         planted: the right answer.
-        workload: file in benchmarks/truth/workloads, without its ending.
+        workload: the workload "truth-NAME" of one of the files in benchmarks/truth/workloads.
         params: over those that the file declares.
         stage: the stage of the pipeline that is to blame; "" where none is or several are.
         lost: share of the time lost, where the parameters alone tell it; None where they do not.

@@ -150,7 +150,7 @@ COMPUTING = (
         text="products of 2048 x 2048 matrices", params={"batch_size": 256, "width": 2048, "depth": 2},
     ),
     Case(
-        name="table", planted=Kind.MEMORY, workload="updating",
+        name="table", planted=Kind.MEMORY, workload="computing",
         text="each sample goes over 64 MB of memory", params={"rows": 16384, "batch_size": 2},
     ),
 )  # fmt: skip
@@ -181,8 +181,8 @@ FRAMEWORK = (
     ),
     Case(
         name="metric-in-python", planted=Kind.FRAMEWORK, cause="Python in the step", workload="framework",
-        lost=10 / 22, text="a metric that waits for the device in Python, 10 ms, 12 ms to compute",
-        params={"metric_ms": 10, "sample_us": 1500},
+        lost=10 / 22, text="10 ms in Python, as a metric that waits for the device takes, 12 ms to compute",
+        params={"python_ms": 10, "sample_us": 1500},
     ),
     Case(
         name="retracing", planted=Kind.FRAMEWORK, cause="retracing", workload="framework",
@@ -191,15 +191,16 @@ FRAMEWORK = (
 )  # fmt: skip
 
 EPOCHS = (
-    Case(
-        name="slow-second-epoch", planted=Kind.INPUT, stage="read", workload="epochs", lost=1 - 12 / 30,
-        text="the first epoch is fast, all later ones take 2.5 times the device's time",
-        params={"later_ms": 30, "sample_us": 1500},
+    reading(
+        "slow-second-epoch", "the first epoch is fast, all later ones take 2.5 times the device's time", 2.5,
+        Kind.INPUT, device_us=1500, credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
     Case(
-        name="two-causes", planted=Kind.OVERLAP, also=(Kind.LAUNCH,), workload="epochs",
+        name="two-causes", planted=Kind.OVERLAP, also=(Kind.LAUNCH,), workload="reading",
         text="12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
-        params={"later_ms": 12, "first_ms": 12, "prefetch": 0, "step_us": 12_000, "sample_us": 1500},
+        params={
+            "store_bytes_per_s": BATCH * RECORD_BYTES / 0.012, "prefetch": 0, "step_us": 12_000, "sample_us": 1500,
+        },
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.truth.case import Case, Environment, Kind
 
-PICTURES: dict[str, Any] = {"real": 1, "width": 128, "batch_size": 256, "threads": 16}
+PICTURES: dict[str, Any] = {"real": "convolutions", "width": 128, "batch_size": 256, "threads": 16}
 # A step of this network is long beside what Keras fit adds to it.
 FILES = {**PICTURES, "width": 192}
 SMALL = {**FILES, "side": 128}
@@ -40,11 +40,12 @@ GPU_CASES = (
     Case(
         name="gpu-generator", planted=Kind.INPUT, stage="generate", device="gpu", workload="generating",
         text="text parsed by a Python generator",
-        params={"real": 1, "width": 4096, "batch_size": 256, "fields": 2000},
+        params={"real": "dense", "width": 4096, "batch_size": 256, "fields": 2000},
     ),
     Case(
-        name="gpu-copy", planted=Kind.COPY, stage="copy", device="gpu", workload="copying",
+        name="gpu-copy", planted=Kind.COPY, stage="copy", device="gpu", workload="computing",
         text="half a gigabyte copied to the GPU each step, of which little is computed",
+        params={"side": 1024, "batch_size": 32},
     ),
     Case(
         name="gpu-run-eagerly", planted=Kind.FRAMEWORK, cause="run_eagerly", device="gpu", workload="framework",
@@ -68,8 +69,8 @@ GPU_CASES = (
         text="products of 8192 x 8192 matrices", params={"batch_size": 4096, "width": 8192, "depth": 4},
     ),
     Case(
-        name="gpu-table", planted=Kind.MEMORY, device="gpu", workload="updating",
-        text="each sample goes over a gigabyte of the GPU's memory", params={"rows": 262_144},
+        name="gpu-table", planted=Kind.MEMORY, device="gpu", workload="computing",
+        text="each sample goes over a gigabyte of the GPU's memory", params={"rows": 262_144, "batch_size": 8},
     ),
     Case(
         name="gpu-quota", mixed=True, planted=Kind.QUOTA, device="gpu", workload="jpegs",

@@ -1,23 +1,20 @@
 """The same cases judged by others: xprof's input pipeline analyzer, and MLPerf Storage's utilisation.
 
+xprof 2.24 analysed a trace of each case by TensorFlow's profiler; its answers are kept beside the recordings.
 Both tell only whether the device waits for its input, so that only this is asked of them, and of the report's
 finding beside them.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import markdown
 from benchmarks.truth.judging import Judged
 from benchmarks.truth.scoring import percent
 
-PYTHON = Path("build/xprof/bin/python")
 # What xprof's input pipeline analyzer calls a program from 5 % and from 20 % of the step time; below that it
 # is NOT or, where other time is unexplained, POTENTIALLY input-bound.
 XPROF_YES = ("MODERATELY", "HIGHLY")
@@ -35,16 +32,6 @@ class Compared:
     ours: bool
     xprof: bool | None
     utilisation: bool | None
-
-
-def xprof_answers(traces: Mapping[str, Path]) -> Answers:
-    """Return xprof's share of the step time that input takes, in percent, and its conclusion, by case."""
-    if not traces or not PYTHON.exists():
-        return {}
-    words = [str(PYTHON.absolute()), "-m", "benchmarks.peers.xprof", *map(str, traces.values())]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-    found = json.loads(said)
-    return {name: found[str(path)] for name, path in traces.items()}
 
 
 def compared(judged: Sequence[Judged], answers: Answers) -> Iterator[Compared]:

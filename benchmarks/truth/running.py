@@ -22,6 +22,8 @@ from harness.run.store import RunFolder
 from tests.recordings import recording
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
+# Those that are not in a file of their own name.
+FILES = dict.fromkeys(("reading", "disk", "jpegs", "augmenting", "generating", "caching"), "inputs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,11 @@ def finished_run(case: Case, settings: Settings) -> Path | None:
     return path if (path / "stops.json").exists() else None
 
 
+def file_of(case: Case) -> Path:
+    """Return the file that declares a case's workload."""
+    return WORKLOADS / f"{FILES.get(case.workload, case.workload)}.py"
+
+
 def prepared_case(case: Case, settings: Settings) -> Prepared:
     """Return the run of a case, in its environment, ready to start.
 
@@ -72,7 +79,8 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         engine=settings.engine,
         device=case.device,
         gpus=settings.gpus,
-        files=(WORKLOADS / f"{case.workload}.py",),
+        files=(file_of(case),),
+        workloads=(f"truth-{case.workload}",),
         params={name: str(value) for name, value in case.params.items()},
         trials=1,
         out=settings.folder,

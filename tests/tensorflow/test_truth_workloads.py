@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.truth.cpu_cases import BATCH, DEVICE_S, METERED, RECORD_BYTES
-from benchmarks.truth.running import WORKLOADS
+from benchmarks.truth.running import file_of
 from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY
 
 pytestmark = pytest.mark.tensorflow
@@ -18,7 +18,8 @@ READY = 3
 def test_a_metered_store_and_a_simulated_accelerator(drive):
     (case,) = (case for case in METERED if case.name == "read-slow")
     done = drive(
-        file=str(WORKLOADS / f"{case.workload}.py"),
+        file=str(file_of(case)),
+        workload=f"truth-{case.workload}",
         variants=(BASELINE, INPUT_ONLY, MODEL_ONLY),
         params=dict(case.params),
         windows=1,

@@ -1,4 +1,4 @@
-"""Training that computes for real: products of matrices (arithmetic), or tiny steps (their start)."""
+"""Training that computes for real: products of matrices, tiny steps, a large table, or little on large batches."""
 
 from __future__ import annotations
 
@@ -7,38 +7,72 @@ import tensorflow as tf
 
 from workloads.protocol import Data, Workload
 
+WIDTH, STRIDE = 1024, 64
+
 workload = Workload(
     name="truth-computing",
-    title="A stack of dense layers on samples in memory",
+    title="Dense layers on samples in memory; a table of `rows`; or pictures of `side` pixels",
     data=Data(name="own", shape=(32,), classes=10, train=0, test=0),
     batch_size=256,
     epochs=1,
-    params={"width": 1024, "depth": 3, "optimizer": "sgd"},
+    params={"width": 1024, "depth": 3, "rows": 0, "side": 0},
     stages=("read", "batch"),
     tuned={"steps_per_execution": 5},
 )
 
-INPUT = 32
+
+class Table(tf.keras.layers.Layer):
+    """Scale a table of `rows` x WIDTH by each sample's first number and take the mean of its squares.
+
+    Nothing but element-wise operations and a sum over all: those run at the memory's own pace on any device.
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def build(self, shape: tuple) -> None:
+        """Create the table."""
+        del shape
+        self.table = self.add_weight(shape=(self._rows, WIDTH), initializer="ones", trainable=True)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Return float32[batch, 1]; each sample passes over the whole table."""
+        means = tf.map_fn(
+            lambda sample: tf.reduce_mean(tf.square(self.table * sample[0])), x, parallel_iterations=1
+        )
+        return means[:, tf.newaxis]
 
 
 def model(params: dict) -> tf.keras.Model:
-    """Return the network."""
-    net = tf.keras.Sequential([
-        tf.keras.layers.Input((INPUT,)),
-        *(tf.keras.layers.Dense(params["width"], activation="relu") for _ in range(params["depth"])),
-        tf.keras.layers.Dense(10, activation="softmax"),
-    ])  # fmt: skip
-    net.compile(params["optimizer"], "sparse_categorical_crossentropy", jit_compile=False)
+    """Return the network; of pictures it looks at every 64th pixel of each row and column."""
+    layers = tf.keras.layers
+    if params["rows"]:
+        inner = [Table(params["rows"])]
+    elif params["side"]:
+        inner = [layers.Conv2D(16, 1, strides=STRIDE, activation="relu"), layers.Flatten()]
+    else:
+        inner = [layers.Dense(params["width"], activation="relu") for _ in range(params["depth"])]
+    net = tf.keras.Sequential([layers.Input(_shape(params)), *inner, layers.Dense(10, activation="softmax")])
+    net.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
     return net
 
 
 def dataset(params: dict, data_dir: str) -> tuple:
-    """Return the pipeline."""
+    """Return the pipeline; pictures come in the same batch again and again, which costs the host nothing."""
     del data_dir
-    random = np.random.default_rng(1)
-    x = random.random((8192, INPUT), np.float32)
+    batch, random = params["batch_size"], np.random.default_rng(1)
+    if params["side"]:
+        x, y = np.zeros((batch, *_shape(params)), np.float32), np.zeros(batch, np.int32)
+        ready = tf.data.Dataset.from_tensors((x, y)).repeat()
+        return (("read", lambda: ready), ("batch", lambda before: before))
+    x = random.random((8192, *_shape(params)), np.float32)
     y = random.integers(0, 10, 8192).astype(np.int32)
     return (
         ("read", lambda: tf.data.Dataset.from_tensor_slices((x, y)).repeat()),
-        ("batch", lambda before: before.batch(params["batch_size"], drop_remainder=True).prefetch(2)),
+        ("batch", lambda before: before.batch(batch, drop_remainder=True).prefetch(2)),
     )
+
+
+def _shape(params: dict) -> tuple[int, ...]:
+    return (params["side"], params["side"], 4) if params["side"] else (32,)

@@ -16,7 +16,7 @@ workload = Workload(
     data=Data(name="own", shape=(32, 32, 3), classes=10, train=0, test=0),
     batch_size=8,
     epochs=1,
-    params={"convolutions": 0, "eager": 0, "callback_ms": 0, "python_ms": 0, "metric_ms": 0, "lengths": 0,
+    params={"convolutions": 0, "eager": 0, "callback_ms": 0, "python_ms": 0, "lengths": 0,
             "sample_us": 0, "side": 32},
     stages=("read", "batch"),
     tuned={"steps_per_execution": 4, "run_eagerly": False},
@@ -50,19 +50,17 @@ class Slow(tf.keras.layers.Layer):
         return x + tf.stop_gradient(_pause(self._seconds, x))
 
 
-class WaitingModel(SimulatedAccelerator):
-    """A simulated accelerator with Python functions in its step."""
+class WaitingAccelerator(SimulatedAccelerator):
+    """A simulated accelerator with a Python function in its step."""
 
-    def __init__(self, layers: list, *, python_ms: float, metric_ms: float, **more: float) -> None:
-        super().__init__(layers, **more)
-        self._waits_s = [each / 1e3 for each in (python_ms, metric_ms) if each]
+    def __init__(self, *, python_ms: float, sample_us: float) -> None:
+        super().__init__(step_us=0, sample_us=sample_us)
+        self._python_s = python_ms / 1e3
 
     def train_step(self, data: tuple) -> dict:
-        """Run the Python functions, then the simulated device."""
+        """Run the Python function, then the simulated device."""
         x, y = data
-        for seconds in self._waits_s:
-            x = x + _pause(seconds, x)
-        return super().train_step((x, y))
+        return super().train_step((x + _pause(self._python_s, x) if self._python_s else x, y))
 
 
 def _pause(seconds: float, x: tf.Tensor) -> tf.Tensor:
@@ -78,37 +76,28 @@ def _pause(seconds: float, x: tf.Tensor) -> tf.Tensor:
 
 def model(params: dict) -> tf.keras.Model:
     """Return the network, simulated where it has no convolutions and its shapes do not change."""
+    layers = tf.keras.layers
     if params["lengths"]:
-        layers = [
-            tf.keras.layers.Input((None, 8)),
-            tf.keras.layers.Dense(32, activation="relu"),
-            tf.keras.layers.GlobalAveragePooling1D(),
-            tf.keras.layers.Dense(10, activation="softmax"),
+        inner = [
+            layers.Input((None, 8)),
+            layers.Dense(32, activation="relu"),
+            layers.GlobalAveragePooling1D(),
         ]
-        net = tf.keras.Sequential(layers)
-        net.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
-        return net
-    if not params["convolutions"]:
-        layers = [
-            tf.keras.layers.Input((32, 32, 3)),
-            tf.keras.layers.GlobalAveragePooling2D(),
-            tf.keras.layers.Dense(10, activation="softmax"),
-        ]
-        net = WaitingModel(
-            layers, python_ms=params["python_ms"], metric_ms=params["metric_ms"], step_us=0,
-            sample_us=params["sample_us"],
-        )  # fmt: skip
     else:
-        layers = [tf.keras.layers.Input((params["side"], params["side"], 3))]
-        layers += [Slow(params["python_ms"])] if params["python_ms"] else []
-        layers += [
-            tf.keras.layers.Conv2D(8, 3, padding="same", activation="relu")
-            for _ in range(params["convolutions"])
+        inner = [layers.Input((params["side"], params["side"], 3))]
+        inner += [Slow(params["python_ms"])] if params["python_ms"] else []
+        inner += [
+            layers.Conv2D(8, 3, padding="same", activation="relu") for _ in range(params["convolutions"])
         ]
-        layers += [tf.keras.layers.Flatten(), tf.keras.layers.Dense(10, activation="softmax")]
-        net = tf.keras.Sequential(layers)
+        inner += [layers.Flatten()]
+    net = tf.keras.Sequential([*inner, layers.Dense(10, activation="softmax")])
+    if not params["lengths"] and not params["convolutions"]:
+        net = WaitingAccelerator(python_ms=params["python_ms"], sample_us=params["sample_us"])
     net.compile(
-        "sgd", "sparse_categorical_crossentropy", run_eagerly=bool(params["eager"]), jit_compile=False
+        "sgd",
+        "sparse_categorical_crossentropy",
+        run_eagerly=bool(params["eager"]),
+        jit_compile=params["lengths"] > 0,
     )
     return net
 
