@@ -118,7 +118,7 @@ class TestJudging:
 
     def test_loss_and_utilisation_from_a_recorded_run(self, tmp_path: Path) -> None:
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
-        case = Case(name="c", planted=Kind.INPUT, text="", device="gpu", step_s=0.001)
+        case = Case(name="c", planted=Kind.INPUT, workload="", text="", device="gpu", step_s=0.001)
         (written,) = (one for one in analysis.summaries if one.variant == "baseline")
         assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
         assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
@@ -128,7 +128,7 @@ class TestJudging:
 
     def test_a_simulated_step_is_its_start_and_its_samples(self) -> None:
         params = {"sample_us": 500, "step_us": 1000}
-        case = Case(name="c", planted=Kind.LAUNCH, text="", params=params)
+        case = Case(name="c", planted=Kind.LAUNCH, workload="", text="", params=params)
         assert simulated_step_s(case, 8) == pytest.approx(0.005)
         assert simulated_step_s(replace(case, params={**params, "real": 1}), 8) is None
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workloads.protocol import EventWriter, Spec, read_events
 from workloads.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter, settled
@@ -16,198 +21,181 @@ MS = 1_000_000
 class Machine:
     """A device that runs steps behind the host's back and is waited for by `synchronise`."""
 
-    def __init__(self, *, host_ns: int, device_ns: int) -> None:
-        self.now = 0
-        self.busy_until = 0
-        self.host_ns = host_ns
-        self.device_ns = device_ns
-        self.syncs = 0
+    def __init__(self, host_ns: int | Callable[[Machine], int], device_ns: int = 0) -> None:
+        self.now = self.busy_until = self.steps = self.syncs = 0
+        self._host_ns = host_ns
+        self._device_ns = device_ns
+
+    @property
+    def host_ns(self) -> int:
+        return self._host_ns(self) if callable(self._host_ns) else self._host_ns
 
     def clock(self) -> int:
         return self.now
 
     def step(self) -> None:
         self.now += self.host_ns
-        self.busy_until = max(self.busy_until, self.now) + self.device_ns
+        self.steps += 1
+        self.busy_until = max(self.busy_until, self.now) + self._device_ns
 
     def synchronise(self) -> None:
         self.syncs += 1
         self.now = max(self.now, self.busy_until)
 
 
-def measure(path: Path, machine: Machine, *, spec: Spec, loss=None, full: int = 0, wait_ns=1, **options):
-    """Run a variant of 32 samples a step until the meter stops it; return its events."""
+@dataclass
+class Measured:
+    """What a variant of 32 samples a step left behind."""
+
+    meter: Meter
+    events: Sequence[dict[str, Any]]
+    trained_s: float
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["kind"] == kind]
+
+    @property
+    def windows(self) -> list[dict[str, Any]]:
+        return self.of("window")
+
+    @property
+    def warm_up_ns(self) -> int:
+        return next(length(event) for event in self.of("phase") if event["name"] == "warm-up")
+
+
+def measure(
+    folder: Path, machine: Machine, spec: Spec, *, loss=None, full: int = 0, wait_ns=1, **options
+) -> Measured:
+    path = folder / f"events-{len(list(folder.iterdir()))}"
     with EventWriter(path) as events:
-        meter = Meter(
-            "baseline", spec=spec, events=events, synchronise=machine.synchronise, full=bool(full),
-            clock=machine.clock, **options,
-        )  # fmt: skip
+        meter = Meter("baseline", spec=spec, events=events, synchronise=machine.synchronise, full=bool(full),
+                      clock=machine.clock, **options)  # fmt: skip
         meter.loss = loss
         meter.begin()
         for _ in range(full or 1_000_000):
             machine.step()
             if not meter.tick(1, 32, wait_ns):
                 break
-        trained = meter.finish() if full else 0.0
-    return read(path), meter, trained
-
-
-def read(path: Path):
+        trained_s = meter.finish() if full else 0.0
     with path.open() as lines:
-        return list(read_events(lines))
+        return Measured(meter, list(read_events(lines)), trained_s)
 
 
-def of(events, kind):
-    return [event for event in events if event["kind"] == kind]
-
-
-def length(event):
+def length(event: dict[str, Any]) -> int:
     return event["end_ns"] - event["start_ns"]
 
 
 def test_phases_come_in_order_and_windows_are_whole(tmp_path):
-    machine = Machine(host_ns=4 * MS, device_ns=0)
-    events, meter, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=1.0, windows=3))
-    assert [event["name"] for event in of(events, "phase")] == [
-        "first-step", "warm-up", "steady", "steady", "steady",
-    ]  # fmt: skip
-    for window in of(events, "window"):
-        assert window["end_ns"] - window["start_ns"] == window["steps"] * 4 * MS
-        assert window["samples"] == 32 * window["steps"]
-        assert window["steps"] == 250
-        assert window["wait_ns"] == window["steps"]
-    assert meter.samples == 32 * meter.steps
-    assert not of(events, "warning")
+    done = measure(tmp_path, Machine(4 * MS), Spec(window_s=1.0, windows=3))
+    assert [event["name"] for event in done.of("phase")] == ["first-step", "warm-up", *["steady"] * 3]
+    for window in done.windows:
+        assert (length(window), window["samples"], window["steps"], window["wait_ns"]) == (
+            10**9,
+            8000,
+            250,
+            250,
+        )
+    assert done.meter.samples == 32 * done.meter.steps
+    assert not done.of("warning")
 
 
 def test_a_device_that_lags_behind_the_host_is_waited_for(tmp_path):
     # The host needs 1 ms to launch a step that takes 20: its own clock would see twenty times the speed.
-    machine = Machine(host_ns=MS, device_ns=20 * MS)
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=1.0, windows=2))
-    for window in of(events, "window"):
-        per_step = (window["end_ns"] - window["start_ns"]) / window["steps"]
-        assert per_step == pytest.approx(20 * MS, rel=0.05)
-        assert window["end_ns"] - window["start_ns"] < 1.2e9
+    machine = Machine(MS, 20 * MS)
+    for window in measure(tmp_path, machine, Spec(window_s=1.0, windows=2)).windows:
+        assert length(window) / window["steps"] == pytest.approx(20 * MS, rel=0.05)
+        assert length(window) < 1.2e9
     assert machine.syncs > 4
 
 
-class Changing(Machine):
-    """A device whose steps take another time once it has measured its first window's first step."""
-
-    def __init__(self, *, before_ns: int, after_ns: int) -> None:
-        super().__init__(host_ns=before_ns, device_ns=0)
-        self.after_ns = after_ns
-
-    def synchronise(self) -> None:
-        super().synchronise()
-        if self.now > 3 * 10**9:
-            self.host_ns = self.after_ns
-
-
-@pytest.mark.parametrize(("before_ns", "after_ns"), [(10 * MS, 2 * MS), (2 * MS, 150 * MS)])
-def test_a_window_keeps_its_length_where_steps_get_faster_or_slower(tmp_path, before_ns, after_ns):
-    machine = Changing(before_ns=before_ns, after_ns=after_ns)
+@given(before_ms=st.integers(1, 150), after_ms=st.integers(1, 150))
+def test_a_window_keeps_its_length_where_steps_get_faster_or_slower(tmp_path_factory, before_ms, after_ms):
+    machine = Machine(lambda machine: (before_ms if machine.now <= 3 * 10**9 else after_ms) * MS)
     spec = Spec(window_s=1.0, windows=6)
-    events, _, _ = measure(tmp_path / "e", machine, spec=spec, wait_ns=-1)
-    windows = of(events, "window")
-    assert len({round(length(one) / one["steps"]) for one in windows}) > 1, "the pace changed on the way"
-    for window in windows:
-        assert 0.95e9 <= length(window) <= 1.2e9
+    for window in measure(tmp_path_factory.mktemp("changing"), machine, spec, wait_ns=-1).windows:
+        assert 0.95e9 <= length(window) <= 1.3e9
         assert window["wait_ns"] == -1
 
 
-def test_a_variant_that_took_its_time_ends_with_the_windows_it_has(tmp_path):
-    machine = Machine(host_ns=100 * MS, device_ns=0)
-    spec = Spec(window_s=1.0, windows=9, warmup_s=2.0, variant_s=4.5)
-    events, _, _ = measure(tmp_path / "e", machine, spec=spec)
-    assert len(of(events, "window")) == 3
-    events, _, _ = measure(tmp_path / "one", machine, spec=Spec(window_s=1.0, windows=9, variant_s=0.1))
-    assert len(of(events, "window")) == 1
+@pytest.mark.parametrize(("variant_s", "windows"), [(4.5, 3), (0.1, 1)])
+def test_a_variant_that_took_its_time_ends_with_the_windows_it_has(tmp_path, variant_s, windows):
+    spec = Spec(window_s=1.0, windows=9, warmup_s=2.0, variant_s=variant_s)
+    assert len(measure(tmp_path, Machine(100 * MS), spec).windows) == windows
 
 
 def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
-    machine = Machine(host_ns=50 * MS, device_ns=0)
-    steps = [0]
-    plain = machine.step
-
-    def cooling() -> None:
-        steps[0] += 1
-        machine.host_ns = max(5 * MS, 50 * MS - steps[0] * MS // 2)
-        plain()
-
-    machine.step = cooling
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=0.1, warmup_s=60, windows=1))
-    warm_up = next(event for event in of(events, "phase") if event["name"] == "warm-up")
-    assert warm_up["end_ns"] - warm_up["start_ns"] >= 3 * BLOCK_NS
+    machine = Machine(lambda machine: max(5 * MS, 50 * MS - machine.steps * MS // 2))
+    done = measure(tmp_path, machine, Spec(window_s=0.1, warmup_s=60, windows=1))
+    assert done.warm_up_ns >= 3 * BLOCK_NS
     assert machine.host_ns < 7 * MS
-    assert not of(events, "warning")
+    assert not done.of("warning")
 
 
 def test_a_step_time_that_never_settles_is_warned_of(tmp_path):
-    machine = Machine(host_ns=5 * MS, device_ns=0)
-    blocks = [0]
+    machine = Machine(lambda machine: 5 * MS * (1 + machine.syncs % 2))
+    assert len(measure(tmp_path, machine, Spec(window_s=0.1, warmup_s=2, windows=1)).of("warning")) == 1
 
-    def synchronise() -> None:
-        blocks[0] += 1
-        machine.host_ns = 5 * MS * (1 + blocks[0] % 2)
 
-    machine.synchronise = synchronise
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=0.1, warmup_s=2, windows=1))
-    assert len(of(events, "warning")) == 1
+@pytest.mark.parametrize("ready", [4, 14])
+def test_what_a_pipeline_had_buffered_is_used_up_before_anything_is_measured(tmp_path, ready):
+    machine = Machine(lambda machine: MS if machine.steps < ready else 80 * MS)
+    done = measure(tmp_path, machine, Spec(window_s=0.4, warmup_s=3.0))
+    assert {length(window) // window["steps"] for window in done.windows} == {80 * MS}
+    assert done.warm_up_ns >= (BUFFERED_CALLS - ready) * 80 * MS
 
 
 def test_a_loss_that_is_not_a_number_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
-    machine = Machine(host_ns=MS, device_ns=0)
     with pytest.raises(LossError, match="loss is nan after"):
-        measure(tmp_path / "e", machine, spec=Spec(steps=10, windows=5), loss=lambda: next(losses))
-    assert len(of(read(tmp_path / "e"), "window")) == 2
+        measure(tmp_path, Machine(MS), Spec(steps=10, windows=5), loss=lambda: next(losses))
 
 
-def test_fixed_steps_make_windows_of_just_so_many(tmp_path):
-    machine = Machine(host_ns=MS, device_ns=3 * MS)
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(steps=7, warmup_s=0.1))
-    assert [window["steps"] for window in of(events, "window")] == [7, 7, 7]
-    assert [len(steps["step_ns"]) for steps in of(events, "steps")] == [7, 7, 7]
+def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
+    readings = iter([2.5, 1.5, None])
+    spec = Spec(steps=2, warmup_s=0.1, windows=2)
+    assert measure(tmp_path, Machine(100 * MS), spec, loss=lambda: next(readings)).meter.last_loss == 1.5
+    assert next(readings, "all read") == "all read"
 
 
-def test_fixed_steps_of_a_slow_model_end_by_the_clock(tmp_path):
-    machine = Machine(host_ns=400 * MS, device_ns=0)
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(steps=8, window_s=0.1, warmup_s=0.1, windows=2))
-    assert [window["steps"] for window in of(events, "window")] == [3, 3]
+@pytest.mark.parametrize(
+    ("machine", "spec", "steps"),
+    [
+        (Machine(MS, 3 * MS), Spec(steps=7, warmup_s=0.1), [7, 7, 7]),
+        # A slow model ends by the clock.
+        (Machine(400 * MS), Spec(steps=8, window_s=0.1, warmup_s=0.1, windows=2), [3, 3]),
+    ],
+)
+def test_fixed_steps_make_windows_of_just_so_many(tmp_path, machine, spec, steps):
+    done = measure(tmp_path, machine, spec)
+    assert [window["steps"] for window in done.windows] == steps
+    assert [len(event["step_ns"]) for event in done.of("steps")] == steps
 
 
 def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step(tmp_path):
-    machine = Machine(host_ns=10 * MS, device_ns=0)
-    events, meter, trained = measure(tmp_path / "e", machine, spec=Spec(window_s=1), full=450)
-    assert trained == pytest.approx(4.5)
-    assert meter.steps == 450
-    windows = of(events, "window")
-    assert [window["index"] for window in windows] == [0, 1, 2, 3]
-    assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(windows))
-    steady = [event for event in of(events, "phase") if event["name"] == "steady"]
-    assert [(event["start_ns"], event["end_ns"]) for event in steady] == [(10 * MS, 4500 * MS)]
+    done = measure(tmp_path, Machine(10 * MS), Spec(window_s=1), full=450)
+    assert done.trained_s == pytest.approx(4.5)
+    assert done.meter.steps == 450
+    assert [window["index"] for window in done.windows] == [0, 1, 2, 3]
+    assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(done.windows))
+    steady = [(event["start_ns"], event["end_ns"]) for event in done.of("phase") if event["name"] == "steady"]
+    assert steady == [(10 * MS, 4500 * MS)]
 
 
 def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
-    machine = Machine(host_ns=10 * MS, device_ns=0)
-    events, _, trained = measure(tmp_path / "e", machine, spec=Spec(window_s=1), full=40)
-    (window,) = of(events, "window")
-    assert (window["steps"], window["samples"]) == (39, 39 * 32)
-    assert window["end_ns"] - window["start_ns"] == 390 * MS
-    assert trained == pytest.approx(0.4)
+    done = measure(tmp_path, Machine(10 * MS), Spec(window_s=1), full=40)
+    (window,) = done.windows
+    assert (window["steps"], window["samples"], length(window)) == (39, 39 * 32, 390 * MS)
+    assert done.trained_s == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])
 def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_path, hours, ends):
     """At 10 ms a step of 32, 3,200 samples/s."""
-    machine = Machine(host_ns=10 * MS, device_ns=0)
     spec = Spec(window_s=1, warmup_s=1, windows=2, whole_s=hours * 3600)
-    events, meter, _ = measure(tmp_path / "e", machine, spec=spec, full=1200, whole_samples=3200 * 3 * 3600)
-    assert meter.full is ends
-    windows = [window["index"] for window in of(events, "window")]
-    assert windows == (list(range(11)) if ends else [0, 1, 2, 3, 4])
-    assert len(of(events, "warning")) == (0 if ends else 1)
+    done = measure(tmp_path, Machine(10 * MS), spec, full=1200, whole_samples=3200 * 3 * 3600)
+    assert done.meter.full is ends
+    assert [window["index"] for window in done.windows] == list(range(11 if ends else 5))
+    assert len(done.of("warning")) == (0 if ends else 1)
 
 
 @pytest.mark.parametrize(
@@ -216,30 +204,3 @@ def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_p
 )
 def test_settled_looks_at_the_last_three_blocks(blocks, expected):
     assert settled(blocks) is expected
-
-
-def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
-    readings = iter([2.5, 1.5, None])
-    machine = Machine(host_ns=100 * MS, device_ns=0)
-    spec = Spec(steps=2, warmup_s=0.1, windows=2)
-    _, meter, _ = measure(tmp_path / "e", machine, spec=spec, loss=lambda: next(readings))
-    assert meter.last_loss == 1.5
-    assert next(readings, "all read") == "all read"
-
-
-@pytest.mark.parametrize("ready", [4, 14])
-def test_what_a_pipeline_had_buffered_is_used_up_before_anything_is_measured(tmp_path, ready):
-    machine = Machine(host_ns=MS, device_ns=0)
-    left = [ready]
-    plain = machine.step
-
-    def step() -> None:
-        machine.host_ns = MS if left[0] > 0 else 80 * MS
-        left[0] -= 1
-        plain()
-
-    machine.step = step
-    events, _, _ = measure(tmp_path / "e", machine, spec=Spec(window_s=0.4, warmup_s=3.0))
-    assert {length(window) // window["steps"] for window in of(events, "window")} == {80 * MS}
-    warm_up = next(event for event in of(events, "phase") if event["name"] == "warm-up")
-    assert length(warm_up) >= (BUFFERED_CALLS - ready) * 80 * MS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -47,13 +47,13 @@ class Environment:
     disk_read_bytes_per_s: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """One planted bottleneck, or one workload without any.
 
     Attributes:
         planted: the right answer.
-        workload: the workload "truth-NAME" of one of the files in benchmarks/truth/workloads.
+        workload: "truth-WORKLOAD" of one of the files in benchmarks/truth/workloads; "" for a stand-in.
         params: over those that the file declares.
         stage: the stage of the pipeline that is to blame; "" where none is or several are.
         lost: share of the time lost, where the parameters alone tell it; None where they do not.
@@ -69,9 +69,10 @@ class Case:
 
     name: str
     planted: Kind
+    workload: str
     text: str
-    workload: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     environment: Environment = Environment()
     stage: str = ""
     lost: float | None = None

@@ -76,117 +76,107 @@ METERED = (
 
 REAL_INPUT = (
     Case(
-        name="jpeg-large", planted=Kind.INPUT, stage="decode", workload="jpegs", control="jpeg-small",
-        text="JPEG files of a megapixel, decoded one after another", params={"sample_us": 4000},
+        "jpeg-large", Kind.INPUT, "jpegs", "JPEG files of a megapixel, decoded one after another",
+        {"sample_us": 4000}, stage="decode", control="jpeg-small",
     ),
     Case(
-        name="jpeg-huge", planted=Kind.INPUT, stage="decode", workload="jpegs", step_s=2 * 0.008,
-        text="JPEG files of four megapixels", params={"side": 2048, "batch_size": 2, "sample_us": 8000},
+        "jpeg-huge", Kind.INPUT, "jpegs", "JPEG files of four megapixels",
+        {"side": 2048, "batch_size": 2, "sample_us": 8000}, stage="decode", step_s=2 * 0.008,
     ),
     Case(
-        name="jpeg-small", planted=Kind.ARITHMETIC, workload="jpegs", lost=0.0,
-        text="JPEG files of 0.02 megapixels", params={"side": 128, "sample_us": 4000},
+        "jpeg-small", Kind.ARITHMETIC, "jpegs", "JPEG files of 0.02 megapixels",
+        {"side": 128, "sample_us": 4000},
     ),
     Case(
-        name="augment-heavy", planted=Kind.INPUT, stage="augment", workload="augmenting",
-        control="augment-light",
-        text="eight rounds of recolouring",
-        params={"rounds": 8, "sample_us": 1500},
+        "augment-heavy", Kind.INPUT, "augmenting", "eight rounds of recolouring",
+        {"rounds": 8, "sample_us": 1500}, stage="augment", control="augment-light",
     ),
     Case(
-        name="augment-light", planted=Kind.ARITHMETIC, workload="augmenting", lost=0.0,
-        text="cropping alone", params={"rounds": 0, "sample_us": 1500},
+        "augment-light", Kind.ARITHMETIC, "augmenting", "cropping alone", {"rounds": 0, "sample_us": 1500},
     ),
     Case(
-        name="generator-slow", planted=Kind.INPUT, stage="generate", workload="generating",
-        control="generator-fast",
-        text="text parsed by a Python generator",
-        params={"fields": 60_000, "sample_us": 1500},
+        "generator-slow", Kind.INPUT, "generating", "text parsed by a Python generator",
+        {"fields": 60_000, "sample_us": 1500}, stage="generate", control="generator-fast",
     ),
     Case(
-        name="generator-fast", planted=Kind.ARITHMETIC, workload="generating", lost=0.0,
-        text="little text parsed by a Python generator", params={"fields": 64, "sample_us": 1500},
+        "generator-fast", Kind.ARITHMETIC, "generating", "little text parsed by a Python generator",
+        {"fields": 64, "sample_us": 1500},
     ),
     Case(
-        name="cache-too-small", planted=Kind.INPUT, stage="decode", workload="caching", control="cache-fits",
-        text="a cache of 48 samples for 64, gone round", params={"sample_us": 1000},
+        "cache-too-small", Kind.INPUT, "caching", "a cache of 48 samples for 64, gone round",
+        {"sample_us": 1000}, stage="decode", control="cache-fits",
     ),
     Case(
-        name="cache-fits", planted=Kind.ARITHMETIC, workload="caching", lost=0.0,
-        text="the same cache with room for all", params={"capacity": 64, "sample_us": 1000},
+        "cache-fits", Kind.ARITHMETIC, "caching", "the same cache with room for all",
+        {"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        name="disk-throttled", planted=Kind.INPUT, stage="read", workload="disk", control="disk-cached",
-        text="the container's disk limited to 10 MB/s", params={"sample_us": 400},
-        environment=Environment(disk_read_bytes_per_s=10_000_000),
+        "disk-throttled", Kind.INPUT, "disk", "the container's disk limited to 10 MB/s", {"sample_us": 400},
+        stage="read", control="disk-cached", environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
     Case(
-        name="disk-cached", planted=Kind.ARITHMETIC, workload="disk", lost=0.0,
-        text="the same limit, but the page cache keeps the file", params={"drop": 0, "sample_us": 400},
-        environment=Environment(disk_read_bytes_per_s=10_000_000),
+        "disk-cached", Kind.ARITHMETIC, "disk", "the same limit, but the page cache keeps the file",
+        {"drop": 0, "sample_us": 400}, environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
 )  # fmt: skip
 
 COMPUTING = (
     Case(
-        name="launch-simulated", planted=Kind.LAUNCH, workload="generating", lost=12 / 16,
-        text="12 ms to start a step, 4 ms to compute it",
-        params={"fields": 64, "step_us": 12_000, "sample_us": 500},
+        "launch-simulated", Kind.LAUNCH, "generating", "12 ms to start a step, 4 ms to compute it",
+        {"fields": 64, "step_us": 12_000, "sample_us": 500}, lost=12 / 16,
     ),
     Case(
-        name="batch-1", planted=Kind.LAUNCH, workload="computing",
-        text="a tiny network, one sample a step", params={"batch_size": 1, "width": 16, "depth": 2},
+        "batch-1", Kind.LAUNCH, "computing", "a tiny network, one sample a step",
+        {"batch_size": 1, "width": 16, "depth": 2},
     ),
     Case(
-        name="tiny-model", planted=Kind.LAUNCH, workload="computing",
-        text="a tiny network, 32 samples a step", params={"batch_size": 32, "width": 16, "depth": 2},
+        "tiny-model", Kind.LAUNCH, "computing", "a tiny network, 32 samples a step",
+        {"batch_size": 32, "width": 16, "depth": 2},
     ),
     Case(
-        name="dense", planted=Kind.ARITHMETIC, workload="computing",
-        text="products of 1024 x 1024 matrices", params={"batch_size": 512},
+        "dense", Kind.ARITHMETIC, "computing", "products of 1024 x 1024 matrices", {"batch_size": 512},
     ),
     Case(
-        name="dense-wide", planted=Kind.ARITHMETIC, workload="computing",
-        text="products of 2048 x 2048 matrices", params={"batch_size": 256, "width": 2048, "depth": 2},
+        "dense-wide", Kind.ARITHMETIC, "computing", "products of 2048 x 2048 matrices",
+        {"batch_size": 256, "width": 2048, "depth": 2},
     ),
     Case(
-        name="table", planted=Kind.MEMORY, workload="computing",
-        text="each sample goes over 64 MB of memory", params={"rows": 16384, "batch_size": 2},
+        "table", Kind.MEMORY, "computing", "each sample goes over 64 MB of memory",
+        {"rows": 16384, "batch_size": 2},
     ),
 )  # fmt: skip
 
 FRAMEWORK = (
     Case(
-        name="compiled", planted=Kind.ARITHMETIC, workload="framework",
-        text="convolutions, compiled", params={"convolutions": 6, "batch_size": 64},
+        "compiled", Kind.ARITHMETIC, "framework", "convolutions, compiled",
+        {"convolutions": 6, "batch_size": 64},
     ),
     Case(
-        name="compiled-small", planted=Kind.LAUNCH, also=(Kind.ARITHMETIC,), workload="framework",
-        text="small convolutions, compiled", params={"convolutions": 6, "side": 16},
+        "compiled-small", Kind.LAUNCH, "framework", "small convolutions, compiled",
+        {"convolutions": 6, "side": 16}, also=(Kind.ARITHMETIC,),
     ),
     Case(
-        name="run-eagerly", planted=Kind.FRAMEWORK, cause="run_eagerly", workload="framework",
-        control="compiled-small", text="the same with run_eagerly",
-        params={"convolutions": 6, "side": 16, "eager": 1},
+        "run-eagerly", Kind.FRAMEWORK, "framework", "the same with run_eagerly",
+        {"convolutions": 6, "side": 16, "eager": 1}, cause="run_eagerly", control="compiled-small",
     ),
     Case(
-        name="callback", planted=Kind.FRAMEWORK, cause="callbacks", workload="framework", lost=20 / 32,
-        text="a callback that sleeps 20 ms in on_train_batch_end, 12 ms to compute",
-        params={"callback_ms": 20, "sample_us": 1500},
+        "callback", Kind.FRAMEWORK, "framework",
+        "a callback that sleeps 20 ms in on_train_batch_end, 12 ms to compute",
+        {"callback_ms": 20, "sample_us": 1500}, cause="callbacks", lost=20 / 32,
     ),
     Case(
-        name="numpy-in-step", planted=Kind.FRAMEWORK, cause="Python in the step", workload="framework",
-        lost=15 / 27, text="15 ms of numpy_function in the step, 12 ms to compute",
-        params={"python_ms": 15, "sample_us": 1500},
+        "numpy-in-step", Kind.FRAMEWORK, "framework",
+        "15 ms of numpy_function in the step, 12 ms to compute", {"python_ms": 15, "sample_us": 1500},
+        cause="Python in the step", lost=15 / 27,
     ),
     Case(
-        name="metric-in-python", planted=Kind.FRAMEWORK, cause="Python in the step", workload="framework",
-        lost=10 / 22, text="10 ms in Python, as a metric that waits for the device takes, 12 ms to compute",
-        params={"python_ms": 10, "sample_us": 1500},
+        "metric-in-python", Kind.FRAMEWORK, "framework",
+        "10 ms in Python, as a metric that waits for the device takes, 12 ms to compute",
+        {"python_ms": 10, "sample_us": 1500}, cause="Python in the step", lost=10 / 22,
     ),
     Case(
-        name="retracing", planted=Kind.FRAMEWORK, cause="retracing", workload="framework",
-        text="every batch has another length, and XLA compiles each", params={"lengths": 1},
+        "retracing", Kind.FRAMEWORK, "framework", "every batch has another length, and XLA compiles each",
+        {"lengths": 1}, cause="retracing",
     ),
 )  # fmt: skip
 
@@ -196,54 +186,48 @@ EPOCHS = (
         Kind.INPUT, device_us=1500, credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
     Case(
-        name="two-causes", planted=Kind.OVERLAP, also=(Kind.LAUNCH,), workload="reading",
-        text="12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
-        params={
-            "store_bytes_per_s": BATCH * RECORD_BYTES / 0.012, "prefetch": 0, "step_us": 12_000, "sample_us": 1500,
-        },
+        "two-causes", Kind.OVERLAP, "reading",
+        "12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
+        { "store_bytes_per_s": BATCH * RECORD_BYTES / 0.012, "prefetch": 0, "step_us": 12_000, "sample_us": 1500, },
+        also=(Kind.LAUNCH,),
     ),
 )  # fmt: skip
 
 PINNED = Environment(cpus="0")
 AROUND = (
     Case(
-        name="dense-pinned", planted=Kind.ARITHMETIC, workload="computing",
-        text="one CPU, whole", params={"batch_size": 256}, environment=PINNED,
+        "dense-pinned", Kind.ARITHMETIC, "computing", "one CPU, whole", {"batch_size": 256},
+        environment=PINNED,
     ),
     Case(
-        name="quota-half", planted=Kind.QUOTA, workload="computing", lost=0.5,
-        text="half of the one CPU that it would use", params={"batch_size": 256},
-        environment=Environment(cpus="0", cpu_quota=0.5),
+        "quota-half", Kind.QUOTA, "computing", "half of the one CPU that it would use", {"batch_size": 256},
+        lost=0.5, environment=Environment(cpus="0", cpu_quota=0.5),
     ),
     Case(
-        name="quota-mild", planted=Kind.QUOTA, workload="computing", lost=0.2,
-        text="four fifths of that CPU", params={"batch_size": 256},
+        "quota-mild", Kind.QUOTA, "computing", "four fifths of that CPU", {"batch_size": 256}, lost=0.2,
         environment=Environment(cpus="0", cpu_quota=0.8),
     ),
     Case(
-        name="quota-decode", mixed=True, planted=Kind.QUOTA, workload="jpegs", step_s=8 * 0.016,
-        text="a quarter of a CPU, too little for decoding to keep up",
-        params={"side": 1024, "sample_us": 16000},
+        "quota-decode", Kind.QUOTA, "jpegs", "a quarter of a CPU, too little for decoding to keep up",
+        {"side": 1024, "sample_us": 16000}, mixed=True, step_s=8 * 0.016,
         environment=Environment(cpus="0", cpu_quota=0.25),
     ),
     Case(
-        name="quota-unused", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
-        text="half a CPU, of which little is used",
-        params={"store_bytes_per_s": 4e7, "sample_us": 3000}, environment=Environment(cpu_quota=0.5),
+        "quota-unused", Kind.ARITHMETIC, "reading", "half a CPU, of which little is used",
+        {"store_bytes_per_s": 4e7, "sample_us": 3000}, environment=Environment(cpu_quota=0.5),
     ),
     Case(
-        name="neighbour", planted=Kind.CONTENTION, workload="computing", lost=0.5,
-        text="one other process on the one CPU", params={"batch_size": 256},
-        environment=Environment(cpus="0", neighbours=1),
+        "neighbour", Kind.CONTENTION, "computing", "one other process on the one CPU", {"batch_size": 256},
+        lost=0.5, environment=Environment(cpus="0", neighbours=1),
     ),
     Case(
-        name="neighbours", planted=Kind.CONTENTION, workload="computing", control="dense",
-        text="a neighbour on each CPU", params={"batch_size": 512}, environment=Environment(neighbours=2),
+        "neighbours", Kind.CONTENTION, "computing", "a neighbour on each CPU", {"batch_size": 512},
+        control="dense", environment=Environment(neighbours=2),
     ),
     Case(
-        name="neighbour-harmless", planted=Kind.ARITHMETIC, workload="reading", lost=0.0,
-        text="a neighbour on a CPU that the workload does not need",
-        params={"store_bytes_per_s": 2e7, "sample_us": 3000}, environment=Environment(neighbours=1),
+        "neighbour-harmless", Kind.ARITHMETIC, "reading",
+        "a neighbour on a CPU that the workload does not need",
+        {"store_bytes_per_s": 2e7, "sample_us": 3000}, environment=Environment(neighbours=1),
     ),
 )  # fmt: skip
 

@@ -30,6 +30,7 @@ def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -
         name=name,
         text=text,
         planted=planted,
+        workload="",
         device="gpu",
         recording=RECORDING,
         telemetry={**reasons, "nvml.sm_clock_mhz": FULL_MHZ * mean_clock},

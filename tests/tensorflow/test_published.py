@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 pytestmark = pytest.mark.tensorflow
@@ -12,58 +10,92 @@ INSPECT = """
 import json
 from workloads import building, loading, tuning
 from workloads.protocol import Spec
+def described(layer):
+    sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
+    activation = getattr(getattr(layer, "activation", None), "__name__", "")
+    return " ".join(str(part) for part in (type(layer).__name__, *sizes, activation) if part)
 found = {}
-for name in ("cifar100-mlp", "cifar10-mlp", "fashion-mnist-mlp"):
-    one = loading.load("mlp.py", name)
+for file, name in NAMES:
+    loaded = loading.load(file, name)
     for variant in ("baseline", "tuned"):
-        params = tuning.variant_params(one.workload, Spec(), variant)
-        model = building.build(one.model, params, strategy=None, seed=1)
-        found[name + "/" + variant] = {
-            "layers": [
-                [type(layer).__name__, getattr(layer, "units", None),
-                 getattr(getattr(layer, "activation", None), "__name__", None)] for layer in model.layers
-            ],
-            "optimizer": type(model.optimizer).__name__,
-            "loss": model.loss,
-            "parameters": model.count_params(),
-            "input": list(model.input_shape[1:]),
-            "batch": params["batch_size"],
-            "jit": model.jit_compile,
+        params = tuning.variant_params(loaded.workload, Spec(), variant)
+        model = building.build(loaded.model, params, strategy=None, seed=1)
+        found[f"{name} {variant}"] = {
+            "layers": [described(layer) for layer in model.layers if type(layer).__name__ != "OnDevice"],
+            "rest": [type(model.optimizer).__name__, model.loss, list(model.input_shape[1:])],
+            "parameters": model.count_params(), "jit": model.jit_compile,
         }
 print(json.dumps(found))
 """
-LAYERS = {
-    "cifar100-mlp": [(512, "relu"), (256, "relu"), (100, "softmax")],
-    "cifar10-mlp": [(3000, "relu"), (1000, "relu"), (10, "sigmoid")],
-    "fashion-mnist-mlp": [(500, "relu")] * 5 + [(10, "sigmoid")],
-}
-REST = {
-    "cifar100-mlp": ("Adam", "categorical_crossentropy", [32, 32, 3]),
-    "cifar10-mlp": ("SGD", "sparse_categorical_crossentropy", [32, 32, 3]),
-    "fashion-mnist-mlp": ("Adam", "sparse_categorical_crossentropy", [28, 28]),
-}
+POOLED = "MaxPooling2D"
+SIGMOID = "Dense 1 sigmoid"
+BINARY = ("Adam", "binary_crossentropy")
+SPARSE = "sparse_categorical_crossentropy"
+
+
+def dense(*units: int, last: str) -> list[str]:
+    return [*(f"Dense {count} relu" for count in units), last]
+
+
+def convolutions(*filters: int) -> list[str]:
+    return [layer for count in filters for layer in (f"Conv2D {count} relu", POOLED)] + [
+        "Flatten",
+        "Dense 128 relu",
+    ]
+
+
+def normalised(*groups: tuple[int, int]) -> list[str]:
+    block = "Conv2D {} linear", "BatchNormalization", "ReLU"
+    return [
+        text
+        for count, filters in groups
+        for text in (*[one.format(filters) for one in block] * count, POOLED)
+    ]
+
+
+# Workload -> layers, (optimiser, loss, input), and where they are known the number of parameters.
+PUBLISHED = {
+    ("mlp.py", "cifar100-mlp"): (
+        ["Flatten", *dense(512, 256, last="Dense 100 softmax")], ("Adam", "categorical_crossentropy", [32, 32, 3]),
+        3073 * 512 + 513 * 256 + 257 * 100),
+    ("mlp.py", "cifar10-mlp"): (
+        ["Flatten", *dense(3000, 1000, last="Dense 10 sigmoid")], ("SGD", SPARSE, [32, 32, 3]),
+        3073 * 3000 + 3001 * 1000 + 1001 * 10),
+    ("mlp.py", "fashion-mnist-mlp"): (
+        ["Flatten", *dense(*[500] * 5, last="Dense 10 sigmoid")], ("Adam", SPARSE, [28, 28]),
+        785 * 500 + 4 * 501 * 500 + 501 * 10),
+    ("cats_dogs.py", "cats-dogs"): ([*convolutions(32, 32), SIGMOID], (*BINARY, [64, 64, 3]), None),
+    ("cats_dogs.py", "cats-dogs-3conv"): ([*convolutions(32, 32, 64), SIGMOID], (*BINARY, [64, 64, 3]), None),
+    ("cats_dogs.py", "cats-dogs-dropout"): (
+        [*convolutions(32, 32, 64), "Dropout 0.5", SIGMOID], (*BINARY, [64, 64, 3]), None),
+    ("cats_dogs.py", "cats-dogs-128"): (
+        [*convolutions(64, 64, 64), "Dropout 0.5", SIGMOID], (*BINARY, [128, 128, 3]), None),
+    ("cats_dogs.py", "cats-dogs-deep"): (
+        [*normalised((6, 32), (6, 64), (7, 128), (7, 256), (6, 256)), "GlobalAveragePooling2D", SIGMOID],
+        (*BINARY, [128, 128, 3]), None),
+    ("imdb.py", "imdb-pooled"): (
+        ["Embedding", "Dropout 0.2", "GlobalAveragePooling1D", "Dropout 0.2", SIGMOID], (*BINARY, [250]),
+        10_000 * 16 + 16 + 1),
+    ("imdb.py", "imdb-lstm"): (
+        ["Embedding", "Bidirectional", "Bidirectional", SIGMOID], (*BINARY, [200]),
+        20_000 * 128 + 4 * 4 * 64 * (128 + 64 + 1) + 129),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def models(script):
-    return script(INSPECT)
+    return script(INSPECT.replace("NAMES", repr(tuple(PUBLISHED))))
 
 
-@pytest.mark.parametrize("variant", ["baseline", "tuned"])
-@pytest.mark.parametrize("name", sorted(LAYERS))
-def test_every_variant_trains_the_published_model(models, name, variant):
-    found = models[f"{name}/{variant}"]
-    dense = [["Dense", units, activation] for units, activation in LAYERS[name]]
-    assert found["layers"] == [["Flatten", None, None], *dense]
-    assert (found["optimizer"], found["loss"], found["input"]) == REST[name]
-    assert found["batch"] == 32
-    sizes = [REST[name][2][0] * REST[name][2][1] * (REST[name][2] + [1])[2], *(n for n, _ in LAYERS[name])]
-    assert found["parameters"] == sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-
-
-@pytest.mark.parametrize("name", sorted(LAYERS))
-def test_baseline_leaves_xla_off_as_it_was_when_it_was_published(models, name):
-    assert models[f"{name}/baseline"]["jit"] is False
+@pytest.mark.parametrize("workload", PUBLISHED, ids=lambda workload: workload[1])
+def test_every_variant_trains_the_published_model_and_baseline_without_xla(models, workload):
+    layers, rest, parameters = PUBLISHED[workload]
+    for variant in ("baseline", "tuned"):
+        model = models[f"{workload[1]} {variant}"]
+        assert model["layers"] == layers
+        assert tuple(model["rest"]) == rest
+        assert parameters in (None, model["parameters"])
+    assert models[f"{workload[1]} baseline"]["jit"] is False
 
 
 RESNET = """

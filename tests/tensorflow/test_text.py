@@ -9,40 +9,6 @@ from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
-LAYERS = """
-import json
-from workloads import loading, tuning
-from workloads.protocol import Spec
-found = {}
-cudnn = lambda model: [one.forward_layer.use_cudnn for one in model.layers if hasattr(one, "forward_layer")]
-for name in ("imdb-pooled", "imdb-lstm"):
-    one = loading.load("imdb.py", name)
-    params = tuning.variant_params(one.workload, Spec(), "baseline")
-    model = one.model(params)
-    found[name] = {
-        "layers": [type(layer).__name__ for layer in model.layers], "parameters": model.count_params(),
-        "optimizer": type(model.optimizer).__name__, "loss": model.loss, "input": list(model.input_shape[1:]),
-        "cudnn": cudnn(model),
-    }
-found["generic"] = cudnn(loading.load("imdb.py", "imdb-lstm").model({**params, "use_cudnn": False}))
-print(json.dumps(found))
-"""
-
-
-def test_the_models_are_those_of_the_tutorials(script):
-    found = script(LAYERS)
-    pooled, lstm = found["imdb-pooled"], found["imdb-lstm"]
-    assert pooled["layers"] == ["Embedding", "Dropout", "GlobalAveragePooling1D", "Dropout", "Dense"]
-    assert pooled["parameters"] == 10_000 * 16 + 16 + 1
-    assert lstm["layers"] == ["Embedding", "Bidirectional", "Bidirectional", "Dense"]
-    one = 4 * 64 * (128 + 64 + 1)
-    assert lstm["parameters"] == 20_000 * 128 + 2 * one + 2 * one + 129
-    assert (pooled["input"], lstm["input"]) == ([250], [200])
-    for each in (pooled, lstm):
-        assert (each["optimizer"], each["loss"]) == ("Adam", "binary_crossentropy")
-    assert (lstm["cudnn"], found["generic"]) == (["auto"] * 2, [False] * 2)
-
-
 SAME = """
 import json, sys
 from workloads import imdb, pipeline
