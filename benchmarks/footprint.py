@@ -25,25 +25,22 @@ TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 def measured(run: Run) -> Iterator[tuple[str, Footprint]]:
     """Yield what each workload of a run took on the CPU."""
     profile = run.manifest.profile.name
-    data = {one.workload: one.size_bytes for one in run.manifest.data}
-    system = run.manifest.system
-    for name in dict.fromkeys(trial.workload for trial in run.trials):
-        own = [
-            one for one in run.trials if (one.workload, one.device, one.status) == (name, "cpu", Status.OK)
-        ]
-        if own:
-            cpus = own[0].facts.get("cpus_visible", "")
-            yield (
-                name,
-                Footprint(
-                    profile=profile,
-                    trial_s=round(median((one.ended_ns - one.started_ns) / 1e9 for one in own), 1),
-                    trials=PROFILES[profile].trials,
-                    memory_bytes=max((peak for one in own if (peak := _memory(one))), default=None),
-                    data_bytes=data.get(name, 0),
-                    machine=f"{cpus} x {system.get('host_processor_model_name', 'processor')}",
-                ),
-            )
+    data = {each.workload: each.size_bytes for each in run.manifest.data}
+    on_cpu = [trial for trial in run.trials if trial.device == "cpu" and trial.status is Status.OK]
+    for name in dict.fromkeys(trial.workload for trial in on_cpu):
+        own = [trial for trial in on_cpu if trial.workload == name]
+        model = run.manifest.system.get("host_processor_model_name", "processor")
+        yield (
+            name,
+            Footprint(
+                profile=profile,
+                trial_s=round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in own), 1),
+                trials=PROFILES[profile].trials,
+                memory_bytes=max(filter(None, map(_memory, own)), default=None),
+                data_bytes=data.get(name, 0),
+                machine=f"{own[0].facts.get('cpus_visible', '')} x {model}",
+            ),
+        )
 
 
 def _memory(trial: Trial) -> int | None:
@@ -55,13 +52,13 @@ def _memory(trial: Trial) -> int | None:
 
 
 def merged(
-    old: Mapping[str, tuple[Footprint, ...]], found: Iterator[tuple[str, Footprint]]
+    old: Mapping[str, tuple[Footprint, ...]], new: Iterator[tuple[str, Footprint]]
 ) -> dict[str, tuple[Footprint, ...]]:
-    """Return `old` with what was found in the place of the same workload's same profile."""
+    """Return `old` with `new` in the place of the same workload's same profile."""
     table = dict(old)
-    for name, one in found:
-        rest = [other for other in table.get(name, ()) if other.profile != one.profile]
-        table[name] = tuple(sorted((*rest, one), key=lambda each: list(PROFILES).index(each.profile)))
+    for name, footprint in new:
+        rest = [other for other in table.get(name, ()) if other.profile != footprint.profile]
+        table[name] = tuple(sorted((*rest, footprint), key=lambda each: list(PROFILES).index(each.profile)))
     return dict(sorted(table.items()))
 
 
@@ -70,7 +67,7 @@ def main(paths: list[str]) -> None:
     table = dict(footprints())
     for path in paths:
         table = merged(table, measured(open_run(Path(path))))
-    document = {name: [asdict(one) for one in each] for name, each in table.items()}
+    document = {name: [asdict(each) for each in own] for name, own in table.items()}
     TABLE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

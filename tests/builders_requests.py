@@ -42,7 +42,7 @@ def serving_run(trials: int = 3) -> Run:
     declared = replace(
         run.workloads[0],
         task="infer",
-        requests=Requests(batch_sizes=BATCHES, server=True, bounds_ms=(15.0, 100.0)),
+        requests=Requests(batch_sizes=BATCHES, bounds_ms=(15.0, 100.0)),
         published=(
             Published(source="An article", system="3 nodes over 5", device="gpu", value=8.04,
                       unit="requests ratio"),

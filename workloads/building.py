@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
-
-from workloads import devices
 
 POLICIES: Mapping[str, str] = {
     "fp32": "float32",
@@ -45,7 +44,7 @@ def build(
     before = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(POLICIES[params["precision"]])
     try:
-        with devices.scope(strategy):
+        with strategy.scope() if strategy else nullcontext():
             built = model(params)
             _configure(built, params)
     finally:

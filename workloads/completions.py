@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -27,23 +26,16 @@ class Completions:
     """
 
     def __init__(self) -> None:
-        self._results: queue.Queue[Any] = queue.Queue()
-        self._thread = threading.Thread(target=self._wait, name="completions", daemon=True)
-        self._changed = threading.Condition()
-        self._followed = 0
-        self._done = 0
-        self._last_ns = time.monotonic_ns()
-        self._error: Exception | None = None
+        self._thread = ThreadPoolExecutor(1, "completions")
+        self._last: Future[int] | None = None
 
     def __enter__(self) -> Completions:
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._results.put(None)
-        self._thread.join()
+        self._thread.shutdown()
 
     def follow(self, result: Any) -> None:
         """Follow a result that has `numpy()`; return once all before it are done.
@@ -51,25 +43,15 @@ class Completions:
         Raises:
             Exception: what an earlier result raised when it was waited for.
         """
-        self._results.put(result)
-        with self._changed:
-            self._followed += 1
-            self._changed.wait_for(lambda: self._followed - self._done <= 1)
-            if self._error is not None:
-                raise self._error
+        earlier, self._last = self._last, self._thread.submit(_done_ns, result)
+        if earlier is not None:
+            earlier.result()
 
     def last_ns(self) -> int | None:
-        """Return when the last followed result was done, None when it is not."""
-        with self._changed:
-            return self._last_ns if self._done == self._followed else None
+        """Return when the last followed result was done, None when it is not, or there was none."""
+        return self._last.result() if self._last is not None and self._last.done() else None
 
-    def _wait(self) -> None:
-        while (result := self._results.get()) is not None:
-            try:
-                result.numpy()
-            except Exception as error:  # handed over to follow(), which raises it
-                self._error = error
-            with self._changed:
-                self._last_ns = time.monotonic_ns()
-                self._done += 1
-                self._changed.notify()
+
+def _done_ns(result: Any) -> int:
+    result.numpy()
+    return time.monotonic_ns()

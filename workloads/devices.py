@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from contextlib import nullcontext
 from importlib import metadata
 from typing import Any
 
@@ -82,11 +81,6 @@ def _prove(name: str) -> None:
 def strategy_for(devices: list[str]) -> tf.distribute.Strategy | None:
     """Return a MirroredStrategy over several devices, None for one."""
     return tf.distribute.MirroredStrategy(devices) if len(devices) > 1 else None
-
-
-def scope(strategy: tf.distribute.Strategy | None) -> Any:
-    """Return the strategy's scope, or a context that does nothing."""
-    return strategy.scope() if strategy is not None else nullcontext()
 
 
 def synchronise() -> None:

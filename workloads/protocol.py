@@ -199,14 +199,12 @@ class Requests:
     Attributes:
         batch_sizes: SingleStream is measured at each, ascending.
         compiled_batch_sizes: the same where XLA compiles the model, anew for each size; () for batch_sizes.
-        server: whether Server is measured too, batches of up to the largest size.
-        bounds_ms: latency bounds for the 99th percentile; Server looks for the largest rate at the least of
-            them that a request alone keeps to.
+        bounds_ms: latency bounds for the 99th percentile, in batches of up to the largest size; Server looks for
+            the largest rate at the least of them that a request alone keeps to. () for no Server.
     """
 
     batch_sizes: tuple[int, ...]
     compiled_batch_sizes: tuple[int, ...] = ()
-    server: bool = False
     bounds_ms: tuple[float, ...] = ()
 
 

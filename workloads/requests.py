@@ -72,7 +72,7 @@ def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int
         latencies = single_stream(job, variant, serve, pool[:size])
         first = first or latencies
         medians[size] = float(np.median(latencies))
-    if wanted.server and medians:
+    if wanted.bounds_ms and medians:
         _search(job, variant, serve, pool, medians, first)
 
 

@@ -142,7 +142,6 @@ service = Workload(
     requests=Requests(
         batch_sizes=(1, 2, 4, 8, 16, 32),
         compiled_batch_sizes=(1, 4, 16, 64),
-        server=True,
         bounds_ms=(15.0, 50.0, 100.0, 250.0, 1000.0),
     ),
     published=(

@@ -80,14 +80,20 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         device=case.device,
         gpus=settings.gpus,
         files=(file_of(case),),
-        workloads=(f"truth-{case.workload}",),
         params={name: str(value) for name, value in case.params.items()},
         trials=1,
         out=settings.folder,
         cpus=case.environment.cpus,
         cpu_quota=case.environment.cpu_quota,
     )
-    resolved = replace(resolve(options), profile=PROFILE)
+    resolved, name = resolve(options), f"truth-{case.workload}"
+    resolved = replace(
+        resolved,
+        profile=PROFILE,
+        # A file may declare others too.
+        entries=tuple(entry for entry in resolved.entries if entry.workload.name == name),
+        planned=tuple(trial for trial in resolved.planned if trial.workload == name),
+    )
     prepared = prepare(resolved, paths(), Silent())
     return replace(
         prepared,

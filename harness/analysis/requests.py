@@ -104,7 +104,7 @@ def capacities(run: Run) -> tuple[Capacity, ...]:
 
 def _bounds(workload: Workload | None) -> tuple[float, ...]:
     wanted = workload.requests if workload else None
-    return tuple(bound / 1e3 for bound in sorted(wanted.bounds_ms)) if wanted and wanted.server else ()
+    return tuple(bound / 1e3 for bound in sorted(wanted.bounds_ms)) if wanted else ()
 
 
 def _capacity(

@@ -126,12 +126,6 @@ def script(warm: Start) -> Callable[[str], Any]:
     return scripts(warm)
 
 
-@pytest.fixture(scope="session")
-def trees_script(plain: Start) -> Callable[[str], Any]:
-    """Do the same in the environment that has XGBoost."""
-    return scripts(plain)
-
-
 def scripts(start: Start) -> Callable[[str], Any]:
     """Return what runs Python code in an environment."""
 

@@ -17,7 +17,7 @@ from workloads.protocol import Data, Requests, Workload
 workload = Workload(
     name="small-serve", title="S", data=Data(name="none", shape=(8,), classes=2, train=0, test=0),
     batch_size=2, epochs=1, task="infer", tuned={"feed": "resident"},
-    requests=Requests(batch_sizes=(1, 2, 4), server=True, bounds_ms=(50.0,)),
+    requests=Requests(batch_sizes=(1, 2, 4), bounds_ms=(50.0,)),
 )
 def model(params):
     return tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
@@ -97,7 +97,7 @@ from workloads import requests
 from workloads.protocol import Requests, Spec
 requests.LASTS_BOUNDS, requests.PROBE_WINDOWS, requests.SERVER_REQUESTS = 0, 0, (100, 200)
 def searched(bounds_ms, took_ms):
-    wanted = Requests(batch_sizes=tuple(took_ms), server=True, bounds_ms=bounds_ms)
+    wanted = Requests(batch_sizes=tuple(took_ms), bounds_ms=bounds_ms)
     asked, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: asked.append(values), warning=print)
     job = SimpleNamespace(
@@ -166,7 +166,7 @@ found = {}
 for name in ("resnet50-infer", "resnet50-serve"):
     one = loading.load("resnet50.py", name)
     params = tuning.variant_params(one.workload, Spec(), "baseline")
-    found[name] = [one.model(params).count_params(), one.workload.requests.server, params["batch_size"]]
+    found[name] = [one.model(params).count_params(), bool(one.workload.requests.bounds_ms), params["batch_size"]]
 print(json.dumps(found))
 """
 
