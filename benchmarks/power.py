@@ -27,8 +27,8 @@ from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
 from harness.analysis.gate import gate
-from harness.analysis.independent import gap, sample
-from harness.analysis.stats import narrow_enough
+from harness.analysis.ratios import LEVEL, Gap, gap, sample
+from harness.analysis.stats import narrow_enough, t_quantile
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.extracts import SUFFIX, from_json
@@ -97,9 +97,18 @@ def noise_limit(trials: int, slowdown: float, tests: int) -> float:
         middle = (low + high) / 2
         side = sample(np.exp(spread * middle).tolist())
         assert side is not None
-        noticed = gap(side, side).detectable(0.05 / tests)
-        low, high = (middle, high) if noticed is not None and noticed <= slowdown else (low, middle)
+        low, high = (middle, high) if noticed(gap(side, side), LEVEL / tests) <= slowdown else (low, middle)
     return low
+
+
+def noticed(difference: Gap, level: float = LEVEL) -> float:
+    """Return the smallest slowdown, as a share, that a comparison with an interval finds 95 times in 100.
+
+    Half of what it misses is for the interval's upper end being above 1, half for its lower end being above
+    the slowdown itself (Bloom 1995, "Minimum detectable effects").
+    """
+    reach = t_quantile(difference.degrees, level / 2) + t_quantile(difference.degrees, LEVEL / 2)
+    return -math.expm1(-reach * difference.error)
 
 
 def recorded(more: Sequence[Path]) -> Iterator[str]:
@@ -116,8 +125,8 @@ def recorded(more: Sequence[Path]) -> Iterator[str]:
             side = sample(speed.throughput)
             if side is not None and side.n > 1:
                 what = f"{speed.workload}, {speed.device}, {speed.variant}"
-                noticed = f"{gap(side, side).detectable() or 0:.1%}"
-                rows.append((run.run_id, what, str(side.n), f"{math.sqrt(side.variance):.2%}", noticed))
+                slowdown = f"{noticed(gap(side, side)):.1%}"
+                rows.append((run.run_id, what, str(side.n), f"{math.sqrt(side.variance):.2%}", slowdown))
     yield ""
     yield "Recorded trials: their noise, and the smallest slowdown that they notice (one speed compared):"
     yield ""

@@ -5,14 +5,16 @@ Colours are names of CSS variables: the same drawing, interactive or still, foll
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import vl_convert
 
+from harness.model.analysis import Estimate
 from reports.escaping import harmless
 from reports.names import is_gpu
 
@@ -22,6 +24,9 @@ INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 Spec = Mapping[str, Any]
 Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
 COLOUR = alt.Color("colour:N", scale=None)  # of records that name their own
+
+# Parts of a decade that a logarithmic axis may mark.
+_PARTS = ((1,), (1, 3), (1, 2, 5))
 
 # A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
 _PATH = re.compile(r' d="[^"]*"')
@@ -136,6 +141,59 @@ def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
         x=alt.value("width"), text=alt.Text(f"{field}:N")
     )
     return made
+
+
+def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
+    """Return a median and its interval as fields of a record."""
+    return {"value": value.median * scale, "low": value.low * scale, "high": value.high * scale}
+
+
+def speed_axis(values: Iterable[float]) -> alt.X:
+    """Return a logarithmic axis of `value` that holds some speeds."""
+    return _log_axis(list(values), 1.3, "~s")
+
+
+def ratio_axis(values: Iterable[float], *, around: float) -> alt.X:
+    """Return a logarithmic axis of `value` that holds some ratios, and 1 with at least `around` on both sides."""
+    return _log_axis([*values, 1 / around, around], 1.02, "~g")
+
+
+def _log_axis(values: Sequence[float], margin: float, format_: str) -> alt.X:
+    low, high = min(values) / margin, max(values) * margin
+    axis = alt.Axis(title=None, values=_log_ticks(low, high) or alt.Undefined, tickCount=5, format=format_)
+    return alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return the round numbers that a logarithmic axis marks; none for a narrow one, which Vega does well."""
+    decades = math.log10(high / low)
+    marked = next((parts for parts in _PARTS if len(parts) * decades >= 3), ())
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = (float(f"{part}e{exponent}") for exponent in exponents for part in marked)
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def measured(
+    records: Sequence[Mapping[str, Any]],
+    x: alt.X,
+    *,
+    labels_px: int,
+    row_px: int,
+    heading: str = "",
+    under: Sequence[alt.Chart] = (),
+) -> Panel:
+    """Return a panel with a row for each `row`: a dot at `value`, its interval, and `text` at the right.
+
+    Args:
+        records: those without `low`, `high` or `text` lack the interval or the text; all have a `colour`.
+        under: layers to draw first.
+    """
+    base = labelled(records, labels_px)
+    dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(
+        x=x, color=COLOUR, tooltip=[alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]
+    )
+    layers = [*under, whiskers(base), dots, beside(base)]
+    return panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px)
 
 
 def unity(x: alt.X) -> alt.Chart:

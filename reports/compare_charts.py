@@ -1,4 +1,4 @@
-"""Figures of a comparison: step times beside each other, ratios of speed, and one machine through time."""
+"""Figures of a comparison: step times beside each other, ratios of many runs, and one machine through time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import StepTime
-from harness.model.comparison import Extract, Outcome, Result, Trend, Versus
+from harness.model.analysis import Key, of_key
+from harness.model.comparison import Outcome, Trend, Versus
 from reports import charts, numbers
 from reports.compare_messages import MARKS, device_in, over, trend_line, what
 from reports.names import variant_name
@@ -23,8 +23,6 @@ COLUMNS = 4
 # Of those, runs that fall out of their kind.
 _OUTLIERS = 2
 _LABELS_PX = 190
-_TEXT_PX = 150
-_SHAPES = ("circle", "square", "triangle-up", "diamond")
 _TREND_PX = 110
 _BETWEEN_PX = 46  # an axis, and the next panel's title
 _AXIS_PX = 52
@@ -54,12 +52,6 @@ def shown_runs(versus: Versus) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*first, *kinds)))[:COLUMNS]
 
 
-def step_time_of(run: Extract, workload: str, device: str, variant: str) -> StepTime | None:
-    """Return a breakdown, None where there is none."""
-    key = (workload, device, variant)
-    return next((each for each in run.step_times if (each.workload, each.device, each.variant) == key), None)
-
-
 def _heading(versus: Versus, workload: str, device: str) -> str:
     title = next((run.titles[workload] for run in versus.runs if workload in run.titles), workload)
     return f"{title}, {device_in(versus, device)}"
@@ -73,7 +65,7 @@ def _step_times(versus: Versus) -> charts.Figure | None:
             times = {
                 versus.runs[run].label: time
                 for run in shown_runs(versus)
-                if (time := step_time_of(versus.runs[run], workload, device, variant)) is not None
+                if (time := of_key(versus.runs[run].step_times, Key(workload, device, variant)))
             }
             if len(times) > 1 or len(versus.runs) == 1:
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
@@ -88,85 +80,49 @@ def _step_times(versus: Versus) -> charts.Figure | None:
 
 
 def _ratios(versus: Versus) -> charts.Figure | None:
-    compared = [each for each in versus.results if each.ratio is not None]
-    if not compared:
+    """Draw the ratios of many runs, a colour a machine; those of a few are in the overview."""
+    compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    if not compared or len(versus.runs) <= COLUMNS:
         return None
-    few = len(versus.runs) <= COLUMNS
-    runs = [versus.runs[each.run] for each in compared]
-    series = [run.label if few else run.machine for run in runs]
-    styles = {name: number for number, name in enumerate(dict.fromkeys(series))}
+    machines = list(dict.fromkeys(versus.runs[each.run].machine for each, _ in compared))
+    colours = {machine: gpu_colour(place) for place, machine in enumerate(machines)}
     records = [
-        _record(versus, each, name, styles[name], few=few)
-        for each, name in zip(compared, series, strict=True)
+        {
+            "row": what(versus, each),
+            "value": ratio.median,
+            "name": f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio(ratio.median)}",
+            "text": "",
+            "colour": colours[versus.runs[each.run].machine],
+        }
+        for each, ratio in compared
     ]
+    x = charts.ratio_axis((ratio.median for _, ratio in compared), around=1.1)
     return charts.Figure(
         id="figure-ratios",
         title=f"Speed over {over(versus, 'the median of its kind of machine')}",
-        description="Dots on a logarithmic axis, with 95 % intervals where the runs are few; 1 is as fast.",
-        spec=charts.stacked([_ratio_panel(records, len(styles) if few else 1, few=few)]),
-        table=charts.Table(
-            header=("What", "Run", "Speed", "Ratio", "95 % interval", "All together", "Outcome"),
-            rows=tuple(_cells(versus, each) for each in compared),
+        description="Dots on a logarithmic axis, one a run; 1 is as fast.",
+        spec=charts.stacked(
+            [charts.measured(records, x, labels_px=_LABELS_PX, row_px=22, under=[charts.unity(x)])]
         ),
-        reserve_px=_LABELS_PX + _TEXT_PX,
-        legend=tuple(
-            charts.Key(colour=gpu_colour(style), shape="dot", name=name) for name, style in styles.items()
-        )
-        if len(styles) > 1
+        table=charts.Table(
+            header=("What", "Run", "Speed", "Ratio", "95 % interval", "Outcome"),
+            rows=tuple(
+                (
+                    what(versus, each),
+                    versus.runs[each.run].label,
+                    numbers.speed(each.speed),
+                    numbers.ratio(ratio.median),
+                    numbers.ratio_interval(ratio),
+                    each.outcome.value,
+                )
+                for each, ratio in compared
+            ),
+        ),
+        reserve_px=_LABELS_PX + 10,
+        legend=tuple(charts.Key(colour=colour, shape="dot", name=name) for name, colour in colours.items())
+        if len(machines) > 1
         else (),
     )
-
-
-def _record(versus: Versus, each: Result, series: str, style: int, *, few: bool) -> dict[str, Any]:
-    assert each.ratio is not None
-    return {
-        "row": what(versus, each),
-        "run": versus.runs[each.run].label,
-        "series": series,
-        "value": each.ratio.median,
-        "low": each.ratio.low if few else None,
-        "high": each.ratio.high if few else None,
-        "colour": gpu_colour(style),
-        "shape": _SHAPES[style % len(_SHAPES)],
-        "text": f"{MARKS[each.outcome]} {numbers.ratio(each.ratio.median)}",
-        "interval": numbers.ratio_interval(each.ratio),
-    }
-
-
-def _cells(versus: Versus, each: Result) -> tuple[str, ...]:
-    assert each.ratio is not None
-    joint = f"{numbers.ratio(each.joint.low)} to {numbers.ratio(each.joint.high)}" if each.joint else ""
-    return (
-        what(versus, each),
-        versus.runs[each.run].label,
-        numbers.speed(each.speed),
-        numbers.ratio(each.ratio.median),
-        numbers.ratio_interval(each.ratio),
-        joint,
-        each.outcome.value,
-    )
-
-
-def _ratio_panel(records: Sequence[dict[str, Any]], series: int, *, few: bool) -> charts.Panel:
-    ends = [value for record in records for name in ("value", "low", "high") if (value := record[name])]
-    scale = alt.Scale(type="log", domain=[min([0.9, *ends]) / 1.05, max([1.1, *ends]) * 1.05], nice=False)
-    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
-    base = charts.labelled(records, _LABELS_PX)
-    if series > 1:
-        base = base.encode(yOffset=alt.YOffset("series:N", sort=None))
-    dots = base.mark_point(filled=True, size=60, opacity=1 if few else 0.5).encode(
-        x=x,
-        color=charts.COLOUR,
-        shape=alt.Shape("shape:N", scale=None),
-        tooltip=[
-            alt.Tooltip("row:N"),
-            alt.Tooltip("run:N"),
-            alt.Tooltip("text:N"),
-            alt.Tooltip("interval:N"),
-        ],
-    )
-    layers = [charts.unity(x), charts.whiskers(base), dots, *([charts.beside(base)] if few else [])]
-    return charts.panel(*layers, row_px=22 if series == 1 else 16)
 
 
 def _trends(versus: Versus) -> charts.Figure | None:
@@ -199,10 +155,7 @@ def _trends(versus: Versus) -> charts.Figure | None:
 
 
 def _points(versus: Versus, trend: Trend) -> Iterator[dict[str, Any]]:
-    key = (trend.workload, trend.device, trend.variant)
-    speeds = {
-        each.run: each.speed for each in versus.results if (each.workload, each.device, each.variant) == key
-    }
+    speeds = {each.run: each.speed for each in versus.results if each.key == trend.key}
     first = speeds[trend.runs[0]].median
     for run in trend.runs:
         yield {
@@ -210,9 +163,7 @@ def _points(versus: Versus, trend: Trend) -> Iterator[dict[str, Any]]:
             "when": numbers.when(versus.runs[run].created),
             "run": versus.runs[run].label,
             "variant": variant_name(trend.variant),
-            "value": speeds[run].median / first,
-            "low": speeds[run].low / first,
-            "high": speeds[run].high / first,
+            **charts.span(speeds[run], 1 / first),
             "text": numbers.speed(speeds[run]),
             "colour": gpu_colour(0 if trend.variant == BASELINE else 1),
         }
@@ -234,14 +185,7 @@ def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Pane
     return charts.panel(
         base.mark_line(),
         base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q")),
-        dots.encode(
-            tooltip=[
-                alt.Tooltip("run:N"),
-                alt.Tooltip("when:N"),
-                alt.Tooltip("variant:N"),
-                alt.Tooltip("text:N"),
-            ]
-        ),
+        dots.encode(tooltip=[alt.Tooltip(f"{name}:N") for name in ("run", "when", "variant", "text")]),
         heading=heading,
         labels_px=_AXIS_PX,
         height_px=_TREND_PX,

@@ -209,11 +209,11 @@ def _incomplete(run: Extract) -> Iterator[str]:
 def method(versus: Versus) -> str:
     """Return how speeds were compared, and what the marks mean."""
     kind = "Against the median of its kind a run is measured by the spread of that kind. "
-    all_ = f" that holds for all {versus.tests} comparisons together" if versus.tests > 1 else ""
+    together = f", which hold for all {versus.tests} comparisons together" if versus.tests > 1 else ""
     return (
-        "Speeds are geometric means over trials, with Welch's intervals on logarithms. "
+        f"Speeds are medians of trials; ratios have 95 % intervals{together}. "
         f"{kind if versus.reference is None else ''}"
-        f"▲ faster and ▼ slower: the interval{all_} excludes 1. ≈ it does not. ? one trial."
+        "▲ faster and ▼ slower: the interval excludes 1. ≈ it does not. ? one trial."
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.results import comparison_document
+from harness.model.analysis import Key, of_key
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
 from harness.rounding import short_digests, some
 from reports import compare_messages
-from reports.compare_charts import COLUMNS, figures_of, shown_runs, step_time_of
+from reports.compare_charts import COLUMNS, figures_of, shown_runs
 from reports.frame import charts_code, environment, framed
 from reports.messages import caveat_lines, limit
 from workloads.protocol import BASELINE
@@ -48,7 +49,7 @@ class ComparePage:
     Attributes:
         runs: in the order in which they were given.
         shown: positions of the runs with a column of their own.
-        results: by run, workload, device and variant.
+        results: by run and what they are about.
     """
 
     versus: Versus
@@ -56,7 +57,7 @@ class ComparePage:
     version: str
     runs: tuple[Extract, ...]
     shown: tuple[int, ...]
-    results: Mapping[tuple[int, str, str, str], Result]
+    results: Mapping[tuple[int, Key], Result]
 
     def notes(self) -> list[str]:
         """Return what is to be known beside it: incomplete runs, workers that share a machine."""
@@ -70,7 +71,7 @@ class ComparePage:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the workloads and devices that a shown run measured."""
-        pairs = ((workload, device) for run, workload, device, _ in self.results if run in self.shown)
+        pairs = ((key.workload, key.device) for run, key in self.results if run in self.shown)
         return list(dict.fromkeys(pairs))
 
     def limit(self, run: int, workload: str, device: str) -> str:
@@ -78,20 +79,11 @@ class ComparePage:
         own = self.runs[run]
         pair = (workload, device)
         finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
-        return limit(finding, step_time_of(own, workload, device, BASELINE)) if finding else ""
+        return limit(finding, of_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
 
     def compared(self) -> list[Result]:
         """Return the results that have a ratio."""
         return [each for each in self.versus.results if each.ratio is not None]
-
-    def weakest(self) -> list[Result]:
-        """Return for each workload, device and variant the comparison that finds least."""
-        found: dict[tuple[str, str, str], Result] = {}
-        for each in self.compared():
-            held = found.setdefault((each.workload, each.device, each.variant), each)
-            if held.detectable is not None and (each.detectable is None or each.detectable > held.detectable):
-                found[each.workload, each.device, each.variant] = each
-        return list(found.values())
 
     def differences(self, *, comparable: bool) -> list[tuple[str, ...]]:
         """Return "section: field" and its values, one a column, of those with which speeds stay comparable or not."""
@@ -144,5 +136,5 @@ def page_of(versus: Versus, gate: Gate | None, version: str = "") -> ComparePage
         version=version,
         runs=versus.runs,
         shown=shown_runs(versus),
-        results={(each.run, each.workload, each.device, each.variant): each for each in versus.results},
+        results={(each.run, each.key): each for each in versus.results},
     )

@@ -9,11 +9,11 @@ from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from harness.model.run import Status, Trial
 from reports.charts import Figure
-from reports.gains_chart import gains_figure
 from reports.names import devices_of, is_gpu, titles_of
 from reports.pipeline_chart import pipeline_figure
 from reports.published_chart import published_figure
-from reports.requests_chart import latency_figure, server_figure
+from reports.requests_chart import requests_figure
+from reports.speeds_chart import speeds_figure
 from reports.step_time_chart import step_time_figure
 from reports.sweep_chart import sweep_figure
 from reports.telemetry_chart import telemetry_figure
@@ -30,10 +30,9 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
     built = [
         *(sweep_figure(one, titles[one.workload], number) for number, one in enumerate(analysis.sweeps, 1)),
         step_time_figure(analysis),
-        latency_figure(analysis),
-        server_figure(analysis),
+        requests_figure(analysis),
         pipeline_figure(analysis),
-        gains_figure(analysis),
+        speeds_figure(analysis),
         trials_figure(analysis),
         published_figure(analysis, references),
     ]

@@ -19,24 +19,23 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.analysis.facts import facts
 from harness.rounding import counted, scalar_word, short_digests
 from reports import compare_messages, escaping, messages, numbers, palette
 from reports.charts import Figure, still
 from reports.names import device_name, variant_name
-from reports.overview import speed_factor
-from reports.setup_rows import setup_rows, state, system_rows
 from reports.sweep_chart import sweep_table
 
 # Vega, Vega-Lite and Vega-Embed, as vl-convert ships them.
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
 # What the templates can call, by its own name.
 _FILTERS: tuple[Callable[..., Any], ...] = (
-    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, escaping.coded_markdown,
-    messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
+    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, escaping.coded_markdown, facts,
+    messages.alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.rate, numbers.ratio, numbers.ratio_interval,
-    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word, setup_rows, short_digests,
-    speed_factor, state, sweep_table, system_rows, variant_name,
+    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word, short_digests,
+    sweep_table, variant_name,
 )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from harness.analysis.limits import ceiling_names
 from harness.model.analysis import (
     Analysis,
     Capacity,
     Cause,
     Caveat,
     CaveatKind,
+    Estimate,
     Finding,
     NoRate,
     Part,
@@ -46,7 +46,10 @@ _NAMED = (Cause.DISK, Cause.OVERLAP, Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGR
 
 
 def limit(finding: Finding | None, time: StepTime | None) -> str:
-    """Return in a few words what limits a workload: "input 94 % (decode)"."""
+    """Return in a few words what limits a workload: "input 94 % (decode)".
+
+    Where the device itself takes longer, that comes first: "compute 65 %; removable: launch 22 %".
+    """
     if finding is None:
         return "not analysed"
     share = f" {numbers.percent(finding.share.median)}" if finding.share else ""
@@ -60,10 +63,11 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     detail = ", ".join(finding.stages)
     if Part.FRAMEWORK in finding.parts or finding.cause in _NAMED:
         detail = finding.cause.value
+    text = f"{name}{share}{f' ({detail})' if detail else ''}"
     compute = time.share(Part.COMPUTE) if time else 0.0
-    if finding.share and finding.share.median < compute and finding.cause is not Cause.COMPUTE:
-        detail = ", ".join(filter(None, (detail, f"compute {numbers.percent(compute)}")))
-    return f"{name}{share}{f' ({detail})' if detail else ''}"
+    if finding.share and finding.share.median < compute and Part.COMPUTE not in finding.parts:
+        return f"compute {numbers.percent(compute)}; removable: {text}"
+    return text
 
 
 # What a finding means; figures in braces are its facts.
@@ -153,10 +157,9 @@ def _compute(facts: Mapping[str, float]) -> str:
 
 def _impossible(finding: Finding) -> str:
     facts = finding.facts
-    names = ceiling_names(int(facts.get("check", 0)))
     excess = numbers.percent(finding.share.median if finding.share else 0.0)
-    if names is not None:
-        faster, ceiling = (variant_name(name) for name in names)
+    if finding.variants:
+        faster, ceiling = (variant_name(name) for name in finding.variants)
         return f"{faster[0].upper()}{faster[1:]} is {excess} faster than {ceiling}, which does less. Repeat the run."
     if "bytes_per_s" in facts:
         rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
@@ -194,19 +197,35 @@ def fix(finding: Finding | None) -> str:
     return FIXES[finding.cause] if finding else ""
 
 
-def gain(finding: Finding) -> str:
-    """Return the gain predicted without a cause, beside it the ablation's, and what its remedy gained."""
+def alone(finding: Finding | None) -> str:
+    """Return what a fix gained by itself, "2.1× by itself"; "" where it was not measured so."""
+    remedy = finding.remedy if finding else None
+    if remedy is None or not remedy.alone or remedy.variant == TUNED:
+        return ""
+    factor = numbers.factor(remedy.gain.median)
+    return f"{factor} by itself" if remedy.gain.median > 1 else f"tried: {factor}, slower"
+
+
+def gain(finding: Finding, tuned: Estimate | None) -> str:
+    """Return what a fix gains by itself, and what it gains with all others.
+
+    Args:
+        tuned: all fixes together over the baseline.
+    """
     parts = []
     if finding.ablation:
         predicted = numbers.factor(finding.ablation.predicted)
         measured = numbers.factor(finding.ablation.gain.median)
-        parts.append(f"{variant_name(finding.ablation.variant)}: predicted {predicted}, measured {measured}")
+        parts.append(
+            f"As a test, {variant_name(finding.ablation.variant)}: {measured} (predicted {predicted})."
+        )
     elif finding.gain:
-        parts.append(f"predicted {numbers.factor(finding.gain)}")
-    if finding.remedy and (finding.ablation is None or finding.remedy.variant != finding.ablation.variant):
-        with_others = "" if finding.remedy.alone else " with other changes"
-        parts.append(f"this fix measured {numbers.factor(finding.remedy.gain.median)}{with_others}")
-    return "; ".join(parts)
+        parts.append(f"Without it: predicted {numbers.factor(finding.gain)}.")
+    if by_itself := alone(finding):
+        parts.append(f"This fix: {by_itself}.")
+    if tuned:
+        parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
+    return " ".join(parts)
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:
@@ -219,7 +238,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if not own:
         return "Nothing was measured.", "alert"
     trials = min(value.n for value in own)
-    widths = [width for value in own if (width := numbers.half_width(value)) is not None]
+    widths = [width for value in own if (width := value.half_width) is not None]
     if trials < 2 or not widths:
         return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
     worst = max(widths)
@@ -269,33 +288,25 @@ def _caveat(group: Sequence[Caveat]) -> str:
     first, worst = group[0], max((abs(each.value) for each in group), default=0.0)
     count, percent = len(group), numbers.percent(worst)
     texts: Mapping[CaveatKind, str] = {
-        CaveatKind.SMOKE: "Smoke runs only check that everything works. Ignore the numbers.",
-        CaveatKind.NOT_ISOLATED: "Workloads ran without containers. Install an engine with `make engine`.",
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
         CaveatKind.FAILED_TRIALS: f"{counted(round(sum(each.value for each in group)), 'trial')} {first.text}",
-        CaveatKind.NOT_MEASURED: f"{counted(count, 'workload')} not measured. Continue with --resume.",
         CaveatKind.FEW_TRIALS: f"{counted(count, 'speed')} from fewer than 3 trials. Repeat with --trials 3.",
         CaveatKind.WIDE_INTERVAL: (
             f"{counted(count, 'interval')} wider than ±5 % (worst ±{percent}). Free the machine, add --trials."
         ),
         CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (most {percent}).",
-        CaveatKind.OUTLIER: f"{counted(count, 'trial')} far off the others, not left out.",
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,
         CaveatKind.RUN_WARNING: first.text,
-        CaveatKind.BUSY_HOST: f"The host was busy before the run: load {percent} of its CPUs.",
         CaveatKind.STEAL: f"The hypervisor took up to {percent} of the CPU time (steal).",
-        CaveatKind.ENERGY_COUNTERS: "Energy counter and power readings disagree by more than 10 %.",
         CaveatKind.FOREIGN_PROCESSES: "Other processes used the GPU. Stop them and repeat.",
         CaveatKind.XID_ERRORS: "The driver reported critical errors (XID). Check the kernel log.",
         CaveatKind.ECC_ERRORS: "Uncorrectable memory errors. Reset and test the GPU.",
         CaveatKind.POWER_LIMIT: f"The power limit is {worst:.0f} W, below the default of {first.text} W.",
         CaveatKind.MIG: "A MIG instance was measured, not the whole GPU.",
-        CaveatKind.ECC_OFF: "ECC is off, which frees bandwidth.",
         CaveatKind.GOVERNOR: f"CPU frequency governor is {first.text}, not performance.",
-        CaveatKind.CLOCK_DROP: f"The CPU clock fell by up to {percent} within a trial.",
         CaveatKind.CLOCKS_APART: "The container's clock is not the host's: telemetry is not aligned.",
         CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",
     }
@@ -330,6 +341,7 @@ TERMS: Mapping[str, str] = {
     "Trial, window": "A trial is one container. It measures each variant in a few windows of steps, "
     "one variant after another.",
     "Steady state": "After import, compilation and warm-up. All speeds are measured there.",
+    "Efficiency": "The speed of several GPUs over as many times the speed of one.",
     "95 % interval": "Repeating the whole measurement, 95 of 100 such intervals would hold the true value. Overlap of "
     "two intervals does not mean that they are equal: comparisons test the ratio.",
     "GPU utilisation, SM activity": "Utilisation is the share of time in which some kernel ran, however small. SM "

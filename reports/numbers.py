@@ -38,13 +38,6 @@ def interval(value: Estimate | None) -> str:
     return f"{_fixed(value.low, places)} to {_fixed(value.high, places)}"
 
 
-def half_width(value: Estimate) -> float | None:
-    """Return half the interval's width as a share of the median, None where there is no interval."""
-    if value.n < 2 or not value.median:
-        return None
-    return (value.high - value.low) / 2 / abs(value.median)
-
-
 def factor(value: float) -> str:
     """Write a ratio of speeds with two digits below ten, "0.65×", "1.4×", "190×"."""
     if not math.isfinite(value):

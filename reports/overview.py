@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from harness.analysis.compare import GPU_OVER_CPU, SCALING, TUNED_OVER_BASELINE
 from harness.analysis.findings import primary
 from harness.model.analysis import (
     Analysis,
     Estimate,
     Finding,
+    Key,
     PublishedComparison,
+    RatioKind,
     StepTime,
     Summary,
+    of_key,
 )
 from reports.names import devices_of
 from workloads.protocol import BASELINE, TUNED
@@ -27,81 +29,79 @@ class Row:
 
     Attributes:
         name: the workload, with the device where it ran on several besides the CPU.
+        scaled: the workload ran on several GPUs at once too, so that rows are read against each other.
         cpu: the baseline's samples/s on the CPU; None where `device` is the CPU, or it was not measured.
         over_cpu, tuned_over_cpu: baseline on `device` over baseline on the CPU, and tuned over tuned.
-        scaling: several GPUs over as many times one.
+        scaling, tuned_scaling: several GPUs over as many times one.
         gain: of tuned over the baseline.
-        published: those with a number to compare, of this device.
+        published: the published speed or time to show beside the baseline.
     """
 
     name: str
     workload: str
     device: str
+    scaled: bool
     baseline: Summary | None
+    tuned: Summary | None
     cpu: Estimate | None
     over_cpu: Estimate | None
     tuned_over_cpu: Estimate | None
     scaling: Estimate | None
-    tuned: Summary | None
+    tuned_scaling: Estimate | None
     gain: Estimate | None
     step_time: StepTime | None
     finding: Finding | None
-    published: tuple[PublishedComparison, ...]
+    published: PublishedComparison | None
 
 
 def rows(analysis: Analysis) -> tuple[Row, ...]:
     """Return a row for each workload and GPU device, and for workloads that ran on the CPU alone."""
-    devices = devices_of(analysis)
-    summaries = {(each.workload, each.device, each.variant): each for each in analysis.summaries}
+    names = devices_of(analysis)
     pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
     on_gpu = Counter(workload for workload, device in pairs if device != CPU)
-    found = []
-    for workload, device in pairs:
-        if device == CPU and workload in on_gpu:
-            continue
-        cpu = summaries.get((workload, CPU, BASELINE)) if device != CPU else None
-        found.append(
-            Row(
-                name=f"{workload} ({devices[device]})" if on_gpu[workload] > 1 else workload,
-                workload=workload,
-                device=device,
-                baseline=summaries.get((workload, device, BASELINE)),
-                cpu=cpu.throughput if cpu else None,
-                over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{BASELINE}"),
-                tuned_over_cpu=_ratio(analysis, GPU_OVER_CPU, workload, f"{device}/{TUNED}"),
-                scaling=_ratio(analysis, SCALING, workload, f"{device}/{TUNED}"),
-                tuned=summaries.get((workload, device, TUNED)),
-                gain=_ratio(analysis, TUNED_OVER_BASELINE, workload, f"{device}/{TUNED}"),
-                step_time=step_time(analysis, workload, device, BASELINE),
-                finding=primary(analysis.findings, workload, device),
-                published=tuple(
-                    each
-                    for each in analysis.published
-                    if (each.workload, each.device) == (workload, device) and each.factor is not None
-                ),
-            )
+    scaled = {workload for workload, device in pairs if "+" in device}
+    return tuple(
+        _row(
+            analysis,
+            workload,
+            device,
+            name=f"{workload} ({names[device]})" if on_gpu[workload] > 1 else workload,
+            scaled=workload in scaled,
         )
-    return tuple(found)
-
-
-def step_time(analysis: Analysis, workload: str, device: str, variant: str) -> StepTime | None:
-    """Return a breakdown, None where there is none."""
-    key = (workload, device, variant)
-    found = (each for each in analysis.step_times if (each.workload, each.device, each.variant) == key)
-    return next(found, None)
-
-
-def _ratio(analysis: Analysis, kind: str, workload: str, numerator: str) -> Estimate | None:
-    wanted = (kind, workload, numerator)
-    found = (
-        each.ratio for each in analysis.comparisons if (each.kind, each.workload, each.numerator) == wanted
+        for workload, device in pairs
+        if device != CPU or workload not in on_gpu
     )
-    return next(found, None)
 
 
-def speed_factor(row: Row) -> PublishedComparison | None:
-    """Return the published speed or time to show beside a row's baseline; None where articles give neither."""
-    return next((each for each in row.published if each.unit in ("samples/s", "s")), None)
+def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: bool) -> Row:
+    baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
+    cpu = of_key(analysis.summaries, baseline._replace(device=CPU)) if device != CPU else None
+    return Row(
+        name=name,
+        workload=workload,
+        device=device,
+        scaled=scaled,
+        baseline=of_key(analysis.summaries, baseline),
+        tuned=of_key(analysis.summaries, tuned),
+        cpu=cpu.throughput if cpu else None,
+        over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, baseline),
+        tuned_over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, tuned),
+        scaling=analysis.ratio(RatioKind.SCALING, baseline),
+        tuned_scaling=analysis.ratio(RatioKind.SCALING, tuned),
+        gain=analysis.ratio(RatioKind.OVER_BASELINE, tuned),
+        step_time=of_key(analysis.step_times, baseline),
+        finding=primary(analysis.findings, workload, device),
+        published=next(
+            (
+                each
+                for each in analysis.published
+                if (each.workload, each.device) == (workload, device)
+                and each.factor is not None
+                and each.unit in ("samples/s", "s")
+            ),
+            None,
+        ),
+    )
 
 
 def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:

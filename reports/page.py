@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.analysis.facts import machine_name
 from harness.analysis.results import results_document
-from harness.model.analysis import Analysis, Cause, Latency, Pipeline
+from harness.model.analysis import Analysis, Cause
 from harness.model.comparison import Extract
 from reports import numbers
 from reports.charts import Figure
@@ -15,9 +15,7 @@ from reports.figures import figures_of
 from reports.fixes import Fix, fixes
 from reports.frame import charts_code, environment, framed
 from reports.names import devices_of, titles_of, variant_name
-from reports.overview import CPU, Row, rows, speed_factor
-from reports.pipeline_chart import shown_pipelines
-from workloads.protocol import SINGLE_STREAM
+from reports.overview import Row, rows
 
 
 def render_html(
@@ -65,16 +63,6 @@ class Page:
     devices: Mapping[str, str]
     rows: tuple[Row, ...]
 
-    @property
-    def has_gpu(self) -> bool:
-        """Whether any row is of a GPU."""
-        return any(row.device != CPU for row in self.rows)
-
-    @property
-    def has_published(self) -> bool:
-        """Whether any row has a published speed or time to compare with."""
-        return any(speed_factor(row) for row in self.rows)
-
     def kicker(self) -> list[str]:
         """Return what was run: driver, framework, engine, profile, time."""
         run = self.analysis.run
@@ -88,20 +76,12 @@ class Page:
         )
         return [word for word in words if word]
 
-    def pipelines(self) -> tuple[Pipeline, ...]:
-        """Return the input pipelines that matter."""
-        return shown_pipelines(self.analysis)
-
     def fixes(self) -> list[list[Fix]]:
         """Return the fix cards; workloads with the same fix share one."""
         groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
         for fix in fixes(self.analysis):
             groups.setdefault((fix.finding.cause, fix.diff), []).append(fix)
         return list(groups.values())
-
-    def singles(self) -> list[Latency]:
-        """Return what requests one after the other took."""
-        return [each for each in self.analysis.latencies if each.scenario == SINGLE_STREAM]
 
     def energy_sources(self) -> list[str]:
         """Return where the energy readings come from."""
@@ -111,7 +91,7 @@ class Page:
 
     def workload_facts(self) -> list[tuple[str, str, str]]:
         """Return what workloads reported of their variants, the same once."""
-        found = (
+        known = (
             (
                 f"{trial.workload}, {self.devices[trial.device]}, {variant_name(fact.variant)}",
                 fact.name,
@@ -120,7 +100,7 @@ class Page:
             for trial in self.analysis.run.trials
             for fact in trial.reported
         )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(known))
 
 
 def page_of(analysis: Analysis, figures: Mapping[str, Figure]) -> Page:

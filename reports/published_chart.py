@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from harness.analysis.facts import machine_name
-from harness.model.analysis import Analysis, PublishedComparison
+from harness.model.analysis import Analysis, Key, PublishedComparison, of_key
 from harness.model.comparison import Extract
 from reports import charts, numbers
 from reports.messages import published_note
@@ -60,13 +60,10 @@ def _of_reference(
     """Yield a reference machine's factor: this machine's, times the ratio of their speeds."""
     if each.unit not in ("samples/s", "s") or each.factor is None:
         return
-    key = (each.workload, each.device, each.measured_variant)
-    here = [
-        one.throughput.median for one in analysis.summaries if (one.workload, one.device, one.variant) == key
-    ]
-    there = [one.throughput for one in extract.speeds if (one.workload, one.device, one.variant) == key]
+    key = Key(each.workload, each.device, each.measured_variant)
+    here, there = of_key(analysis.summaries, key), of_key(extract.speeds, key)
     if here and there and extract.machine != machine_name(analysis.run.manifest):
-        factor = each.factor.median * statistics.geometric_mean(there[0]) / here[0]
+        factor = each.factor.median * statistics.median(there.throughput) / here.throughput.median
         yield {
             "row": row, "value": factor, "text": numbers.factor(factor), "colour": gpu_colour(place + 2),
             "name": f"measured by tfbench on {extract.label}",
@@ -93,31 +90,20 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str
     number = numbers.published(each.value, each.upto, each.unit)
     return {
         "row": f"{each.workload} {what or where} {number}, {each.system.split(',')[0]}",
-        "value": each.factor.median,
-        "low": each.factor.low,
-        "high": each.factor.high,
+        **charts.span(each.factor),
         "text": numbers.factor(each.factor.median),
+        "name": f"{each.system}, {each.source}",
         "colour": charts.device_colour(each.device),
     }
 
 
 def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> charts.Panel:
-    values = [record["value"] for record in (*records, *others)] + [0.5, 2.0]
-    scale = alt.Scale(type="log", domain=[min(values) / 1.3, max(values) * 1.3], nice=False)
-    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~g"))
-    base = charts.labelled(records, _LABELS_PX)
-    dots = base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=charts.COLOUR)
-    diamonds = base.properties(data=charts.rows(others)).mark_point(
-        shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
+    x = charts.ratio_axis((record["value"] for record in (*records, *others)), around=2.5)
+    diamonds = charts.labelled(records, _LABELS_PX).properties(data=charts.rows(others))
+    references = diamonds.mark_point(shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5).encode(
+        x=x,
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("text:N")],
+        stroke=alt.Stroke("colour:N", scale=None),
     )
-    references = diamonds.encode(
-        x=x, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("text:N")], stroke=alt.Stroke("colour:N", scale=None)
-    )
-    layers = [
-        charts.unity(x),
-        *([references] if others else []),
-        charts.whiskers(base),
-        dots,
-        charts.beside(base),
-    ]
-    return charts.panel(*layers, row_px=_ROW_PX)
+    under = [charts.unity(x), *([references] if others else [])]
+    return charts.measured(records, x, labels_px=_LABELS_PX, row_px=_ROW_PX, under=under)

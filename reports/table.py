@@ -8,20 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from harness.analysis.findings import primary
-from harness.model.analysis import Analysis, Estimate, Part, Summary
+from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, of_key
 from harness.model.comparison import Result, Versus
 from reports.escaping import harmless
-from reports.overview import step_time
 from workloads.protocol import BASELINE
 
 # A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_RATIOS = {
-    "gpu-over-cpu": "gpu_over_cpu",
-    "tuned-over-baseline": "tuned_over_baseline",
-    "optimization-over-baseline": "optimization_over_baseline",
-    "scaling": "scaling",
-}
 
 
 def render_csv(analysis: Analysis) -> str:
@@ -63,9 +56,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "profile", manifest.profile.name
     yield "tfbench", manifest.tfbench_version
     yield "commit", manifest.commit
-    yield "workload", summary.workload
-    yield "device", summary.device
-    yield "variant", summary.variant
+    yield from summary.key._asdict().items()
     yield "trials", summary.throughput.n
     yield from _estimate("samples_per_s", summary.throughput)
     yield from _estimate("step_s", summary.step_time)
@@ -75,19 +66,14 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "wait_share", summary.wait_share
     yield from _estimate("training_s", summary.training_s)
     yield "training_projected", summary.training_projected if summary.training_s else None
-    yield "training_bound", summary.training_bound.value or None
     yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
     yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
     yield "energy_source", summary.energy_source
     yield "accuracy", summary.accuracy
     yield "accuracy_ok", summary.accuracy_ok
-    key = (summary.workload, f"{summary.device}/{summary.variant}")
-    ratios = {
-        each.kind: each.ratio for each in analysis.comparisons if (each.workload, each.numerator) == key
-    }
-    for kind, name in _RATIOS.items():
-        yield from _estimate(name, ratios.get(kind))
-    time = step_time(analysis, summary.workload, summary.device, summary.variant)
+    for kind in RatioKind:
+        yield from _estimate(kind.value, analysis.ratio(kind, summary.key))
+    time = of_key(analysis.step_times, summary.key)
     for part in Part:
         value = time.parts.get(part) if time else None
         yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None
@@ -102,16 +88,11 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
     yield "run_id", run.run_id
     yield "created", run.created
     yield "machine", run.machine
-    yield "workload", each.workload
-    yield "device", each.device
-    yield "variant", each.variant
+    yield from each.key._asdict().items()
     yield "trials", each.speed.n
     yield from _estimate("samples_per_s", each.speed)
     yield from _estimate("ratio", each.ratio)
-    yield "joint_low", each.joint.low if each.joint else None
-    yield "joint_high", each.joint.high if each.joint else None
     yield "outcome", each.outcome.value
-    yield "detectable_slowdown", each.detectable
     yield "not_comparable", " ".join(each.not_comparable)
     middle = versus.reference is None
     yield "reference", "median of its kind" if middle else versus.runs[versus.reference or 0].label

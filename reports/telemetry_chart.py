@@ -15,7 +15,7 @@ from harness.model.run import Gpu, Series, Trial
 from harness.run.thinning import thin
 from reports import numbers
 from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
-from reports.names import device_name, is_gpu, variant_name
+from reports.names import device_name, variant_name
 from reports.palette import DASHES, gpu_colour
 from reports.phases import MEASURED, Band, bands, measured_span, throttled
 
@@ -37,9 +37,7 @@ class Quantity:
 
     Attributes:
         metrics: names in order of preference; of each device the first that was read is drawn.
-        sources: which sources count; () is any.
-        only: "cpu" or "gpu" to leave the panel out of the other kind's trials.
-        scale: what values are multiplied by to come in `unit`.
+        source: the one that counts; "" is any.
         top: the axis' upper end where it is known; without one the axis holds what was read.
         zero: whether the axis begins at zero.
     """
@@ -47,9 +45,7 @@ class Quantity:
     title: str
     unit: str
     metrics: tuple[str, ...]
-    sources: tuple[str, ...] = ()
-    only: str = ""
-    scale: float = 1.0
+    source: str = ""
     decimals: int = 0
     top: float | None = None
     zero: bool = True
@@ -60,11 +56,8 @@ QUANTITIES = (
     Quantity(title="SM activity", unit="%", metrics=("sm_util_pct",), decimals=1, top=100),
     Quantity(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w", "power_average_w")),
     Quantity(title="GPU temperature", unit="°C", metrics=("temperature_c",), zero=False),
-    Quantity(title="CPU busy", unit="%", metrics=("cpu_util_pct",), sources=("host",), decimals=1, top=100),
-    Quantity(title="CPU clock", unit="MHz", metrics=("cpu_freq_mhz",), only="cpu", zero=False),
-    Quantity(title="Container memory", unit="GiB", metrics=("mem_used_bytes",), sources=("cgroup",), only="cpu",
-             scale=2.0**-30, decimals=2),
-)  # fmt: skip
+    Quantity(title="CPU busy", unit="%", metrics=("cpu_util_pct",), source="host", decimals=1, top=100),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +72,9 @@ class Line:
 
 def _lines(trial: Trial) -> tuple[Line, ...]:
     """Return what is drawn of each quantity and device, in the panels' order."""
-    kind = "gpu" if is_gpu(trial.device) else "cpu"
     return tuple(
         line
         for quantity in QUANTITIES
-        if quantity.only in ("", kind)
         for device in dict.fromkeys(series.device for series in trial.telemetry)
         for line in _lines_of(trial, quantity, device)
     )
@@ -91,20 +82,19 @@ def _lines(trial: Trial) -> tuple[Line, ...]:
 
 def _lines_of(trial: Trial, quantity: Quantity, device: str) -> Iterator[Line]:
     for metric in quantity.metrics:
-        series = _finest(trial, device, metric, quantity.sources)
+        series = _finest(trial, device, metric, quantity.source)
         if series is not None:
             t_s = (series.t_ns - trial.started_ns) / 1e9
-            values = series.columns[metric] * quantity.scale
-            yield Line(quantity=quantity, device=device, t_s=t_s, values=values)
+            yield Line(quantity=quantity, device=device, t_s=t_s, values=series.columns[metric])
             return
 
 
-def _finest(trial: Trial, device: str, metric: str, sources: tuple[str, ...]) -> Series | None:
+def _finest(trial: Trial, device: str, metric: str, source: str) -> Series | None:
     candidates = [
         series
         for series in trial.telemetry
         if series.device == device
-        and (not sources or series.source in sources)
+        and source in ("", series.source)
         and metric in series.columns
         and np.isfinite(series.columns[metric]).any()
     ]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.facts import machine_name
-from harness.model.analysis import Analysis, Severity, Sweep
+from harness.model.analysis import Analysis, Estimate, Severity, Summary, Sweep
 from reports import messages, numbers
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
-from reports.overview import CPU, Row, expected_gain, first_fix, rows, speed_factor
+from reports.overview import CPU, Row, expected_gain, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
@@ -23,8 +23,11 @@ def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableTyp
     """Return what the report says first: speeds, limits, the first fix, caveats."""
     parts: list[RenderableType] = [Text(_title(analysis, took_s), style="bold")]
     own = rows(analysis)
-    if own:
-        parts += ["", _speeds(own)]
+    for some, make in (
+        ([row for row in own if not row.scaled], _speeds),
+        ([row for row in own if row.scaled], _scaled),
+    ):
+        parts += ["", make(some)] if some else []
     parts += [_sweep(sweep) for sweep in analysis.sweeps]
     lines = list(_lines(analysis, own))
     if lines:
@@ -45,33 +48,52 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
 
 
 def _speeds(own: Sequence[Row]) -> Table:
+    """Return a table of workloads on their devices."""
+    where = "GPU" if any(row.device != CPU for row in own) else "CPU"
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("CPU", lambda row: numbers.speed(row.cpu if row.device != CPU else _speed(row.baseline))),
+        ("GPU", lambda row: numbers.speed(_speed(row.baseline if row.device != CPU else None))),
+        ("GPU/CPU", lambda row: _factor(row.over_cpu)),
+        (f"tuned {where}", lambda row: numbers.speed(_speed(row.tuned))),
+        ("gain", lambda row: _factor(row.gain)),
+    ]
+    return _table(own, columns if where == "GPU" else [columns[0], *columns[3:]], f"limited by ({where})")
+
+
+def _scaled(own: Sequence[Row]) -> Table:
+    """Return a table of one GPU beside several."""
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("baseline", lambda row: numbers.speed(_speed(row.baseline))),
+        ("efficiency", lambda row: _share(row.scaling)),
+        ("tuned", lambda row: numbers.speed(_speed(row.tuned))),
+        ("efficiency", lambda row: _share(row.tuned_scaling)),
+    ]
+    return _table(own, columns if any(row.baseline for row in own) else columns[2:], "limited by")
+
+
+def _table(own: Sequence[Row], columns: Sequence[tuple[str, Callable[[Row], str]]], limit: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    has_gpu = any(row.device != CPU for row in own)
-    where = "GPU" if has_gpu else "CPU"
     table.add_column("samples/s", no_wrap=True)
-    for name in ("CPU", *(("GPU", "GPU/CPU") if has_gpu else ()), f"tuned {where}", "gain"):
+    for name, _ in columns:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"limited by ({where})" if has_gpu else "limited by")
+    table.add_column(limit)
     for row in own:
-        limit = _plain(messages.limit(row.finding, row.step_time))
-        table.add_row(Text(_plain(row.name)), *map(_plain, _cells(row, has_gpu=has_gpu)), Text(limit))
+        limited = messages.limit(row.finding, row.step_time)
+        cells = (row.name, *(cell(row) for _, cell in columns), limited)
+        table.add_row(*(Text(_plain(cell)) for cell in cells))
     return table
 
 
-def _cells(row: Row, *, has_gpu: bool) -> Iterator[str]:
-    base = row.baseline.throughput if row.baseline else None
-    if has_gpu:
-        on_gpu = row.device != CPU
-        yield numbers.speed(row.cpu if on_gpu else base)
-        yield numbers.speed(base if on_gpu else None)
-        if row.scaling:
-            yield f"scales {numbers.percent(row.scaling.median)}"
-        else:
-            yield numbers.factor(row.over_cpu.median) if row.over_cpu else numbers.MISSING
-    else:
-        yield numbers.speed(base)
-    yield numbers.speed(row.tuned.throughput if row.tuned else None)
-    yield numbers.factor(row.gain.median) if row.gain else numbers.MISSING
+def _speed(summary: Summary | None) -> Estimate | None:
+    return summary.throughput if summary else None
+
+
+def _factor(value: Estimate | None) -> str:
+    return numbers.factor(value.median) if value else numbers.MISSING
+
+
+def _share(value: Estimate | None) -> str:
+    return numbers.percent(value.median if value else None)
 
 
 def _plain(text: str) -> str:
@@ -82,18 +104,14 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for banner in messages.banners(analysis.run):
         yield "Note", banner
     for row in own:
-        number = speed_factor(row)
-        if number is not None and number.factor is not None:
-            factor = numbers.factor(number.factor.median)
-            yield "vs published", f"{row.name} {factor} ({number.system}, {number.source})"
+        number = row.published
+        if number is not None:
+            yield "vs published", f"{row.name} {_factor(number.factor)} ({number.system}, {number.source})"
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
-        how = "measured" if finding.remedy else "predicted"
-        yield (
-            "Fix first",
-            f"{row.name}: {messages.fix(finding)} -> {numbers.factor(expected_gain(finding))} {how}",
-        )
+        expected = f"{numbers.factor(expected_gain(finding))} {'with other fixes' if finding.remedy else 'predicted'}"
+        yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.alone(finding) or expected}"
     if own or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
     warnings = [

@@ -1,12 +1,23 @@
-"""Recorded runs: archives in tests/data that hold one run folder each."""
+"""Recorded runs: archives in tests/data that hold one run folder each, and what the analysis says of them.
+
+`python -m tests.recordings` writes what is expected of them anew; every number that changes needs a reason.
+"""
 
 from __future__ import annotations
 
+import json
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from harness.analysis import analyse
+from harness.model.analysis import Analysis, Estimate
+from harness.run.store import read_run
 
 DATA = Path(__file__).resolve().parent / "data"
-SUFFIX = ".tar.xz"
+SUFFIX, EXPECTED = ".tar.xz", ".expected.json"
 # Whole runs on one GPU.
 NAMES = (
     "h200-launch-bound",
@@ -21,6 +32,7 @@ SUITE = "h200-default"
 SEVERAL = "h200-four-cards"
 # An article's workload, as it was published; stopped by Ctrl-C during its trial on the CPU.
 PUBLISHED = "h200-cats-dogs"
+ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED)
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -31,5 +43,62 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack one of NAMES, SUITE, SEVERAL or PUBLISHED, and return its run folder."""
+    """Unpack one of ALL, and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)
+
+
+def figures(analysis: Analysis) -> dict[str, Any]:
+    """Return what an analysis says of its workloads, by what it is about: numbers with their intervals, and causes."""
+    return dict(_figures(analysis))
+
+
+def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+    for each in analysis.summaries:
+        name = " ".join(each.key)
+        yield f"{name} samples/s", _ends(each.throughput)
+        yield f"{name} J/sample", _ends(each.energy_j_per_sample)
+        yield f"{name} steps", list(each.step_quantiles.values())
+    for time in analysis.step_times:
+        yield f"{' '.join(time.key)} parts", {part.value: value.median for part, value in time.parts.items()}
+    for ratio in analysis.comparisons:
+        yield f"{' '.join(ratio.key)} {ratio.kind}", _ends(ratio.ratio)
+    for place, finding in enumerate(analysis.findings):
+        yield f"finding {place}", [
+            finding.workload, finding.device, finding.cause.value, list(finding.stages), _ends(finding.share),
+            finding.ablation and finding.ablation.predicted, finding.remedy and finding.remedy.variant,
+        ]  # fmt: skip
+    for capacity in analysis.capacities:
+        name = f"{' '.join(capacity.key)} within {capacity.bound_s:g} s"
+        yield name, [_ends(capacity.rate_per_s), capacity.why]
+    for latency in analysis.latencies:
+        name = f"{' '.join(latency.key)} {latency.scenario} {latency.batch_size} {latency.rate_per_s or ''}"
+        yield name, dict(latency.quantiles_s)
+    yield "caveats", [f"{caveat.kind} {caveat.subject}" for caveat in analysis.caveats]
+
+
+def _ends(value: Estimate | None) -> list[float]:
+    return [] if value is None else [value.low, value.median, value.high]
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case list():
+            return [_rounded(each) for each in value]
+        case dict():
+            return {name: _rounded(each) for name, each in value.items()}
+    return value
+
+
+def _write() -> None:
+    for name in ALL:
+        with tempfile.TemporaryDirectory() as folder:
+            found = figures(analyse(read_run(recording(name, Path(folder)))))
+        lines = (f"{json.dumps(key)}: {json.dumps(_rounded(value))}" for key, value in found.items())
+        text = ",\n".join(lines)
+        (DATA / f"{name}{EXPECTED}").write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write()

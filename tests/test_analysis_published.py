@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.compare import TUNED_OVER_BASELINE
-from harness.model.analysis import PublishedComparison
+from harness.model.analysis import Key, PublishedComparison, RatioKind, of_key
 from harness.model.run import Run
 from tests.builders import cpu_run, four_gpu_run, gpu_run
 from workloads.protocol import BASELINE, Published
@@ -29,11 +28,9 @@ def beside(run: Run, **fields: object) -> PublishedComparison:
 
 
 def speed(run: Run, device: str) -> float:
-    return next(
-        one.throughput.median
-        for one in analyse(run).summaries
-        if (one.workload, one.device, one.variant) == (run.workloads[0].name, device, "baseline")
-    )
+    found = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE))
+    assert found is not None
+    return found.throughput.median
 
 
 def test_the_factor_is_a_speed_whatever_the_unit() -> None:
@@ -72,12 +69,9 @@ def test_shares_have_no_factor(unit: str) -> None:
 
 def test_the_gain_by_tuning() -> None:
     run = gpu_run()
-    gain = next(
-        one.ratio.median
-        for one in analyse(run).comparisons
-        if (one.kind, one.numerator) == (TUNED_OVER_BASELINE, "gpu0/tuned")
-    )
-    one = beside(run, unit="gain", value=gain)
+    gain = analyse(run).ratio(RatioKind.OVER_BASELINE, Key("cifar100-mlp", "gpu0", "tuned"))
+    assert gain is not None
+    one = beside(run, unit="gain", value=gain.median)
     assert one.factor is not None
     assert one.factor.median == 1
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.requests import REQUESTS_GPU_OVER_CPU, capacities, latencies, request_ratios
-from harness.model.analysis import NoRate
+from harness.analysis.requests import capacities, latencies, request_ratios
+from harness.model.analysis import NoRate, RatioKind
 from harness.model.run import RequestTimes, Run
 from tests.builders_requests import BATCHES, offered, serving_run, single
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM
@@ -19,11 +19,6 @@ def only(run: Run, *requests: RequestTimes) -> Run:
     """Give the run with one trial on the CPU, which served these."""
     first = replace(run.trials[0], requests=requests)
     return replace(run, trials=(first,))
-
-
-def rate(run: Run, bound_s: float) -> float | None:
-    one = next(one for one in capacities(run) if (one.device, one.bound_s) == ("cpu", bound_s))
-    return one.rate_per_s.median if one.rate_per_s else None
 
 
 class TestLatency:
@@ -64,70 +59,62 @@ class TestLatency:
         assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
 
 
+def kept(run: Run) -> tuple[float, NoRate | None]:
+    """Return the bound of the CPU's capacity, and why no rate counts for it."""
+    (found,) = (each for each in capacities(run) if each.device == "cpu")
+    return found.bound_s, found.why
+
+
 class TestCapacity:
-    def test_it_is_the_largest_rate_within_the_bound_trial_by_trial(self) -> None:
-        by_bound = {one.bound_s: one for one in capacities(serving_run()) if one.device == "gpu0"}
-        assert by_bound[0.1].rate_per_s is not None
-        assert (by_bound[0.1].rate_per_s.median, by_bound[0.1].rate_per_s.n) == (901.0, 3)
-        assert by_bound[0.015].rate_per_s is not None
-        assert by_bound[0.015].rate_per_s.median == 901.0, "two of two hundred may be late"
+    """The declared bounds are 15 and 100 ms."""
 
-    def test_beyond_the_least_bound_to_which_a_rate_kept_it_is_a_lower_limit(self) -> None:
-        found = {(one.device, one.bound_s): one.at_least for one in capacities(serving_run())}
-        assert found == {
-            ("cpu", 0.015): False, ("cpu", 0.1): False, ("gpu0", 0.015): False, ("gpu0", 0.1): True,
-        }  # fmt: skip
+    def test_it_is_the_largest_rate_within_the_least_bound_that_one_keeps_to(self) -> None:
+        cpu, gpu = capacities(serving_run())
+        assert cpu.rate_per_s is not None and gpu.rate_per_s is not None
+        assert (cpu.bound_s, gpu.bound_s) == (0.1, 0.015)
+        assert cpu.alone_s == pytest.approx(0.041, abs=0.001), "more than 15 ms"
+        assert (gpu.rate_per_s.median, gpu.rate_per_s.n) == (901.0, 3), "two of two hundred may be late"
 
-    def test_more_than_one_in_a_hundred_late_is_too_many(self) -> None:
-        run = serving_run(1)
-        fine, late = [10.0] * 200, [*[10.0] * 197, *[50.0] * 3]
-        assert rate(only(run, offered(BASELINE, 5, fine)), 0.015) == 5
-        assert rate(only(run, offered(BASELINE, 5, late)), 0.015) is None
-        assert rate(only(run, offered(BASELINE, 5, late)), 0.1) == 5
+    @pytest.mark.parametrize(
+        ("milliseconds", "planned", "bound_s"),
+        [
+            ([10.0] * 200, 0, 0.015),
+            ([*[10.0] * 197, *[50.0] * 3], 0, 0.1),  # more than one in a hundred late
+            ([10.0] * 198, 200, 0.015),  # what was never served is late
+            ([10.0] * 190, 200, None),
+            ([10.0] * 99, 0, None),  # too few to tell
+        ],
+    )
+    def test_late_and_lost_requests_count_against_a_rate(
+        self, milliseconds: list[float], planned: int, bound_s: float | None
+    ) -> None:
+        (found,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
+        assert (found.bound_s if found.rate_per_s else None) == bound_s
 
-    def test_samples_that_were_never_served_are_late(self) -> None:
-        run = serving_run(1)
-        assert rate(only(run, offered(BASELINE, 5, [10.0] * 198, planned=200)), 0.1) == 5
-        assert rate(only(run, offered(BASELINE, 5, [10.0] * 190, planned=200)), 0.1) is None
+    @pytest.mark.parametrize(
+        ("requests", "why"),
+        [
+            ([single(BASELINE, 1, 900.0), offered(BASELINE, 5, [950.0] * 200)], NoRate.ALONE),
+            ([single(BASELINE, 1, 9.0), offered(BASELINE, 5, [10.0] * 48)], NoRate.FEW_REQUESTS),
+            ([single(BASELINE, 1, 9.0), offered(BASELINE, 5, [950.0] * 200)], NoRate.NONE_KEPT),
+        ],
+    )
+    def test_it_says_why_there_is_none(self, requests: list[RequestTimes], why: NoRate) -> None:
+        assert kept(only(serving_run(1), *requests)) == (0.1, why)
 
-    def test_fewer_than_a_hundred_tell_nothing(self) -> None:
-        run = serving_run(1)
-        assert rate(only(run, offered(BASELINE, 5, [10.0] * 99)), 0.1) is None
-
-    def test_too_few_requests_are_no_service_that_failed(self) -> None:
-        run = serving_run(1)
-        few = replace(
-            run,
-            trials=tuple(
-                replace(trial, requests=(single(BASELINE, 1, 9.0), offered(BASELINE, 5, [10.0] * 48)))
-                for trial in run.trials
-            ),
+    @pytest.mark.parametrize(
+        ("well", "why"), [(3, None), (2, None), (1, NoRate.FEW_TRIALS), (0, NoRate.NONE_KEPT)]
+    )
+    def test_it_is_that_of_most_trials(self, well: int, why: NoRate | None) -> None:
+        run = serving_run()
+        trials = tuple(
+            replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < well else 950.0] * 200),))
+            for trial in run.trials
         )
-        found = {(one.device, one.bound_s): one.why for one in capacities(few)}
-        assert found["cpu", 0.1] is NoRate.FEW_REQUESTS
+        bound_s = 0.015 if why is None else 0.1
+        assert kept(replace(run, trials=trials)) == (bound_s, why)
 
-    def test_it_says_why_there_is_none(self) -> None:
-        (first, _) = (one for one in capacities(serving_run()) if one.device == "cpu")
-        assert first.bound_s == 0.015
-        assert first.rate_per_s is None
-        assert first.why is NoRate.ALONE and first.alone_s == pytest.approx(0.041, abs=0.001)
-
-    def test_it_is_that_of_most_trials_and_says_of_how_many(self) -> None:
-        for well, told in ((3, 3), (2, 2), (1, None), (0, None)):
-            run = serving_run()
-            trials = tuple(
-                replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < well else 50.0] * 200),))
-                for trial in run.trials
-            )
-            found = capacities(replace(run, trials=trials))
-            (one,) = (one for one in found if (one.device, one.bound_s) == ("cpu", 0.015))
-            assert (one.rate_per_s.n if one.rate_per_s else None) == told
-            assert len(one.trial_ids) == 3
-            assert one.kept == well
-            assert (one.why is NoRate.FEW_TRIALS) == (well == 1)
-            assert (one.why is None) == (told is not None)
-
-    def test_the_gpu_is_not_compared_at_a_bound_to_which_few_trials_kept(self) -> None:
+    def test_the_gpu_is_compared_at_the_least_bound_that_most_trials_of_both_keep_to(self) -> None:
         run = serving_run()
         fine, late = offered(BASELINE, 5, [10.0] * 200), offered(BASELINE, 4, [50.0] * 200)
         trials = tuple(
@@ -136,12 +123,9 @@ class TestCapacity:
         )
         (one,) = request_ratios(replace(run, trials=trials))
         assert one.ratio.n == 3, "at 0.1 s, which all of the CPU's trials keep to"
-
-    def test_the_gpu_is_compared_at_the_least_bound_that_both_keep_to(self) -> None:
-        analysis = analyse(serving_run())
-        (one,) = (one for one in analysis.comparisons if one.kind == REQUESTS_GPU_OVER_CPU)
+        analysis = analyse(run)
+        (one,) = (each for each in analysis.comparisons if each.kind is RatioKind.REQUESTS_GPU_OVER_CPU)
         assert one.ratio.median == pytest.approx(901 / 13)
         (published,) = analysis.published
         assert published.measured == one.ratio
-        assert published.factor is not None
-        assert published.factor.median == pytest.approx(901 / 13 / 8.04)
+        assert published.factor is not None and published.factor.median == pytest.approx(901 / 13 / 8.04)

@@ -33,7 +33,6 @@ def test_what_a_step_takes_longer_and_what_travels() -> None:
     assert two.added_s == pytest.approx(0.025)
     assert two.exchange_s == 0.02
     assert two.gradient_bytes == 4e6
-    assert two.sent_bytes_per_s == pytest.approx(50e6, rel=0.01)
 
 
 def test_only_variants_that_train_are_shown() -> None:
@@ -54,7 +53,6 @@ def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
     assert [one.sent_bytes_per_s for one in four.traffic] == pytest.approx([50e6, 25e6 / 3], rel=0.01)
     # Of what was received only loopback's is known here.
     assert [one.received_bytes_per_s for one in four.traffic] == pytest.approx([12.5e6, 25e6 / 12], rel=0.01)
-    assert four.exchange_share == pytest.approx(0.02 / 0.2)
 
 
 def test_without_counters_there_is_no_traffic() -> None:

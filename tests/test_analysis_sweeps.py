@@ -92,19 +92,6 @@ def test_single_trials_cannot_be_told_apart() -> None:
     assert {one.tied for one in only(run).points} == {None}
 
 
-def test_sources_of_energy_are_not_mixed() -> None:
-    run = sweep_run({"batch_size": (32,)}, device="gpu0")
-    bare = replace(
-        run.trials[0], telemetry=tuple(one for one in run.trials[0].telemetry if one.source != "nvml_slow")
-    )
-    mixed, rest = (
-        only(replace(run, trials=trials)).points[0].energy_j_per_sample
-        for trials in ((bare, *run.trials[1:]), run.trials[1:])
-    )
-    assert mixed is not None and mixed.n == 2
-    assert mixed == rest
-
-
 def test_points_are_in_no_other_figure() -> None:
     """Their parameters differ: as summaries they would be averaged over the grid."""
     found = analyse(sweep_run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
+from harness.analysis.stats import estimate
 from harness.analysis.versus import MANY, versus
 from harness.errors import StoreError, UsageError
 from harness.model.comparison import Decision, Extract, Outcome, Section
@@ -24,10 +26,6 @@ from tests.comparisons import again, fleet, whole
 
 def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
     return replace(run, facts={**run.facts, section: {**run.facts[section], field: value}})
-
-
-def outcomes(*runs: Extract) -> set[Outcome]:
-    return {each.outcome for each in versus(runs).results if each.ratio}
 
 
 class TestExtract:
@@ -117,53 +115,49 @@ class TestFiles:
 
 
 class TestOutcomes:
-    def test_like_with_like_is_quiet(self) -> None:
-        assert outcomes(again(whole(), 1), again(whole(), 2)) == {Outcome.SAME}
-
-    def test_a_slowdown_is_slower_and_a_speed_up_is_faster(self) -> None:
-        assert outcomes(again(whole(), 1), again(whole(), 2, factor=0.8)) == {Outcome.SLOWER}
-        assert outcomes(again(whole(), 1), again(whole(), 2, factor=1.3)) == {Outcome.FASTER}
-
-    def test_one_trial_says_nothing(self) -> None:
-        assert outcomes(again(whole(), 1, trials=1), again(whole(), 2, factor=0.5, trials=1)) == {
-            Outcome.UNKNOWN
-        }
+    @pytest.mark.parametrize(
+        ("factor", "trials", "outcome"),
+        [
+            (1.0, 5, Outcome.SAME),
+            (0.8, 5, Outcome.SLOWER),
+            (1.3, 5, Outcome.FASTER),
+            (0.5, 1, Outcome.UNKNOWN),
+        ],
+    )
+    def test_what_was_planted_is_found(self, factor: float, trials: int, outcome: Outcome) -> None:
+        runs = (again(whole(), 1, trials=trials), again(whole(), 2, factor=factor, trials=trials))
+        assert {each.outcome for each in versus(runs).results if each.ratio} == {outcome}
 
     def test_more_comparisons_make_each_more_careful(self) -> None:
         few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
-        first, second = (next(each for each in made.results if each.ratio) for made in (few, many))
-        assert second.joint.high - second.joint.low > first.joint.high - first.joint.low
-        assert second.ratio == first.ratio, "the interval of one ratio alone stays"
-
-    def test_the_reference_has_speeds_and_no_ratio(self) -> None:
-        made = versus([again(whole(), 1), again(whole(), 2)], reference=1)
-        assert {each.outcome for each in made.results if each.run == 1} == {Outcome.NOT_COMPARED}
-        assert all((each.ratio is None) == (each.run == 1) for each in made.results)
+        first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
+        assert second.high - second.low > first.high - first.low
+        assert second.median == first.median
 
     @given(st.floats(0.1, 10), st.integers(0, 1000))
     @settings(max_examples=25, deadline=None)
-    def test_speeds_and_ratios_are_of_the_same_geometric_means(self, factor: float, seed: int) -> None:
-        made = versus([again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)])
-        speeds = {
-            (each.run, each.workload, each.device, each.variant): each.speed.median for each in made.results
-        }
+    def test_speeds_read_as_in_the_run_s_own_report_and_ratios_are_of_them(
+        self, factor: float, seed: int
+    ) -> None:
+        runs = [again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)]
+        made = versus(runs)
+        speeds = {(each.run, each.key): each.speed for each in made.results}
+        for run, own in enumerate(runs):
+            for each in own.speeds:
+                assert speeds[run, each.key] == estimate(each.throughput, "samples/s")
+        assert all((each.ratio is None) == (each.run == 0) for each in made.results)
         for each in made.results:
             if each.ratio:
-                key = (each.workload, each.device, each.variant)
-                assert each.ratio.median == pytest.approx(speeds[1, *key] / speeds[0, *key])
-
-    def test_says_what_could_be_found(self) -> None:
-        made = versus([again(whole(), 1, noise=0.03), again(whole(), 2, noise=0.03)])
-        result = next(each for each in made.results if each.ratio)
-        assert result.detectable > 0.05
+                ratio = speeds[1, each.key].median / speeds[0, each.key].median
+                assert each.ratio.median == pytest.approx(ratio)
 
 
 class TestStandings:
     def test_the_fastest_device_and_variant_counts(self) -> None:
         made = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
         assert [made.runs[each.run].label for each in made.standings] == ["gpu", "cpu only"]
-        speeds = {(each.run, each.workload): 0.0 for each in made.results}
+        speeds: dict[tuple[int, str], float] = defaultdict(float)
         for each in made.results:
             speeds[each.run, each.workload] = max(speeds[each.run, each.workload], each.speed.median)
         ratios = [speeds[1, name] / speeds[0, name] for name in ("cifar100-mlp", "resnet50")]
@@ -224,8 +218,7 @@ class TestComparable:
     def test_only_the_baselines_batch_is_given(self) -> None:
         field = "cifar100-mlp cpu batch size"
         other = changed(whole(), Section.WORKLOADS, field, "64")
-        found = {(each.workload, each.device, each.variant) for each in versus([whole(), other]).results
-                 if each.not_comparable}  # fmt: skip
+        found = {each.key for each in versus([whole(), other]).results if each.not_comparable}
         assert found == {("cifar100-mlp", "cpu", "baseline")}
 
 
@@ -273,34 +266,29 @@ class TestFleet:
 
 
 class TestGate:
-    def decisions(
-        self, *, factor: float, noise: float = 0.002, limit: float = 0.05, trials: int = 5
-    ) -> set[Decision]:
+    @pytest.mark.parametrize(
+        ("factor", "noise", "trials", "decision"),
+        [
+            (1.0, 0.002, 5, Decision.WITHIN),
+            (1.2, 0.002, 5, Decision.WITHIN),
+            (0.9, 0.002, 5, Decision.SLOWER),
+            (0.98, 0.0005, 5, Decision.SLIGHTLY),
+            (1.0, 0.2, 5, Decision.OPEN),
+            (0.5, 0.002, 1, Decision.OPEN),
+        ],
+    )
+    def test_a_speed_is_held_against_the_limit_of_five_percent(
+        self, factor: float, noise: float, trials: int, decision: Decision
+    ) -> None:
         runs = [
-            again(whole(), 1, noise=noise, trials=trials),
-            again(whole(), 2, noise=noise, factor=factor, trials=trials),
+            again(whole(), seed, noise=noise, trials=trials, factor=each)
+            for seed, each in ((1, 1.0), (2, factor))
         ]
-        return {each.decision for each in gate(versus(runs, reference=0), limit).checks}
-
-    def test_as_fast(self) -> None:
-        assert self.decisions(factor=1.0) == {Decision.WITHIN}
-
-    def test_slower_by_more_than_the_limit(self) -> None:
-        assert self.decisions(factor=0.9) == {Decision.SLOWER}
-
-    def test_slower_by_less(self) -> None:
-        assert self.decisions(factor=0.98, noise=0.0005) == {Decision.SLIGHTLY}
-
-    def test_faster(self) -> None:
-        assert self.decisions(factor=1.2) == {Decision.WITHIN}
-
-    def test_too_noisy_to_tell(self) -> None:
-        assert self.decisions(factor=1.0, noise=0.2) == {Decision.OPEN}
-        assert self.decisions(factor=0.5, trials=1) == {Decision.OPEN}
+        assert {each.decision for each in gate(versus(runs, reference=0), 0.05).checks} == {decision}
 
     def test_what_the_baseline_alone_has_is_missing(self) -> None:
         run = again(whole(), 2, label="new")
         without = replace(run, speeds=tuple(one for one in run.speeds if one.device == "cpu"))
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)
-        assert (1, "resnet50", "gpu0", "tuned") in checked.missing
+        assert (1, ("resnet50", "gpu0", "tuned")) in checked.missing
         assert gate(versus([without, run], reference=0), 0.05).missing == ()

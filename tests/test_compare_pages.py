@@ -64,9 +64,9 @@ def test_runs_without_a_name_are_named_by_their_machines() -> None:
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
-        ("two", {"figure-step-time", "figure-ratios"}),
+        ("two", {"figure-step-time"}),
         ("trend", {"figure-step-time", "figure-ratios", "figure-trends"}),
-        ("together", {"figure-step-time", "figure-ratios"}),
+        ("together", {"figure-step-time"}),
         ("nothing", set()),
     ],
 )

@@ -22,6 +22,7 @@ from reports import numbers
 from reports.messages import (
     FIXES,
     PART_TEXTS,
+    alone,
     caveat_lines,
     explanation,
     fix,
@@ -32,10 +33,11 @@ from reports.messages import (
 )
 from tests.builders import cpu_run
 from tests.report_pages import analysis
+from workloads.protocol import TUNED
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0, "gpus": 4.0, "python_s": 0.002, "callbacks_s": 0.001, "shapes": 7.0,
-    "dram": 0.71, "sm": 0.3, "tensor": 0.4, "time": 0.2, "accuracy": 0.01, "needed": 0.5, "check": 0.0,
+    "dram": 0.71, "sm": 0.3, "tensor": 0.4, "time": 0.2, "accuracy": 0.01, "needed": 0.5,
     "read_bytes_per_s": 2e8,
 }  # fmt: skip
 
@@ -122,26 +124,36 @@ def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
     time = StepTime(
         workload="w", device="cpu", variant="baseline", batch=32, total=of(0.01, "s"), parts=parts
     )
-    assert plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time)) == "launch 20 % (compute 60 %)"
+    text = plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time))
+    assert text == "compute 60 %; removable: launch 20 %"
 
 
-def test_a_gain_is_predicted_and_measured() -> None:
+def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
     one = finding(Cause.LAUNCH, Part.LAUNCH)
-    assert gain(one) == "predicted 2.0×"
-    remedy = Remedy(variant="tuned", changes=(), gain=of(3.1, "ratio"), alone=False)
-    whole = replace(one, remedy=remedy)
-    assert gain(whole) == "predicted 2.0×; this fix measured 3.1× with other changes"
+    assert gain(one, None) == "Without it: predicted 2.0×."
+    tuned = replace(one, remedy=Remedy(variant=TUNED, changes=(), gain=of(3.1, "ratio"), alone=True))
+    assert alone(tuned) == ""
+    assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
     parts = (Part.LAUNCH, Part.FRAMEWORK)
-    ablation = Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio"))
-    whole = replace(one, remedy=remedy, ablation=ablation)
-    assert gain(whole).startswith(
-        "several steps a call: predicted 2.2×, measured 2.1×; this fix measured 3.1×"
+    single = replace(
+        one,
+        ablation=Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio")),
+        remedy=Remedy(variant="opt:xla", changes=(), gain=of(1.6, "ratio"), alone=True),
     )
+    assert (
+        gain(single, None)
+        == "As a test, several steps a call: 2.1× (predicted 2.2×). This fix: 1.6× by itself."
+    )
+    assert single.remedy is not None
+    mixed = replace(single, remedy=replace(single.remedy, alone=False))
+    slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
+    assert [alone(each) for each in (None, one, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
 
 
 def test_what_cannot_be_is_said_with_its_numbers() -> None:
-    assert "model alone" in explanation(finding(Cause.IMPOSSIBLE, share=0.3, check=0.0))
-    copied = finding(Cause.IMPOSSIBLE, share=0.3, check=9.0, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
+    faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=("baseline", "model-only"))
+    assert "faster than model alone" in explanation(faster)
+    copied = finding(Cause.IMPOSSIBLE, share=0.3, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
     assert "90 GB/s over a link of 32 GB/s" in explanation(copied)
 
 

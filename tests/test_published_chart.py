@@ -22,11 +22,11 @@ def diamonds(**changes: object) -> list[dict]:
 
 def test_a_machine_twice_as_fast_has_twice_the_factor() -> None:
     shown = [each for each in analysis("gpu").published if each.factor and each.unit in ("samples/s", "s")]
-    summaries = {(each.workload, each.device, each.variant): each for each in analysis("gpu").summaries}
+    summaries = {each.key: each for each in analysis("gpu").summaries}
     faster = tuple(
         replace(each, throughput=(2 * summaries[key].throughput.median,))
         for each in whole().speeds
-        if (key := (each.workload, each.device, each.variant)) in summaries
+        if (key := each.key) in summaries
     )
     points = diamonds(machine="another", speeds=faster)
     assert [each["value"] for each in points] == pytest.approx([2 * each.factor.median for each in shown])

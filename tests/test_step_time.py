@@ -30,7 +30,7 @@ times = st.builds(
     exchange=st.none() | seconds,
     python=st.just(0.0) | seconds,
     retracing=st.just(0.0) | seconds,
-    taken=st.none() | share,
+    taken=share,
     on_gpu=st.booleans(),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.analysis.case import cases
 from harness.analysis.caveats import run_caveats
 from harness.analysis.compare import comparisons
-from harness.analysis.cost import CLAIM, cost_ratios, costs
+from harness.analysis.cost import cost_ratios, costs
 from harness.analysis.findings import findings
 from harness.analysis.machine_caveats import machine_caveats
 from harness.analysis.measures import measures
@@ -54,10 +54,4 @@ def analyse(run: Run) -> Analysis:
 def priced(analysis: Analysis, run: Run) -> Analysis:
     """Compute again what depends on the prices alone; `run` differs from the analysis' in nothing else."""
     ratios = cost_ratios(run, analysis.comparisons)
-    return replace(
-        analysis,
-        run=run,
-        costs=costs(run, analysis.summaries),
-        cost_ratios=ratios,
-        cost_claim=CLAIM if ratios else None,
-    )
+    return replace(analysis, run=run, costs=costs(run, analysis.summaries), cost_ratios=ratios)

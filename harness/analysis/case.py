@@ -11,7 +11,7 @@ from harness.analysis.compare import CPU
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stages import slowest_stages
 from harness.cpuset import cpu_numbers
-from harness.model.analysis import Comparison, Estimate, Summary
+from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import Run, Trial
 from workloads.protocol import STAGE_PREFIX, Workload
 
@@ -87,12 +87,11 @@ class Case:
         ]
         return median(values) if values else None
 
-    def ratio(self, kind: str, variant: str) -> Estimate | None:
-        """Return a comparison whose numerator is this device's variant."""
-        wanted = f"{self.device}/{variant}"
-        return next(
-            (each.ratio for each in self.ratios if (each.kind, each.numerator) == (kind, wanted)), None
-        )
+    def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
+        """Return what a comparison of a variant on this device comes to."""
+        wanted = (kind, self.device, variant)
+        found = (each.ratio for each in self.ratios if (each.kind, each.device, each.variant) == wanted)
+        return next(found, None)
 
     @property
     def pinned(self) -> tuple[int, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.measures import Key, Measures
-from harness.analysis.stats import drift, half_width, outliers
-from harness.model.analysis import Caveat, CaveatKind, Severity, Summary
+from harness.analysis.measures import Measures
+from harness.analysis.stats import drift
+from harness.model.analysis import Caveat, CaveatKind, Key, Severity, Summary
 from harness.model.run import Run, Status
 from workloads.protocol import BASELINE, TUNED
 
@@ -20,11 +20,7 @@ MISSED_TICKS = 0.01
 
 
 def run_caveats(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    """Yield what is to be known of the run as a whole: profile, isolation, missing trials, data, telemetry."""
-    if run.tried_out:
-        yield Caveat(kind=CaveatKind.SMOKE, severity=WARNING)
-    if not run.manifest.engine.isolated:
-        yield Caveat(kind=CaveatKind.NOT_ISOLATED, severity=WARNING, text=run.manifest.engine.name)
+    """Yield what is to be known of the run as a whole: parameters, trials, data, telemetry."""
     changed = run.manifest.options.fixed_params
     if changed:
         text = ", ".join(f"{name}={value}" for name, value in changed.items())
@@ -57,25 +53,20 @@ def _trials(run: Run) -> Iterator[Caveat]:
             value=float(len(messages)),
             text=f"{status.value}. {messages[0]}".strip(),
         )
-    begun = {(trial.workload, trial.device) for trial in run.trials}
-    for workload, device in dict.fromkeys((trial.workload, trial.device) for trial in run.planned):
-        if (workload, device) not in begun:
-            yield Caveat(kind=CaveatKind.NOT_MEASURED, severity=WARNING, subject=f"{workload} on {device}")
 
 
 def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
     for summary in summaries:
         if summary.variant not in (BASELINE, TUNED):
             continue
-        subject = f"{summary.workload} on {summary.device}, {summary.variant}"
-        width = half_width(summary.throughput)
+        width = summary.throughput.half_width
         if summary.throughput.n < FEW_TRIALS:
             kind, value = CaveatKind.FEW_TRIALS, float(summary.throughput.n)
         elif width is not None and width > WIDE:
             kind, value = CaveatKind.WIDE_INTERVAL, width
         else:
             continue
-        yield Caveat(kind=kind, severity=WARNING, subject=subject, value=value)
+        yield Caveat(kind=kind, severity=WARNING, subject=_subject(summary.key), value=value)
 
 
 def _stability(found: Measures) -> Iterator[Caveat]:
@@ -86,9 +77,6 @@ def _stability(found: Measures) -> Iterator[Caveat]:
         trend = drift(values)
         if trend is not None and trend.p < DRIFT_P and abs(trend.change) > DRIFT_CHANGE:
             yield Caveat(kind=CaveatKind.DRIFT, severity=WARNING, subject=_subject(key), value=trend.change)
-        for position in outliers(values):
-            trial = group[position].trial.id
-            yield Caveat(kind=CaveatKind.OUTLIER, severity=NOTE, subject=_subject(key), text=trial)
 
 
 def _subject(key: Key) -> str:

@@ -5,48 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.align import gpu_names
-from harness.analysis.measures import Key, Measures, by_index
-from harness.analysis.stats import ratio
-from harness.model.analysis import Comparison
+from harness.analysis.measures import Measures, by_index
+from harness.analysis.ratios import ratio
+from harness.model.analysis import Comparison, Key, RatioKind
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
-
-GPU_OVER_CPU = "gpu-over-cpu"
-TUNED_OVER_BASELINE = "tuned-over-baseline"
-OPTIMIZATION_OVER_BASELINE = "optimization-over-baseline"
-# Throughput of n GPUs over n times that of one, 1 when nothing is lost.
-SCALING = "scaling"
 
 CPU = "cpu"
 
 
 def comparisons(found: Measures) -> tuple[Comparison, ...]:
     """Return every ratio that the measures allow: GPU over CPU, tuned and optimizations over baseline, scaling."""
-    return tuple(_comparisons(found))
+    return tuple(
+        Comparison(kind=kind, ratio=value, **top._asdict())
+        for top, kind, bottom, gpus in _pairs(found)
+        if bottom in found
+        and (
+            value := ratio(
+                {index: speed / gpus for index, speed in by_index(found[top]).items()},
+                by_index(found[bottom]),
+            )
+        )
+    )
 
 
-def _comparisons(found: Measures) -> Iterator[Comparison]:
+def _pairs(found: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
+    """Yield what is over what, and by how many GPUs the speed of the former is divided."""
     for key in found:
         if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
-            yield from _ratio(found, GPU_OVER_CPU, key, key._replace(device=CPU))
-        if key.variant == TUNED:
-            yield from _ratio(found, TUNED_OVER_BASELINE, key, key._replace(variant=BASELINE))
-        if changes_baseline(key.variant):
-            yield from _ratio(found, OPTIMIZATION_OVER_BASELINE, key, key._replace(variant=BASELINE))
+            yield key, RatioKind.GPU_OVER_CPU, key._replace(device=CPU), 1
+        if key.variant == TUNED or changes_baseline(key.variant):
+            yield key, RatioKind.OVER_BASELINE, key._replace(variant=BASELINE), 1
         gpus = gpu_names(key.device)
         if len(gpus) > 1 and key.variant in (BASELINE, TUNED):
-            yield from _ratio(found, SCALING, key, key._replace(device=gpus[0]), len(gpus))
-
-
-def _ratio(found: Measures, kind: str, top: Key, bottom: Key, gpus: int = 1) -> Iterator[Comparison]:
-    if bottom not in found:
-        return
-    per_card = {index: value / gpus for index, value in by_index(found[top]).items()}
-    value = ratio(per_card, by_index(found[bottom]))
-    if value is not None:
-        yield Comparison(
-            workload=top.workload,
-            kind=kind,
-            numerator=f"{top.device}/{top.variant}",
-            denominator=f"{bottom.device}/{bottom.variant}",
-            ratio=value,
-        )
+            yield key, RatioKind.SCALING, key._replace(device=gpus[0]), len(gpus)

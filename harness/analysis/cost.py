@@ -1,8 +1,4 @@
-"""Money and energy for a training and for a million samples, from speeds, prices and counters.
-
-The one number that was published about cost names neither workload nor prices, so that it can only stand
-beside what is measured here, not be confirmed or refuted by it.
-"""
+"""Money for a training and for a million samples, from speeds, prices and energy counters."""
 
 from __future__ import annotations
 
@@ -10,37 +6,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.analysis.align import gpu_names
-from harness.analysis.compare import CPU, GPU_OVER_CPU
-from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, Summary
+from harness.analysis.compare import CPU
+from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, RatioKind, Summary
 from harness.model.run import Prices, Run
-from workloads.protocol import BASELINE, TUNED, Published, Workload
+from workloads.protocol import BASELINE, TUNED, Workload
 
 HOUR_S = 3600.0
 KWH_J = 3.6e6
 MILLION = 1e6
 VARIANTS = (BASELINE, TUNED)
 
-CLAIM = Published(
-    source="Training article, 2020, citing cloud vendors",
-    system="CPUs only against CPUs with GPUs",
-    device="gpu",
-    value=30.0,
-    unit="ratio",
-    note="30 units of time without a GPU for 1 with; it names no workload, no hardware and no prices",
-)
-
 
 def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
-    """Return what each workload takes baseline and tuned; all that has a price or an energy reading."""
+    """Return what each workload takes baseline and tuned, where there is a price."""
+    prices = run.manifest.prices
+    if prices is None:
+        return ()
     declared = {workload.name: workload for workload in run.workloads}
     # Of workers that trained together each had a machine, which is paid for; see harness.fleet.multiworker.
     machines = len(run.manifest.placement.nodes) if run.manifest.placement else 1
-    found = (
-        _cost(run.manifest.prices, one, declared.get(one.workload), machines)
-        for one in summaries
-        if one.variant in VARIANTS
+    return tuple(
+        _cost(prices, each, declared.get(each.workload), machines)
+        for each in summaries
+        if each.variant in VARIANTS
     )
-    return tuple(one for one in found if one.per_hour is not None or one.energy_j_per_sample is not None)
 
 
 def cost_ratios(run: Run, ratios: Sequence[Comparison]) -> tuple[CostRatio, ...]:
@@ -59,28 +48,17 @@ def hourly(prices: Prices | None, device: str) -> float | None:
     return prices.machine if prices.each_gpu is None else prices.each_gpu * len(gpu_names(device))
 
 
-def _cost(prices: Prices | None, summary: Summary, workload: Workload | None, machines: int) -> Cost:
+def _cost(prices: Prices, summary: Summary, workload: Workload | None, machines: int) -> Cost:
     rate = _product(hourly(prices, summary.device), machines)
-    electricity = prices.electricity_per_kwh if prices else None
-    currency = prices.currency if prices else ""
-    second = None if rate is None else rate / HOUR_S
-    joule = None if electricity is None else electricity / KWH_J
-    energy = summary.energy_j_per_sample
+    second = _product(rate, 1 / HOUR_S)
+    joule = _product(prices.electricity_per_kwh, 1 / KWH_J)
     samples = _trained_samples(summary, workload)
     return Cost(
-        workload=summary.workload,
-        device=summary.device,
-        variant=summary.variant,
         per_hour=rate,
-        training=_times(summary.training_s, second, currency),
-        training_projected=summary.training_projected,
-        training_bound=summary.training_bound,
-        per_million_samples=_times(_inverse(summary.throughput), _product(second, MILLION), currency),
-        energy_j_per_sample=energy,
-        energy_source=summary.energy_source,
-        training_kwh=_times(energy, _product(samples, 1 / KWH_J), "kWh"),
-        electricity_training=_times(energy, _product(samples, joule), currency),
-        electricity_per_million_samples=_times(energy, _product(joule, MILLION), currency),
+        training=_times(summary.training_s, second, prices.currency),
+        electricity=_times(summary.energy_j_per_sample, _product(samples, joule), prices.currency),
+        per_million_samples=_times(_inverse(summary.throughput), _product(second, MILLION), prices.currency),
+        **summary.key._asdict(),
     )
 
 
@@ -109,18 +87,10 @@ def _inverse(value: Estimate) -> Estimate:
 
 def _cost_ratios(prices: Prices | None, ratios: Sequence[Comparison]) -> Iterator[CostRatio]:
     on_cpu = hourly(prices, CPU)
-    for one in ratios:
-        device, _, variant = one.numerator.partition("/")
-        rate = hourly(prices, device)
-        if one.kind != GPU_OVER_CPU or variant not in VARIANTS or on_cpu is None or not rate:
+    for each in ratios:
+        rate = hourly(prices, each.device)
+        if each.kind is not RatioKind.GPU_OVER_CPU or each.variant not in VARIANTS or not on_cpu or not rate:
             continue
-        ratio = _times(one.ratio, on_cpu / rate, "ratio")
-        if ratio is not None:
-            yield CostRatio(
-                workload=one.workload,
-                device=device,
-                variant=variant,
-                ratio=ratio,
-                time_ratio=one.ratio,
-                break_even=on_cpu * one.ratio.median,
-            )
+        ratio = _times(each.ratio, on_cpu / rate, "ratio")
+        assert ratio is not None
+        yield CostRatio(ratio=ratio, break_even=on_cpu * each.ratio.median, **each.key._asdict())

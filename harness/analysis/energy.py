@@ -74,22 +74,6 @@ def energy_over_trials(found: Sequence[tuple[float, str]]) -> tuple[Estimate | N
     return estimate([joules for joules, its_source in found if its_source == source], "J/sample"), source
 
 
-def counter_over_power(trial: Trial) -> Mapping[str, float]:
-    """Return GPU -> what its energy counter grew by over what its power readings add up to.
-
-    A GPU that lacks one of them is absent.
-    """
-    factors: dict[str, float] = {}
-    for gpu in gpu_names(trial.device):
-        powers = (_power(trial, gpu, source, metric) for source, metric, _ in _PROMPT)
-        power = next((one for one in powers if one is not None), None)
-        counter = _counter(trial, gpu)
-        factor = _factor(counter, power) if counter is not None and power is not None else None
-        if factor is not None:
-            factors[gpu] = factor
-    return factors
-
-
 def _of_gpus(trial: Trial, gpus: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
     """Yield one counter of joules for each GPU, from the most to the least trusted source.
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from harness.analysis.facts import facts, machine_name
 from harness.analysis.findings import primary
-from harness.analysis.measures import Key, measures
-from harness.model.analysis import Analysis, Severity
+from harness.analysis.measures import measures
+from harness.model.analysis import Analysis, Severity, of_key
 from harness.model.comparison import Extract, Section, Speed
-from harness.model.run import Run, Status
+from harness.model.run import Status
 from workloads.protocol import BASELINE, TUNED
 
 # The variants that are compared: the others say why, and the breakdown of the step has their times.
@@ -26,6 +26,10 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
     run = analysis.run
     manifest = run.manifest
     speeds = tuple(_speeds(analysis))
+    known = facts(run)
+    for each in speeds:
+        if each.variant == BASELINE:
+            known[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
     found = (primary(analysis.findings, *pair) for pair in pairs)
     return Extract(
@@ -34,7 +38,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         created=manifest.created,
         tfbench_version=manifest.tfbench_version,
         machine=machine_name(manifest),
-        facts=_with_batches(facts(run), speeds),
+        facts=known,
         speeds=speeds,
         step_times=analysis.step_times,
         findings=tuple(each for each in found if each is not None),
@@ -42,7 +46,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
         duration_s=sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9,
-        adaptive=_adaptive(run),
+        adaptive=manifest.profile.trials < manifest.profile.max_trials,
         planned=len(run.planned),
         ok=sum(trial.status is Status.OK for trial in run.trials),
         unfinished=run.unfinished,
@@ -57,37 +61,18 @@ def batch_field(workload: str, device: str) -> str:
     return f"{workload} {device} batch size"
 
 
-def _with_batches(
-    found: dict[Section, dict[str, str]], speeds: tuple[Speed, ...]
-) -> dict[Section, dict[str, str]]:
-    for speed in speeds:
-        if speed.variant == BASELINE:
-            found[Section.WORKLOADS][batch_field(speed.workload, speed.device)] = str(speed.batch_size)
-    return found
-
-
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
-    summaries = {Key(each.workload, each.device, each.variant): each for each in analysis.summaries}
-    costs = {Key(each.workload, each.device, each.variant): each for each in analysis.costs}
     for key, group in measures(analysis.run).items():
-        if key.variant not in COMPARED:
+        summary, cost = of_key(analysis.summaries, key), of_key(analysis.costs, key)
+        if key.variant not in COMPARED or summary is None:
             continue
-        summary, cost = summaries.get(key), costs.get(key)
-        energy = summary.energy_j_per_sample if summary else None
-        money = cost.per_million_samples if cost else None
+        energy, money = summary.energy_j_per_sample, cost.per_million_samples if cost else None
         yield Speed(
-            workload=key.workload,
-            device=key.device,
-            variant=key.variant,
             throughput=tuple(each.throughput for each in group),
-            batch_size=group[0].batch,
+            batch_size=summary.batch_size,
             energy_j_per_sample=energy.median if energy else None,
-            energy_source=summary.energy_source if summary else "",
+            energy_source=summary.energy_source,
             cost_per_million=money.median if money else None,
-            learned=summary.accuracy_ok if summary else None,
+            learned=summary.accuracy_ok,
+            **key._asdict(),
         )
-
-
-def _adaptive(run: Run) -> bool:
-    """Tell whether the number of trials was left to the interval."""
-    return run.manifest.profile.trials < run.manifest.profile.max_trials

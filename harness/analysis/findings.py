@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis.case import Case, cpus_used, device_activity
-from harness.analysis.compare import OPTIMIZATION_OVER_BASELINE, TUNED_OVER_BASELINE
-from harness.analysis.host_taken import others_share, quota_share, steal_share
+from harness.analysis.case import Case, cpus_used
+from harness.analysis.host_taken import taken
 from harness.analysis.learning import not_learning
 from harness.analysis.limits import impossible
 from harness.analysis.pipelines import is_serial
@@ -18,9 +17,12 @@ from harness.model.analysis import (
     Cause,
     Estimate,
     Finding,
+    Key,
     Part,
+    RatioKind,
     Remedy,
     StepTime,
+    of_key,
 )
 from workloads.protocol import (
     BASELINE,
@@ -53,7 +55,7 @@ DISK_EXPLAINS = 0.5
 DETAIL_EXPLAINS = 0.5
 # DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE: about 80 % of the peak is the most that can be reached; three quarters
 # of that is where bandwidth becomes the limit.
-DRAM_LIMIT_PCT = 60.0
+DRAM_LIMIT = 0.6
 
 # The baseline without some parts of its step, the fewest parts first.
 ABLATIONS: Mapping[str, tuple[Part, ...]] = {
@@ -88,22 +90,20 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     Training that does not work, and measurements that cannot be, come before everything. A device that is
     itself the limit comes after what costs MATTERS of the time, and before what costs less.
     """
-    by_key = {(one.workload, one.device): one for one in times if one.variant == BASELINE}
     found: list[Finding] = []
     for case in cases:
-        time = by_key.get((case.name, case.device))
-        found += sorted((*not_learning(case), *_of_step(case, time)), key=_rank)
-    return tuple(_with_gains(by_case(cases, finding), by_key, finding) for finding in found)
-
-
-def by_case(cases: Sequence[Case], finding: Finding) -> Case:
-    """Return the case that a finding is about."""
-    return next(case for case in cases if (case.name, case.device) == (finding.workload, finding.device))
+        time = of_key(times, Key(case.name, case.device, BASELINE))
+        own = [*not_learning(case), *(_of_step(case, time) if time and Part.COMPUTE in time.parts else ())]
+        found += (
+            replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
+            for each in sorted(own, key=_rank)
+        )
+    return tuple(found)
 
 
 def primary(found: Sequence[Finding], workload: str, device: str) -> Finding | None:
     """Return what holds a workload back most on a device; None where nothing was found."""
-    return next((one for one in found if (one.workload, one.device) == (workload, device)), None)
+    return next((each for each in found if (each.workload, each.device) == (workload, device)), None)
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
@@ -115,24 +115,48 @@ def _rank(finding: Finding) -> tuple[int, float]:
     return (3, -share) if finding.cause is Cause.UNEXPLAINED and share < 0.5 else (1, -share)
 
 
-def _of_step(case: Case, time: StepTime | None) -> Iterator[Finding]:
-    if time is None or Part.COMPUTE not in time.parts:
-        return
+def without(share: float) -> float:
+    """Return the speed over today's if a cause went away that takes this share of the time, 0 to 1.
+
+    No more than a thousand times: what is left of the time is known no better.
+    """
+    return 1.0 / max(1.0 - share, 0.001)
+
+
+_Facts = Mapping[str, float | None]
+
+
+def _of_step(case: Case, time: StepTime) -> Iterator[Finding]:
     yield from impossible(case, time)
-    yield from _input(case, time)
-    yield from _copy(case, time)
-    yield from _launch(case, time)
-    yield from _framework(case, time)
-    yield from _exchange(case, time)
-    yield from _host(case, time)
+    for parts, (cause, facts) in (
+        (INPUT_PARTS, _input(case, time)),
+        ((Part.COPY,), (Cause.COPY, {})),
+        ((Part.LAUNCH,), (Cause.LAUNCH, {})),
+        ((Part.FRAMEWORK,), _framework(case, time)),
+        ((Part.EXCHANGE,), (Cause.EXCHANGE, {"gpus": float(len(case.gpus))})),
+        ((Part.HOST,), _host(case)),
+    ):
+        share = _share(time, *parts)
+        if share.low > 0.0 and share.median >= (LAUNCH_MATTERS if cause is Cause.LAUNCH else MATTERS):
+            stages = case.slowest_stages if parts is INPUT_PARTS else ()
+            made = _finding(case, cause, parts, share, facts)
+            yield replace(made, gain=without(share.median), stages=stages)
     yield from clock_findings(case)
-    yield from _device(case, time)
+    yield _device(case, time)
     unexplained = _share(time, Part.UNEXPLAINED)
     if abs(unexplained.median) > UNEXPLAINED_LEAST:
-        yield Finding(
-            workload=case.name, device=case.device, cause=Cause.UNEXPLAINED, parts=(Part.UNEXPLAINED,),
-            share=unexplained,
-        )  # fmt: skip
+        yield _finding(case, Cause.UNEXPLAINED, (Part.UNEXPLAINED,), unexplained, {})
+
+
+def _finding(case: Case, cause: Cause, parts: tuple[Part, ...], share: Estimate, facts: _Facts) -> Finding:
+    return Finding(
+        workload=case.name,
+        device=case.device,
+        cause=cause,
+        parts=parts,
+        share=share,
+        facts={name: value for name, value in facts.items() if value is not None},
+    )
 
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
@@ -148,63 +172,24 @@ def _share(time: StepTime, *parts: Part) -> Estimate:
     )  # fmt: skip
 
 
-def _found(
-    case: Case,
-    time: StepTime,
-    cause: Cause,
-    *parts: Part,
-    stages: tuple[str, ...] = (),
-    **facts: float | None,
-) -> Iterator[Finding]:
-    share = _share(time, *parts)
-    if share.median < (LAUNCH_MATTERS if cause is Cause.LAUNCH else MATTERS) or share.low <= 0.0:
-        return
-    yield Finding(
-        workload=case.name,
-        device=case.device,
-        cause=cause,
-        parts=parts,
-        share=share,
-        gain=without(share.median),
-        stages=stages,
-        facts={name: value for name, value in facts.items() if value is not None},
-    )
-
-
-def without(share: float) -> float:
-    """Return the speed over today's if a cause went away that takes this share of the time, 0 to 1.
-
-    No more than a thousand times: what is left of the time is known no better.
-    """
-    return 1.0 / max(1.0 - share, 0.001)
-
-
-def _input(case: Case, time: StepTime) -> Iterator[Finding]:
-    share = time.share(*INPUT_PARTS)
+def _input(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
+    share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
-    stalled = stalled_share(case)
     if stalled is not None and share and stalled >= DISK_EXPLAINS * share:
         cause = Cause.DISK
-    elif feed and model and feed >= model:
-        cause = Cause.OVERLAP
     else:
-        cause = Cause.INPUT
+        cause = Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
+    read = case.host(INPUT_ONLY, "cgroup", "io_read_bytes_per_s")
     serial = is_serial(case)
-    yield from _found(
-        case, time, cause, *INPUT_PARTS,
-        stages=case.slowest_stages,
-        waited=time.share(Part.INPUT_WAIT),
-        stalled=stalled,
-        cpus_used=cpus_used(case, INPUT_ONLY),
-        cpus=case.cpus,
-        serial=None if serial is None else float(serial),
-        input_per_s=feed,
-        model_per_s=model,
-        read_bytes_per_s=_read(case),
-    )  # fmt: skip
+    return cause, {
+        "cpus_used": cpus_used(case, INPUT_ONLY),
+        "cpus": case.cpus,
+        "serial": None if serial is None else float(serial),
+        "read_bytes_per_s": case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s") if read is None else read,
+    }
 
 
-def stalled_share(case: Case) -> float | None:
+def _stalled_share(case: Case) -> float | None:
     """Return the share of the time in which some task was stalled on I/O: in the container, else at all."""
     variant = CUSTOM_LOOP if CUSTOM_LOOP in case.variants else BASELINE
     for source in ("cgroup", "host"):
@@ -216,103 +201,51 @@ def stalled_share(case: Case) -> float | None:
     return min(1.0, waiting / 100 * total) if waiting is not None and isinstance(total, int) else None
 
 
-def _read(case: Case) -> float | None:
-    read = case.host(INPUT_ONLY, "cgroup", "io_read_bytes_per_s")
-    return case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s") if read is None else read
-
-
-def _copy(case: Case, time: StepTime) -> Iterator[Finding]:
-    yield from _found(case, time, Cause.COPY, Part.COPY, batch_bytes=case.metric(BASELINE, "batch_bytes"))
-
-
-def _launch(case: Case, time: StepTime) -> Iterator[Finding]:
-    yield from _found(case, time, Cause.LAUNCH, Part.LAUNCH, busy=device_activity(case, BASELINE))
-
-
-def _framework(case: Case, time: StepTime) -> Iterator[Finding]:
+def _framework(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
     part_s = time.parts[Part.FRAMEWORK].median if Part.FRAMEWORK in time.parts else 0.0
-    eager = bool(case.metric(BASELINE, RUN_EAGERLY))
-    callbacks_s = case.metric(BASELINE, CALLBACKS) or 0.0
-    python_s = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
-    retracing_s = case.metric(CUSTOM_LOOP, RETRACING) or 0.0
-    details = {Cause.CALLBACKS: callbacks_s, Cause.PYTHON_IN_STEP: python_s, Cause.RETRACING: retracing_s}
+    callbacks_s, python_s = case.metric(BASELINE, CALLBACKS), case.metric(BASELINE, PYTHON_IN_STEP)
+    details = {
+        Cause.CALLBACKS: callbacks_s or 0.0,
+        Cause.PYTHON_IN_STEP: python_s or 0.0,
+        Cause.RETRACING: case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
+    }
     cause, most_s = max(details.items(), key=lambda each: each[1])
-    if eager:
+    if case.metric(BASELINE, RUN_EAGERLY):
         cause = Cause.RUN_EAGERLY
     elif most_s < DETAIL_EXPLAINS * part_s:
         # With callbacks around every batch Keras waits for each step's results, whatever they do with them.
-        hooked = case.metric(BASELINE, CALLBACKS) is not None
-        cause = Cause.CALLBACKS if hooked else Cause.KERAS_LOOP
-    yield from _found(
-        case,
-        time,
-        cause,
-        Part.FRAMEWORK,
-        callbacks_s=callbacks_s,
-        python_s=python_s,
-        retracing_s=retracing_s,
-        shapes=case.metric(CUSTOM_LOOP, RETRACES),
-    )
+        cause = Cause.KERAS_LOOP if callbacks_s is None else Cause.CALLBACKS
+    shapes = case.metric(CUSTOM_LOOP, RETRACES)
+    return cause, {"callbacks_s": callbacks_s, "python_s": python_s, "shapes": shapes}
 
 
-def _exchange(case: Case, time: StepTime) -> Iterator[Finding]:
-    yield from _found(case, time, Cause.EXCHANGE, Part.EXCHANGE, gpus=float(len(case.gpus)))
+def _host(case: Case) -> tuple[Cause, _Facts]:
+    shares = taken(case)
+    return max(shares, key=lambda cause: shares[cause], default=Cause.OTHER_PROGRAMS), {}
 
 
-def _host(case: Case, time: StepTime) -> Iterator[Finding]:
-    shares = {
-        Cause.QUOTA: quota_share(case) or 0.0,
-        Cause.STEAL: steal_share(case) or 0.0,
-        Cause.OTHER_PROGRAMS: others_share(case) or 0.0,
-    }
-    cause = max(shares, key=lambda each: shares[each])
-    yield from _found(
-        case, time, cause, Part.HOST,
-        quota=shares[Cause.QUOTA], steal=shares[Cause.STEAL], others=shares[Cause.OTHER_PROGRAMS],
-        cpus=case.cpus,
-    )  # fmt: skip
-
-
-def _device(case: Case, time: StepTime) -> Iterator[Finding]:
+def _device(case: Case, time: StepTime) -> Finding:
     """Say that the device is the limit, by memory bandwidth where a counter tells, wherever it works at all."""
-    share = _share(time, Part.COMPUTE)
-    dram = case.gpu_mean(BASELINE, "gpm", "dram_util_pct")
-    observed = {
-        "dram": None if dram is None else dram / 100,
-        "sm": _percent(case, "sm_util_pct"),
-        "tensor": _percent(case, "tensor_util_pct"),
+    facts = {
+        name: None
+        if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
+        else percent / 100
+        for name in ("dram", "sm", "tensor")
     }
-    yield Finding(
-        workload=case.name,
-        device=case.device,
-        cause=Cause.MEMORY_BANDWIDTH if dram is not None and dram >= DRAM_LIMIT_PCT else Cause.COMPUTE,
-        parts=(Part.COMPUTE,),
-        share=share,
-        facts={name: value for name, value in observed.items() if value is not None},
-    )
+    by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
+    cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
+    return _finding(case, cause, (Part.COMPUTE,), _share(time, Part.COMPUTE), facts)
 
 
-def _percent(case: Case, metric: str) -> float | None:
-    value = case.gpu_mean(BASELINE, "gpm", metric)
-    return None if value is None else value / 100
-
-
-def _with_gains(case: Case, times: Mapping[tuple[str, str], StepTime], finding: Finding) -> Finding:
-    """Return a finding with what was measured of taking its cause away."""
-    time = times.get((case.name, case.device))
-    ablation = _ablation(case, finding, time) if time and finding.parts else None
-    return replace(finding, ablation=ablation, remedy=_remedy(case, finding))
-
-
-def _ablation(case: Case, finding: Finding, time: StepTime) -> Ablation | None:
+def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation | None:
     """Return the variant that takes a finding's parts away, and the fewest others; None where none was measured.
 
     None of them takes Python out of a step, or its changing shapes.
     """
-    if finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
+    if time is None or not finding.parts or finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
         return None
     for variant, parts in ABLATIONS.items():
-        gain = case.ratio(OPTIMIZATION_OVER_BASELINE, variant)
+        gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
             predicted = without(_removed(case, time, parts))
             return Ablation(variant=variant, parts=parts, predicted=predicted, gain=gain)
@@ -338,17 +271,16 @@ def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
-    found: list[tuple[int, int, Remedy]] = []
+    found: dict[tuple[int, int], Remedy] = {}
     for variant, summary in case.variants.items():
         # Nobody can feed a training from memory by one batch.
         if variant == WITHOUT_INPUT or not (variant == TUNED or changes_baseline(variant)):
             continue
         changed = [change for change in summary.changes if change.what != "global batch"]
         mine = [change for change in changed if change.what in answers]
-        kind = TUNED_OVER_BASELINE if variant == TUNED else OPTIMIZATION_OVER_BASELINE
-        gain = case.ratio(kind, variant)
+        gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if mine and gain is not None:
             others = len(changed) - len(mine)
             remedy = Remedy(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
-            found.append((others, -len(mine), remedy))
-    return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
+            found.setdefault((others, -len(mine)), remedy)
+    return found[min(found)] if found else None

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.model.comparison import Check, Decision, Gate, Result, Versus
+from harness.model.analysis import Estimate, Key
+from harness.model.comparison import Check, Decision, Gate, Versus
 
 
 def gate(versus: Versus, limit: float) -> Gate:
@@ -25,25 +26,26 @@ def gate(versus: Versus, limit: float) -> Gate:
         versus: with a reference.
         limit: the share of speed that may be lost, between 0 and 1.
     """
-    compared = (each for each in versus.results if each.ratio is not None)
-    checks = tuple(Check(result=each, decision=_decision(each, 1 - limit)) for each in compared)
+    checks = tuple(
+        Check(result=each, decision=_decision(each.ratio, 1 - limit))
+        for each in versus.results
+        if each.ratio is not None
+    )
     return Gate(limit=limit, checks=checks, missing=tuple(_missing(versus)))
 
 
-def _decision(result: Result, least: float) -> Decision:
-    if result.joint is None:
+def _decision(ratio: Estimate, least: float) -> Decision:
+    if ratio.n < 2:
         return Decision.OPEN
-    if result.joint.high < 1:
-        return Decision.SLOWER if result.joint.low <= least else Decision.SLIGHTLY
-    return Decision.WITHIN if result.joint.low > least else Decision.OPEN
+    if ratio.high < 1:
+        return Decision.SLOWER if ratio.low <= least else Decision.SLIGHTLY
+    return Decision.WITHIN if ratio.low > least else Decision.OPEN
 
 
-def _missing(versus: Versus) -> Iterator[tuple[int, str, str, str]]:
+def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
     """Yield what the baseline has and a run has not: a workload that fails must not pass unseen."""
     if versus.reference is None:
         return
-    speeds = [[(each.workload, each.device, each.variant) for each in run.speeds] for run in versus.runs]
+    speeds = [[each.key for each in run.speeds] for run in versus.runs]
     for run, own in enumerate(speeds):
-        for workload, device, variant in speeds[versus.reference]:
-            if (workload, device, variant) not in own:
-                yield run, workload, device, variant
+        yield from ((run, key) for key in speeds[versus.reference] if key not in own)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from harness.analysis.case import SATURATED_FREE, Case, cpus_used, host_busy
+from harness.model.analysis import Cause
 from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
 
 
-def taken_share(case: Case) -> float | None:
-    """Return the share of the baseline's time that the host took; None where nothing was recorded."""
-    shares = [one for one in (quota_share(case), steal_share(case), others_share(case)) if one is not None]
-    left = 1.0
-    for share in shares:
-        left *= 1.0 - share
-    return 1.0 - left if shares else None
+def taken(case: Case) -> dict[Cause, float]:
+    """Return the shares of the baseline's time that the host took, those that could be told."""
+    shares = {
+        Cause.QUOTA: _quota_share(case),
+        Cause.STEAL: _steal_share(case),
+        Cause.OTHER_PROGRAMS: _others_share(case),
+    }
+    return {cause: share for cause, share in shares.items() if share is not None}
 
 
-def quota_share(case: Case) -> float | None:
+def _quota_share(case: Case) -> float | None:
     """Return the share of the baseline's time that its CPU quota cost; None without a quota.
 
     A step takes no less without the quota than it takes now while it is let run, and no less than the model
@@ -42,7 +44,7 @@ def _held(case: Case, variant: str) -> float | None:
     return min(throttled, throttled / (throttled + used))
 
 
-def steal_share(case: Case) -> float | None:
+def _steal_share(case: Case) -> float | None:
     """Return the share of the baseline's time that the hypervisor's other guests took.
 
     Steal counts against the CPU time that anybody here wanted, and costs a workload no more than the time
@@ -56,7 +58,7 @@ def steal_share(case: Case) -> float | None:
     return _felt(case, steal / wanted)
 
 
-def others_share(case: Case) -> float | None:
+def _others_share(case: Case) -> float | None:
     """Return the share of the baseline's time that other programs took; 0 while there are free CPUs."""
     busy, used, cpus = host_busy(case, BASELINE), cpus_used(case, BASELINE), case.host_cpus
     if busy is None or used is None or not cpus:

@@ -26,18 +26,18 @@ _CEILINGS = (
 
 def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
     """Yield a finding for each measurement that cannot be: faster than its own ceiling, the link, or at all."""
-    for check, (variant, ceiling) in enumerate(_CEILINGS):
+    for variant, ceiling in _CEILINGS:
         lower, upper = case.variants.get(variant), case.variants.get(ceiling)
         if lower is None or upper is None:
             continue
         slowest, fastest = min(_windows(case, variant)), max(_windows(case, ceiling))
         if slowest > fastest * (1 + TOLERANCE):
-            yield _finding(case, lower.throughput.median / upper.throughput.median - 1.0, check)
+            yield _finding(case, lower.throughput.median / upper.throughput.median - 1.0, variant, ceiling)
     rate, link = copy_rate(case, time), link_rate(case)
     if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
-        yield _finding(case, rate / link - 1.0, len(_CEILINGS), bytes_per_s=rate, link_bytes_per_s=link)
+        yield _finding(case, rate / link - 1.0, bytes_per_s=rate, link_bytes_per_s=link)
     if any(summary.throughput.median > SAMPLES_PER_S for summary in case.variants.values()):
-        yield _finding(case, 1.0, len(_CEILINGS) + 1)
+        yield _finding(case, 1.0)
 
 
 def _windows(case: Case, variant: str) -> list[float]:
@@ -45,18 +45,14 @@ def _windows(case: Case, variant: str) -> list[float]:
     return [speed for measure in case.measures[variant] for speed in measure.window_throughputs]
 
 
-def ceiling_names(check: int) -> tuple[str, str] | None:
-    """Return the two variants of a finding's fact "check": the faster one and its ceiling; None for others."""
-    return _CEILINGS[check] if check < len(_CEILINGS) else None
-
-
-def _finding(case: Case, excess: float, check: int, **facts: float) -> Finding:
+def _finding(case: Case, excess: float, *variants: str, **facts: float) -> Finding:
     return Finding(
         workload=case.name,
         device=case.device,
         cause=Cause.IMPOSSIBLE,
         share=Estimate(median=excess, low=excess, high=excess, n=1, unit="share"),
-        facts={"check": float(check), **facts},
+        variants=variants,
+        facts=facts,
     )
 
 

@@ -1,4 +1,4 @@
-"""Caveats about the machine itself: its load, clocks, GPUs and settings."""
+"""Caveats about the machine itself: its clocks, GPUs and settings."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ import numpy as np
 
 from harness.analysis.align import increase
 from harness.analysis.caveats import NOTE, WARNING
-from harness.analysis.energy import counter_over_power
 from harness.model.analysis import Caveat, CaveatKind, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE
 
-# A load that leaves less than this many of ten CPUs free before the first trial is not a quiet machine.
-BUSY_BEFORE = 0.1
-# CPU clock within a trial, least over median of its steady state.
-CLOCK_DROP = 0.10
 STEAL_PCT = 1.0
-# A GPU's energy counter against the integral of its power.
-ENERGY_APART = 0.10
-
 _OF_GPUS = {
     "foreign_processes": CaveatKind.FOREIGN_PROCESSES,
     "xid_errors": CaveatKind.XID_ERRORS,
@@ -31,25 +23,14 @@ _OF_GPUS = {
 
 def machine_caveats(run: Run, summaries: Sequence[Summary]) -> Iterator[Caveat]:
     """Yield what is to be known of the machine while it measured."""
-    yield from _load(run, summaries)
+    yield from _steal(summaries)
     yield from _clocks(run)
     yield from _settings(run)
     for trial in run.trials:
         yield from _foreign(trial)
-        if trial.status is Status.OK:
-            for gpu, factor in counter_over_power(trial).items():
-                if abs(factor - 1) > ENERGY_APART:
-                    yield Caveat(kind=CaveatKind.ENERGY_COUNTERS, severity=NOTE, subject=gpu)
 
 
-def _load(run: Run, summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    """The load of the last minute holds what this program did before: telemetry comes first where there is any."""
-    facts = run.manifest.host_facts
-    load, cpus = facts.get("load_1min"), facts.get("cpus")
-    recorded = any("host.host.cpu_util_pct" in summary.telemetry for summary in summaries)
-    if not recorded and isinstance(load, float) and isinstance(cpus, int) and load > BUSY_BEFORE * cpus:
-        severity = WARNING if load > 0.5 * cpus else NOTE
-        yield Caveat(kind=CaveatKind.BUSY_HOST, severity=severity, value=load / cpus)
+def _steal(summaries: Sequence[Summary]) -> Iterator[Caveat]:
     steal = max(
         (
             value
@@ -91,8 +72,6 @@ def _settings(run: Run) -> Iterator[Caveat]:
             )
         if gpu.mig_enabled:
             yield Caveat(kind=CaveatKind.MIG, severity=NOTE, subject=subject)
-        if gpu.ecc_enabled is False:
-            yield Caveat(kind=CaveatKind.ECC_OFF, severity=NOTE, subject=subject)
 
 
 def _clocks(run: Run) -> Iterator[Caveat]:
@@ -106,11 +85,7 @@ def _clocks(run: Run) -> Iterator[Caveat]:
             for window in trial.windows
         ):
             yield Caveat(kind=CaveatKind.CLOCKS_APART, severity=WARNING, subject=subject)
-        if trial.status is not Status.OK:
-            continue
-        if (drop := _clock_drop(trial)) > CLOCK_DROP:
-            yield Caveat(kind=CaveatKind.CLOCK_DROP, severity=NOTE, subject=subject, value=drop)
-        if _cores_throttled(trial):
+        if trial.status is Status.OK and _cores_throttled(trial):
             yield Caveat(kind=CaveatKind.CPU_THROTTLED, severity=WARNING)
 
 
@@ -121,18 +96,3 @@ def _cores_throttled(trial: Trial) -> bool:
     end_ns = max(window.end_ns for window in trial.windows)
     whole = replace(min(trial.windows, key=lambda window: window.start_ns), end_ns=end_ns)
     return bool(increase(series.t_ns, series.columns["cpu_throttle_events"], (whole,))[0] > 0)
-
-
-def _clock_drop(trial: Trial) -> float:
-    """Return how far the CPU clock fell from the baseline's first window, window means compared."""
-    series = next((each for each in trial.telemetry if "cpu_freq_mhz" in each.columns), None)
-    if series is None:
-        return 0.0
-    values = series.columns["cpu_freq_mhz"]
-    means = []
-    for window in trial.windows:
-        if window.variant == BASELINE:
-            first, last = np.searchsorted(series.t_ns, (window.start_ns, window.end_ns))
-            if np.isfinite(values[first:last]).any():
-                means.append(float(np.nanmean(values[first:last])))
-    return 1 - min(means) / means[0] if means and means[0] > 0 else 0.0

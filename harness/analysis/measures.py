@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from harness.analysis.align import SECOND_NS
+from harness.model.analysis import Key
 from harness.model.run import Run, Status, Trial, Window
 from workloads.protocol import VARIANTS
-
-
-class Key(NamedTuple):
-    """What a figure is about."""
-
-    workload: str
-    device: str
-    variant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

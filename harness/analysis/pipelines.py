@@ -7,19 +7,10 @@ from collections.abc import Sequence
 from harness.analysis.case import Case, cpus_used
 from harness.analysis.stages import stages
 from harness.model.analysis import Pipeline
-from workloads.protocol import (
-    BASELINE,
-    CACHED_EPOCH,
-    FIRST_EPOCH,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    THREADS_PREFIX,
-    TUNED,
-)
+from workloads.protocol import INPUT_ONLY, THREADS_PREFIX
 
 # More CPUs than one thread uses, or more speed than one thread has, tell that work runs side by side.
 SERIAL_CPUS, SERIAL_SPEEDUP = 1.25, 1.25
-_CAPACITIES = (INPUT_ONLY, FIRST_EPOCH, CACHED_EPOCH, MODEL_ONLY, BASELINE, TUNED)
 
 
 def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
@@ -30,11 +21,6 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
             device=case.device,
             stages=stages(case.stage_names, case.measures),
             slowest=case.slowest_stages,
-            capacities={
-                variant: case.variants[variant].throughput
-                for variant in _CAPACITIES
-                if variant in case.variants
-            },
             cpus_used=cpus_used(case, INPUT_ONLY),
             cpus=case.cpus,
             serial=is_serial(case),

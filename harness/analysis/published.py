@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from harness.analysis.align import gpu_names
 from harness.analysis.case import Case, device_activity
-from harness.analysis.compare import CPU, GPU_OVER_CPU, TUNED_OVER_BASELINE
-from harness.analysis.requests import REQUESTS_GPU_OVER_CPU
-from harness.model.analysis import Estimate, PublishedComparison, Summary
+from harness.analysis.compare import CPU
+from harness.model.analysis import Estimate, PublishedComparison, RatioKind, Summary
 from harness.model.run import Run
 from workloads.protocol import BASELINE, TUNED, Published, Workload
 
@@ -65,11 +64,11 @@ def _in_unit(number: Published, case: Case) -> _Measured:
     elif number.unit == "samples/s":
         value = summary.throughput
     elif number.unit == "ratio":
-        value = case.ratio(GPU_OVER_CPU, variant)
+        value = case.ratio(RatioKind.GPU_OVER_CPU, variant)
     elif number.unit == "requests ratio":
-        value = case.ratio(REQUESTS_GPU_OVER_CPU, variant)
+        value = case.ratio(RatioKind.REQUESTS_GPU_OVER_CPU, variant)
     elif number.unit == "gain":
-        value = case.ratio(TUNED_OVER_BASELINE, TUNED)
+        value = case.ratio(RatioKind.OVER_BASELINE, TUNED)
     elif number.unit == "accuracy":
         value = _single(summary.accuracy, summary)
     elif number.unit == "utilisation":

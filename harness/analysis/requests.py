@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from harness.analysis.align import SECOND_NS
 from harness.analysis.compare import CPU
-from harness.analysis.stats import estimate, ratio
-from harness.model.analysis import Capacity, Comparison, Latency, NoRate
+from harness.analysis.ratios import ratio
+from harness.analysis.stats import estimate
+from harness.model.analysis import Capacity, Comparison, Key, Latency, NoRate, RatioKind
 from harness.model.run import RequestTimes, Run, Status, Trial
-from workloads.protocol import SERVER, SINGLE_STREAM, Workload
+from workloads.protocol import SERVER, SINGLE_STREAM
 
-REQUESTS_GPU_OVER_CPU = "requests-gpu-over-cpu"
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 # So many requests must lie beyond a quantile for it to be told.
 _BEYOND = 1.0
@@ -80,76 +80,71 @@ def _busy_ns(one: RequestTimes) -> float:
     return float(one.latency_ns.sum()) if one.scenario == SINGLE_STREAM else float(one.end_ns - one.start_ns)
 
 
-def capacities(run: Run) -> tuple[Capacity, ...]:
-    """Return, for each variant that was served, the largest rate within each declared bound.
+_Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
 
-    One value a trial: the largest offered rate of which at most one sample in a hundred was late. A bound to
-    which no rate kept in half of the trials or more has none: the others' luck would stand for all.
-    """
-    declared = {workload.name: workload for workload in run.workloads}
-    groups: dict[tuple[str, str, str], dict[str, tuple[Trial, list[RequestTimes]]]] = {}
+
+def _served(run: Run) -> _Served:
+    """Return the series of each trial by its id, for each variant that has bounds to keep to."""
+    found: dict[Key, dict[str, list[RequestTimes]]] = {}
     for trial, one in _all(run):
-        if _bounds(declared.get(trial.workload)):
-            of_variant = groups.setdefault((trial.workload, trial.device, one.variant), {})
-            of_variant.setdefault(trial.id, (trial, []))[1].append(one)
-    return tuple(
-        _capacity(key, of_variant, bound, _bounds(declared.get(key[0])))
-        for key, of_variant in groups.items()
-        for bound in _bounds(declared.get(key[0]))
-        if any(
-            one.batch_size == 1 or one.scenario == SERVER for _, each in of_variant.values() for one in each
-        )
-    )
+        if _bounds(run, trial.workload):
+            key = Key(trial.workload, trial.device, one.variant)
+            found.setdefault(key, {}).setdefault(trial.id, []).append(one)
+    return {
+        key: trials
+        for key, trials in found.items()
+        if any(one.batch_size == 1 or one.scenario == SERVER for each in trials.values() for one in each)
+    }
 
 
-def _bounds(workload: Workload | None) -> tuple[float, ...]:
-    wanted = workload.requests if workload else None
+def _bounds(run: Run, name: str) -> tuple[float, ...]:
+    """Return the declared bounds of a workload in seconds, the least first."""
+    wanted = next((workload.requests for workload in run.workloads if workload.name == name), None)
     return tuple(bound / 1e3 for bound in sorted(wanted.bounds_ms)) if wanted else ()
 
 
-def _capacity(
-    key: tuple[str, str, str],
-    of_variant: dict[str, tuple[Trial, list[RequestTimes]]],
-    bound_s: float,
-    bounds: Sequence[float],
-) -> Capacity:
-    rates = {trial_id: _best(each, bound_s) for trial_id, (_, each) in of_variant.items()}
-    known = [rate for rate in rates.values() if rate > 0]
-    workload, device, variant = key
+def capacities(run: Run) -> tuple[Capacity, ...]:
+    """Return, for each variant that was served, the largest rate within the least bound to which one kept.
+
+    One value a trial: the largest offered rate of which at most one sample in a hundred was late. A bound to
+    which no rate kept in half of the trials or more has none: the others' luck would stand for all. The search
+    ends with the first bound that a useful rate keeps to: larger ones were not asked for more.
+    """
+    found = []
+    for key, trials in _served(run).items():
+        of_bounds = [_capacity(key, trials, bound) for bound in _bounds(run, key.workload)]
+        found.append(next((each for each in of_bounds if each.rate_per_s), of_bounds[-1]))
+    return tuple(found)
+
+
+def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: float) -> Capacity:
+    rates = [rate for each in trials.values() if (rate := _best(each, bound_s)) > 0]
     alone_s = [
         float(np.percentile(one.latency_ns, 99)) / SECOND_NS
-        for _, each in of_variant.values()
+        for each in trials.values()
         for one in each
         if one.scenario == SINGLE_STREAM and one.batch_size == 1
     ]
     why = None
-    if known and 2 * len(known) <= len(rates):
+    if rates and 2 * len(rates) <= len(trials):
         why = NoRate.FEW_TRIALS
-    elif not known and min(alone_s, default=0.0) > bound_s:
+    elif not rates and min(alone_s, default=0.0) > bound_s:
         why = NoRate.ALONE
-    elif not known:
-        told = any(_tells(one) for _, each in of_variant.values() for one in each)
-        why = NoRate.NONE_KEPT if told else NoRate.FEW_REQUESTS
-    # The search ends with the least bound to which a useful rate keeps: for those beyond it the rate is the same.
-    smaller = [each for each in bounds if each < bound_s]
-    at_least = any(
-        0 < _best(each, bound_s) <= _best(each, less) for _, each in of_variant.values() for less in smaller
-    )
+    elif not rates:
+        enough = any(_counts(one) for each in trials.values() for one in each)
+        why = NoRate.NONE_KEPT if enough else NoRate.FEW_REQUESTS
     return Capacity(
-        workload=workload,
-        device=device,
-        variant=variant,
         bound_s=bound_s,
-        rate_per_s=None if why else estimate(known, "requests/s"),
-        at_least=at_least and not why,
+        rate_per_s=None if why else estimate(rates, "requests/s"),
         why=why,
-        kept=len(known),
+        kept=len(rates),
         alone_s=min(alone_s, default=None),
-        trial_ids=tuple(rates),
+        trial_ids=tuple(trials),
+        **key._asdict(),
     )
 
 
-def _tells(one: RequestTimes) -> bool:
+def _counts(one: RequestTimes) -> bool:
     return one.scenario == SERVER and one.planned >= _FEWEST_SERVED
 
 
@@ -158,33 +153,28 @@ def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
     rates = [0.0]
     for one in series:
         late = int((one.latency_ns > bound_s * SECOND_NS).sum()) + one.planned - len(one.latency_ns)
-        if _tells(one) and late <= _LATE_SHARE * one.planned:
+        if _counts(one) and late <= _LATE_SHARE * one.planned:
             rates.append(one.rate_per_s)
     return max(rates)
 
 
 def request_ratios(run: Run) -> tuple[Comparison, ...]:
     """Compare each GPU's rate with the CPU's, at the least bound that both keep to."""
-    found = [one for one in capacities(run) if one.rate_per_s is not None]
-    trials: dict[tuple[str, str, str, float], dict[int, float]] = {}
-    for trial, one in _all(run):
-        for each in found:
-            same = (each.workload, each.device, each.variant) == (trial.workload, trial.device, one.variant)
-            if same and (best := _best([one], each.bound_s)):
-                of_key = trials.setdefault((each.workload, each.device, each.variant, each.bound_s), {})
-                of_key[trial.index] = max(best, of_key.get(trial.index, 0.0))
-    ratios: dict[tuple[str, str, str], Comparison] = {}
-    for workload, device, variant, bound in sorted(trials, key=lambda key: key[3]):
-        on_cpu = trials.get((workload, CPU, variant, bound))
-        if device == CPU or on_cpu is None or (workload, device, variant) in ratios:
-            continue
-        value = ratio(trials[workload, device, variant, bound], on_cpu)
-        if value is not None:
-            ratios[workload, device, variant] = Comparison(
-                workload=workload,
-                kind=REQUESTS_GPU_OVER_CPU,
-                numerator=f"{device}/{variant}",
-                denominator=f"{CPU}/{variant}",
-                ratio=value,
+    served = _served(run)
+    index = {trial.id: trial.index for trial in run.trials}
+    found = []
+    for key, trials in served.items():
+        on_cpu = served.get(key._replace(device=CPU), {})
+        for bound in _bounds(run, key.workload) if key.device != CPU else ():
+            if any(_capacity(key, each, bound).why for each in (trials, on_cpu)):
+                continue
+            top, bottom = (
+                {index[id_]: rate for id_, one in each.items() if (rate := _best(one, bound))}
+                for each in (trials, on_cpu)
             )
-    return tuple(ratios.values())
+            value = ratio(top, bottom)
+            if value is not None:
+                kind = RatioKind.REQUESTS_GPU_OVER_CPU
+                found.append(Comparison(kind=kind, ratio=value, **key._asdict()))
+                break
+    return tuple(found)

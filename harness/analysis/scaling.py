@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.align import SECOND_NS
-from harness.analysis.measures import Key, Measure, by_index, measures
-from harness.analysis.stats import estimate, ratio
+from harness.analysis.measures import Measure, by_index, measures
+from harness.analysis.ratios import ratio
+from harness.analysis.stats import estimate
+from harness.model.analysis import Key
 from harness.model.run import Placement, Run, Status, Trial
 from harness.model.scaling import Point, Recorded, Scaling, Traffic
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
@@ -66,18 +68,14 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
     trials = [one.trial for one in these]
     exchange_s = _metric(trials, "collective_s")
     return Point(
-        workload=key.workload,
-        device=key.device,
-        variant=key.variant,
         workers=workers,
         throughput=throughput,
         efficiency=efficiency,
         step_time=step,
         exchange_s=exchange_s,
-        exchange_share=None if exchange_s is None else exchange_s / step.median,
         added_s=added,
         gradient_bytes=_metric(trials, "gradient_bytes"),
-        sent_bytes_per_s=_median([rate for one in trials for rate in _sent(one, key.variant)]),
+        **key._asdict(),
     )
 
 

@@ -25,10 +25,9 @@ def _stages(names: Sequence[str], measures: Mapping[str, Sequence[Measure]]) -> 
     assert before is not None
     for name in names:
         group = measures[f"{STAGE_PREFIX}{name}"]
-        speeds = [speed for each in group for speed in each.window_throughputs]
-        capacity, after = estimate(speeds, "samples/s"), estimate([1 / speed for speed in speeds], "s/sample")
-        assert capacity is not None and after is not None  # a measure has at least one window
-        yield Stage(name=name, cost=_added(before, after), capacity=capacity)
+        after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")
+        assert after is not None  # a measure has at least one window
+        yield Stage(name=name, cost=_added(before, after))
         # Draining more cannot take less: where it seems to, that is noise.
         before = max(before, after, key=lambda each: each.median)
 

@@ -21,6 +21,7 @@ unexplained beyond that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ import numpy as np
 
 from harness.analysis.align import Floats
 from harness.analysis.case import Case, cpus_used, device_activity, free_cpus
-from harness.analysis.host_taken import taken_share
+from harness.analysis.host_taken import taken
 from harness.analysis.measures import Measure
 from harness.analysis.stats import chi_median
 from harness.model.analysis import Estimate, Part, StepTime
@@ -77,7 +78,7 @@ class Times:
     exchange: Floats | float | None = None
     python: Floats | float = 0.0
     retracing: Floats | float = 0.0
-    taken: float | None = None
+    taken: float = 0.0
     on_gpu: bool = False
 
 
@@ -137,7 +138,6 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
 
 def _take(parts: dict[Part, Floats], times: Times) -> None:
     """Move what the host took out of the parts that needed a CPU."""
-    assert times.taken is not None
     kept = (Part.COMPUTE, Part.COPY, Part.EXCHANGE) if times.on_gpu else ()
     needed = [part for part in parts if part not in kept]
     of_cpu = np.sum([parts[part] for part in needed], axis=0) if needed else np.zeros_like(times.baseline)
@@ -190,7 +190,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         exchange=_exchange(case, alone, model),
         python=python,
         retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
-        taken=taken_share(case),
+        taken=1.0 - math.prod(1.0 - share for share in taken(case).values()),
         on_gpu=case.on_gpu,
     )
     parts = split(times)

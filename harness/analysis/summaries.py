@@ -11,15 +11,16 @@ import numpy as np
 from harness.analysis.align import steady_means
 from harness.analysis.energy import energies_per_sample, energy_over_trials
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
-from harness.analysis.measures import Key, Measure, Measures
+from harness.analysis.measures import Measure, Measures
 from harness.analysis.stats import estimate
-from harness.analysis.training import with_training
-from harness.model.analysis import Estimate, Summary
+from harness.model.analysis import Key, Summary
 from harness.model.run import Run
-from workloads.protocol import EVALUATE, STEADY, Change, Workload
+from workloads.protocol import BASELINE, EVALUATE, STEADY, TUNED, Change, Workload
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
+# What the driver names the time of a training that it ran to the end.
+TRAINING_TIME = "training_s"
 
 
 def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
@@ -31,7 +32,7 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
         trial_id: energies_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
         for trial_id, trial in trials.items()
     }
-    made = tuple(
+    return tuple(
         _summary(
             run,
             key,
@@ -42,7 +43,6 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
         )
         for key, group in found.items()
     )
-    return with_training(run, found, made)
 
 
 def _summary(
@@ -59,17 +59,16 @@ def _summary(
     waits = [one.wait_share for one in group if one.wait_share is not None]
     energy, energy_source = energy_over_trials(joules)
     accuracy = _median(_metric_values(group, ACCURACY))
+    trained = _metric_values(group, TRAINING_TIME)
+    projected = [] if trained else _projected(group, workload)
     return Summary(
-        workload=key.workload,
-        device=key.device,
-        variant=key.variant,
         throughput=throughput,
         step_time=step_time,
         batch_size=group[0].batch,
         step_quantiles=_quantiles(group),
         wait_share=_median(waits),
-        training_s=None,
-        training_projected=False,
+        training_s=estimate(trained or projected, "s"),
+        training_projected=bool(projected),
         cold_start=_cold_start(group),
         telemetry=_medians(means),
         energy_j_per_sample=energy,
@@ -78,15 +77,19 @@ def _summary(
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
         changes=_changes(group),
         trial_ids=tuple(one.trial.id for one in group),
-        epoch_s=_epoch(workload, group[0].batch, step_time),
+        **key._asdict(),
     )
 
 
-def _epoch(workload: Workload | None, batch: int, step_time: Estimate) -> float | None:
-    if workload is None or workload.task != "train":
-        return None
+def _projected(group: Sequence[Measure], workload: Workload | None) -> list[float]:
+    """Return how long the published epochs would take at the steady speed of each trial, without cold start."""
+    if workload is None or workload.task != "train" or workload.data.train <= 0:
+        return []
+    if group[0].variant not in (BASELINE, TUNED):
+        return []
     samples = workload.samples_per_epoch or workload.data.train
-    return math.ceil(samples / batch) * step_time.median if samples else None
+    steps = math.ceil(samples / group[0].batch) * workload.epochs
+    return [steps * each.step_s for each in group]
 
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:

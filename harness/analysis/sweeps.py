@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.analysis.best import may_be_best
-from harness.analysis.energy import energy_over_trials, energy_per_sample
 from harness.analysis.measures import Measure, by_index, measure_of
-from harness.analysis.stats import estimate, ratio
+from harness.analysis.ratios import ratio
+from harness.analysis.stats import estimate
 from harness.model.analysis import Axis, Sweep, SweepPoint
 from harness.model.run import Point, Run, Scalar, Status, Trial
 
-_ACCURACY = "accuracy"
 # Of a point's trials the one that says most about it comes first.
 _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Status.NO_GPU, Status.BAD_EVENTS,
              Status.ENGINE_LOST, Status.INTERRUPTED)  # fmt: skip
@@ -46,7 +45,7 @@ def _sweep(
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
     kept = may_be_best(speeds)
-    said = tuple(
+    made = tuple(
         _point(
             point,
             by_point[point],
@@ -61,8 +60,8 @@ def _sweep(
         device=device,
         variant=variant,
         axes=tuple(_axis(name, points, medians) for name in dict(points[0])),
-        points=said,
-        best=next((one for one in said if one.point == best), None),
+        points=made,
+        best=next((one for one in made if one.point == best), None),
     )
 
 
@@ -79,21 +78,13 @@ def _point(
     best: Mapping[int, float],
     tied: bool | None,
 ) -> SweepPoint:
-    told = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
+    last = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
     throughput = estimate([one.throughput for one in found], "samples/s")
-    energies = [value for one in found if (value := energy_per_sample(one.trial, one.variant)) is not None]
-    accuracies = [
-        metric.value for one in found for metric in one.trial.metrics
-        if (metric.variant, metric.name) == (one.variant, _ACCURACY)
-    ]  # fmt: skip
     return SweepPoint(
         point=point,
-        status=told.status if told else None,
-        message="" if throughput else told.message if told else "Not run yet.",
+        status=last.status if last else None,
+        message="" if throughput else last.message if last else "Not run yet.",
         throughput=throughput,
-        step_time=estimate([one.step_s for one in found], "s"),
-        energy_j_per_sample=energy_over_trials(energies)[0],
-        accuracy=float(np.median(accuracies)) if accuracies else None,
         over_best=ratio(by_index(found), best) if found else None,
         tied=tied,
         trial_ids=tuple(one.trial.id for one in found) or tuple(one.id for one in trials),

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import TypeVar
 
 from harness.analysis.comparable import differences, not_comparable, usual_facts
-from harness.analysis.independent import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample
 from harness.analysis.kinds import from_kind, kinds, trends
-from harness.analysis.measures import Key
-from harness.model.analysis import Estimate
-from harness.model.comparison import Extract, Interval, Outcome, Result, Speed, Standing, Versus
+from harness.analysis.ratios import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample
+from harness.analysis.stats import estimate
+from harness.model.analysis import Estimate, Key
+from harness.model.comparison import Extract, Outcome, Result, Standing, Versus
 
 # With more runs than this, and none named as the baseline, ratios are over medians: a single run's noise
 # would be in every one of them.
 MANY = 20
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
-    speed: Speed
-    sample: Sample
-
-
-_Cells = Mapping[Key, _Cell]
+_Samples = Mapping[Key, Sample]
 _K = TypeVar("_K")
 
 
@@ -42,28 +34,21 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     if reference is None and len(runs) <= MANY:
         reference = 0
     runs = _with_own_labels(runs)
-    cells = [_cells(run) for run in runs]
-    gaps = {(run, key): each for run, key, each in _gaps(runs, cells, reference)}
-    tests = sum(each.known for each in gaps.values())
-    level = LEVEL / max(tests, 1)  # shared evenly, so that all hold together (Dunn 1961)
-    usual = usual_facts(runs, reference)
-    found = []
-    for run, own in enumerate(cells):
-        for key, cell in own.items():
-            result = Result(run=run, speed=cell.sample.estimate("samples/s"), **key._asdict())
-            if (run, key) in gaps:
-                result = _judged(result, gaps[run, key], level)
-                result = replace(result, not_comparable=not_comparable(runs[run], cell.speed, usual))
-            found.append(result)
-    standings = _standings(cells, reference)
-    means = [{key: math.exp(cell.sample.mean) for key, cell in own.items()} for own in cells]
+    samples = [
+        {each.key: made for each in run.speeds if (made := sample(each.throughput, adaptive=run.adaptive))}
+        for run in runs
+    ]
+    gaps = dict(_gaps(runs, samples, reference))
+    tests = sum(each.n > 1 for each in gaps.values())
+    standings = _standings(runs, samples, reference)
+    results = tuple(_results(runs, samples, gaps, usual=reference, tests=tests))
     return Versus(
-        runs=tuple(runs),
+        runs=runs,
         reference=reference,
-        results=tuple(found),
+        results=results,
         standings=standings,
         kinds=kinds(runs, standings),
-        trends=tuple(trends(runs, means)),
+        trends=tuple(trends(runs, results)),
         differences=differences(runs),
         tests=tests,
     )
@@ -85,64 +70,69 @@ def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
     return tuple(found)
 
 
-def _cells(run: Extract) -> dict[Key, _Cell]:
-    found = {}
-    for speed in run.speeds:
-        made = sample(speed.throughput, adaptive=run.adaptive)
-        if made is not None:
-            found[Key(speed.workload, speed.device, speed.variant)] = _Cell(speed=speed, sample=made)
-    return found
-
-
 def _gaps(
-    runs: Sequence[Extract], cells: Sequence[_Cells], reference: int | None
-) -> Iterator[tuple[int, Key, Gap]]:
-    if reference is not None:
-        for run, own in enumerate(cells):
-            for key, cell in own.items():
-                if run != reference and key in cells[reference]:
-                    yield run, key, gap(cell.sample, cells[reference][key].sample)
-        return
-    means = [{key: cell.sample.mean for key, cell in own.items()} for own in cells]
-    within = from_kind(runs, means)
-    middles = _middles(means)
-    for run, own in enumerate(cells):
-        for key, cell in own.items():
-            yield run, key, within(run, key) or gap_to(cell.sample, middles[key])
+    runs: Sequence[Extract], samples: Sequence[_Samples], reference: int | None
+) -> Iterator[tuple[tuple[int, Key], Gap]]:
+    within = from_kind(runs, samples) if reference is None else None
+    middles = _middles(samples)
+    for run, own in enumerate(samples):
+        for key, made in own.items():
+            if within is not None:
+                yield (run, key), within(run, key) or gap_to(made, middles[key])
+            elif run != reference and (base := samples[reference or 0].get(key)):
+                yield (run, key), gap(made, base)
 
 
-def _middles(means: Sequence[Mapping[_K, float]]) -> dict[_K, float]:
+def _middles(samples: Sequence[Mapping[_K, Sample]]) -> dict[_K, float]:
     """Return the median over runs for every key."""
     found: dict[_K, list[float]] = {}
-    for own in means:
-        for key, value in own.items():
-            found.setdefault(key, []).append(value)
+    for own in samples:
+        for key, made in own.items():
+            found.setdefault(key, []).append(made.median)
     return {key: median(values) for key, values in found.items()}
 
 
-def _judged(result: Result, distance: Gap, level: float) -> Result:
-    """Return a result with its ratio, and with what the interval of all together says of it."""
-    ratio = distance.estimate(level)
-    outcome = Outcome.SAME
-    if not distance.known:
-        outcome = Outcome.UNKNOWN
-    elif ratio.low > 1:
-        outcome = Outcome.FASTER
-    elif ratio.high < 1:
-        outcome = Outcome.SLOWER
-    return replace(
-        result,
-        ratio=distance.estimate(),
-        joint=Interval(low=ratio.low, high=ratio.high) if distance.known else None,
-        outcome=outcome,
-        detectable=distance.detectable(level),
-    )
+def _results(
+    runs: Sequence[Extract],
+    samples: Sequence[_Samples],
+    gaps: Mapping[tuple[int, Key], Gap],
+    *,
+    usual: int | None,
+    tests: int,
+) -> Iterator[Result]:
+    facts = usual_facts(runs, usual)
+    level = LEVEL / max(tests, 1)  # shared evenly, so that all hold together (Dunn 1961)
+    for run, extract in enumerate(runs):
+        for each in extract.speeds:
+            speed = estimate(each.throughput, "samples/s")
+            if speed is None or each.key not in samples[run]:
+                continue
+            result = Result(run=run, speed=speed, **each.key._asdict())
+            if distance := gaps.get((run, each.key)):
+                ratio = distance.estimate(level)
+                result = replace(
+                    result,
+                    ratio=ratio,
+                    outcome=_outcome(ratio),
+                    not_comparable=not_comparable(extract, each, facts),
+                )
+            yield result
 
 
-def _standings(cells: Sequence[_Cells], reference: int | None) -> tuple[Standing, ...]:
+def _outcome(ratio: Estimate) -> Outcome:
+    if ratio.n < 2:
+        return Outcome.UNKNOWN
+    if ratio.low > 1:
+        return Outcome.FASTER
+    return Outcome.SLOWER if ratio.high < 1 else Outcome.SAME
+
+
+def _standings(
+    runs: Sequence[Extract], samples: Sequence[_Samples], reference: int | None
+) -> tuple[Standing, ...]:
     """Rank the runs by the geometric mean of their best speeds over the reference's best, the fastest first."""
-    fastest = [_fastest(own) for own in cells]
-    middles = _middles([{name: each.mean for name, each in own.items()} for own in fastest])
+    fastest = [_fastest(run, own) for run, own in zip(runs, samples, strict=True)]
+    middles = _middles(fastest)
     found = []
     for run, own in enumerate(fastest):
         if reference is None:
@@ -152,18 +142,19 @@ def _standings(cells: Sequence[_Cells], reference: int | None) -> tuple[Standing
             gaps = [gap(each, base[name]) for name, each in own.items() if name in base]
         if gaps:
             # The reference's own ratio is 1 by definition, with nothing to be uncertain of.
-            one = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
-            score = one if run == reference else mean_gap(gaps).estimate()
+            itself = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
+            score = itself if run == reference else mean_gap(gaps).estimate()
             found.append(Standing(run=run, score=score, workloads=len(gaps)))
     return tuple(sorted(found, key=lambda standing: -standing.score.median))
 
 
-def _fastest(own: _Cells) -> dict[str, Sample]:
+def _fastest(run: Extract, samples: _Samples) -> dict[str, Sample]:
     """Return each workload's fastest device and variant; the speed of what does not learn is none."""
     found: dict[str, Sample] = {}
-    for key, cell in own.items():
-        if cell.speed.learned is False:
+    for speed in run.speeds:
+        made = samples.get(speed.key)
+        if made is None or speed.learned is False:
             continue
-        if key.workload not in found or cell.sample.mean > found[key.workload].mean:
-            found[key.workload] = cell.sample
+        if speed.workload not in found or made.median > found[speed.workload].median:
+            found[speed.workload] = made
     return found

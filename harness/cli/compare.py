@@ -164,7 +164,7 @@ def _raise_for(checked: Gate, made: Versus) -> None:
             hint="See “What differs” in the page; repeat both with --trials 7 for narrower intervals.",
         )
     if checked.missing:
-        missing = [f"{made.runs[run].label}: {' '.join(key)}" for run, *key in checked.missing]
+        missing = [f"{made.runs[run].label}: {' '.join(key)}" for run, key in checked.missing]
         raise SlowerError(
             f"Measured in the baseline only: {', '.join(missing)}.",
             hint="Check why, or select what to compare with --workload and --device.",
@@ -174,7 +174,7 @@ def _raise_for(checked: Gate, made: Versus) -> None:
             "Nothing could be judged: the baseline measured none of these workloads and devices.",
             hint="Run the same workloads on the same devices for the baseline.",
         )
-    if not any(check.result.joint for check in checked.checks):
+    if all(check.result.ratio is None or check.result.ratio.n < 2 for check in checked.checks):
         raise SlowerError(
             "Nothing could be judged: single trials have no interval.",
             hint="Repeat both with --trials 3 or more; smoke runs have one trial.",

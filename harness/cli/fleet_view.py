@@ -82,9 +82,7 @@ def _cut(text: str, style: str = "") -> Text:
 def scaling_table(points: Sequence[Point]) -> RenderableType:
     """Return a table for each workload, device and variant of how training speeds up over workers."""
     parts: list[RenderableType] = []
-    for (workload, device, variant), group in groupby(
-        points, key=lambda point: (point.workload, point.device, point.variant)
-    ):
+    for (workload, device, variant), group in groupby(points, key=lambda point: point.key):
         parts.append(Text(f"training together: {workload}, {device} {variant}", style="bold"))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms", "sent MB/s"):
@@ -96,7 +94,7 @@ def scaling_table(points: Sequence[Point]) -> RenderableType:
 
 
 def _scaling_cells(point: Point) -> tuple[str, ...]:
-    share = point.efficiency
+    share, sent = point.efficiency, point.traffic[0].sent_bytes_per_s if point.traffic else None
     return (
         str(point.workers),
         f"{point.throughput.median:,.0f}",
@@ -104,5 +102,5 @@ def _scaling_cells(point: Point) -> tuple[str, ...]:
         "-" if share is None or share.n < 2 else f"{100 * share.low:.0f} to {100 * share.high:.0f} %",
         three_digits(point.step_time.median * 1e3),
         "-" if point.exchange_s is None else f"{point.exchange_s * 1e3:.3g}",
-        "-" if point.sent_bytes_per_s is None else f"{point.sent_bytes_per_s / 1e6:.3g}",
+        "-" if sent is None else f"{sent / 1e6:.3g}",
     )

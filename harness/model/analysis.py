@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, TypeVar
 
 from harness.model.run import Point, Run, Scalar, Status
-from workloads.protocol import Change, Published
+from workloads.protocol import Change
+
+
+class Key(NamedTuple):
+    """What a figure is about."""
+
+    workload: str
+    device: str
+    variant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed:
+    """Something about one workload, device and variant."""
+
+    workload: str
+    device: str
+    variant: str
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return Key(self.workload, self.device, self.variant)
+
+
+_Keyed = TypeVar("_Keyed", bound=Keyed)
+
+
+def of_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
+    """Return the first value of a key, None where there is none."""
+    return next((each for each in values if each.key == key), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A median of `n` independent values with its 95 % interval; n == 1 has no interval.
-
-    The interval is Student's t on logarithms for few values, else bootstrap: see harness.analysis.stats.
-    """
+    """A median of `n` independent values with its 95 % interval, by harness.analysis.stats; n == 1 has none."""
 
     median: float
     low: float
@@ -23,17 +51,14 @@ class Estimate:
     n: int
     unit: str
 
-
-class Bound(StrEnum):
-    """Whether the true figure lies below or above the one given."""
-
-    NONE = ""
-    UPPER = "upper bound"
-    LOWER = "lower bound"
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval's width over the median; None where there is no interval."""
+        return (self.high - self.low) / 2 / abs(self.median) if self.n > 1 and self.median else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Keyed):
     """One workload, device and variant over all its finished trials.
 
     Attributes:
@@ -41,20 +66,15 @@ class Summary:
         step_time: seconds a step, synchronised windows divided by their steps.
         step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
         wait_share: share of the steady time spent waiting for input, between 0 and 1.
-        training_s: time for the published epochs; `training_projected` tells projected from measured.
-        training_bound: upper where only the first epoch was measured and a cache speeds up those after it,
-            lower the other way round.
+        training_s: time for the published epochs, where it was measured or, with `training_projected`, can be
+            projected.
         cold_start: (phase, seconds) in order, everything before steady state.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: from the GPU's counter, or None.
         accuracy: on held-out data, or None.
-        epoch_s: time for one pass through the training data at the steady speed, or None.
         trial_ids: where every figure comes from.
     """
 
-    workload: str
-    device: str
-    variant: str
     throughput: Estimate
     step_time: Estimate
     batch_size: int
@@ -70,12 +90,10 @@ class Summary:
     accuracy_ok: bool | None
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
-    epoch_s: float | None = None
-    training_bound: Bound = Bound.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Keyed):
     """Requests at one batch size (SingleStream), or at one rate of one trial (Server).
 
     Attributes:
@@ -86,9 +104,6 @@ class Latency:
         requests, planned: how many were served, and how many there were to be.
     """
 
-    workload: str
-    device: str
-    variant: str
     scenario: str
     batch_size: int
     rate_per_s: float | None
@@ -109,39 +124,42 @@ class NoRate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(Keyed):
     """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
+
+    The bound is the least of those declared to which a rate kept; the largest where none did.
 
     Attributes:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
-        at_least: the rate is that of a smaller bound, with which the search ended: more may keep to this one.
         why: how it came that there is none; None where there is one.
         kept: trials in which a rate kept to the bound; alone_s: 99th percentile of a request by itself, the
             least of all trials, None where that was not measured.
         trial_ids: all that were asked.
     """
 
-    workload: str
-    device: str
-    variant: str
     bound_s: float
     rate_per_s: Estimate | None
-    at_least: bool
     why: NoRate | None
     kept: int
     alone_s: float | None
     trial_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A ratio of two summaries' throughputs with its interval, e.g. gpu0 over cpu, tuned over baseline."""
+class RatioKind(StrEnum):
+    """What a speed is compared with."""
 
-    workload: str
-    kind: str  # "gpu-over-cpu", "tuned-over-baseline", "scaling"
-    numerator: str  # "device/variant"
-    denominator: str
+    GPU_OVER_CPU = "gpu_over_cpu"
+    OVER_BASELINE = "over_baseline"
+    SCALING = "scaling"  # as many times the speed of one GPU: 1 when nothing is lost
+    REQUESTS_GPU_OVER_CPU = "requests_gpu_over_cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Keyed):
+    """The speed of a workload, device and variant over another's, with its interval."""
+
+    kind: RatioKind
     ratio: Estimate
 
 
@@ -191,7 +209,7 @@ REMOVABLE = tuple(part for part in Part if part not in (Part.COMPUTE, Part.UNEXP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepTime:
+class StepTime(Keyed):
     """Where a step's time goes, for one workload, device and variant.
 
     Attributes:
@@ -201,9 +219,6 @@ class StepTime:
             could not be measured here is absent. Only UNEXPLAINED may be negative.
     """
 
-    workload: str
-    device: str
-    variant: str
     batch: int
     total: Estimate
     parts: Mapping[Part, Estimate]
@@ -278,6 +293,7 @@ class Finding:
         ablation: the measured gain beside it.
         remedy: the measured variant that answers the cause with the fewest other changes.
         stages: of the input pipeline, the slowest; several where their intervals do not tell them apart.
+        variants: of an impossible measurement, the variant that is too fast and what it cannot be faster than.
         facts: what was observed, by name, for the sentence about it: numbers in SI units and shares 0 to 1.
     """
 
@@ -290,16 +306,16 @@ class Finding:
     ablation: Ablation | None = None
     remedy: Remedy | None = None
     stages: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of an input pipeline: seconds a sample that it adds, and samples/s up to and including it."""
+    """One stage of an input pipeline: seconds a sample that it adds."""
 
     name: str
     cost: Estimate
-    capacity: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +324,6 @@ class Pipeline:
 
     Attributes:
         slowest: the stage that costs most, several where their intervals overlap; () where none costs time.
-        capacities: samples/s by variant: input alone, first epoch, cached, model alone, baseline, tuned.
         cpus_used, cpus: what the pipeline uses by itself, and what it may use; None where not known.
         serial: it prepares one sample after another; None where not known.
     """
@@ -317,7 +332,6 @@ class Pipeline:
     device: str
     stages: tuple[Stage, ...]
     slowest: tuple[str, ...]
-    capacities: Mapping[str, Estimate]
     cpus_used: float | None
     cpus: float | None
     serial: bool | None
@@ -333,31 +347,23 @@ class Severity(StrEnum):
 class CaveatKind(StrEnum):
     """What a reader must know before trusting a number."""
 
-    SMOKE = "smoke"
-    NOT_ISOLATED = "not isolated"
     PARAMETERS = "parameters"
     FAILED_TRIALS = "failed trials"
-    NOT_MEASURED = "not measured"
     FEW_TRIALS = "few trials"
     WIDE_INTERVAL = "wide interval"
     DRIFT = "drift"
-    OUTLIER = "outlier"
     DATA = "data"
     MISSED_TICKS = "missed ticks"
     TELEMETRY_GAP = "telemetry gap"
     WORKLOAD_WARNING = "workload warning"
     RUN_WARNING = "run warning"
-    BUSY_HOST = "busy host"
     STEAL = "steal"
-    ENERGY_COUNTERS = "energy counters"
     FOREIGN_PROCESSES = "foreign processes"
     XID_ERRORS = "xid errors"
     ECC_ERRORS = "ecc errors"
     POWER_LIMIT = "power limit"
     MIG = "mig"
-    ECC_OFF = "ecc off"
     GOVERNOR = "governor"
-    CLOCK_DROP = "clock drop"
     CLOCKS_APART = "clocks apart"
     CPU_THROTTLED = "cpu throttled"
 
@@ -404,16 +410,13 @@ class SweepPoint:
     status: Status | None
     message: str
     throughput: Estimate | None
-    step_time: Estimate | None
-    energy_j_per_sample: Estimate | None
-    accuracy: float | None
     over_best: Estimate | None
     tied: bool | None
     trial_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Keyed):
     """A workload's speed over a grid of parameters on one device, one variant of it.
 
     Attributes:
@@ -421,58 +424,38 @@ class Sweep:
         best: the one with the greatest median throughput, None where nothing was measured.
     """
 
-    workload: str
-    device: str
-    variant: str
     axes: tuple[Axis, ...]
     points: tuple[SweepPoint, ...]
     best: SweepPoint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one workload, device and variant takes in money and energy; None where price or reading is
-    missing.
+class Cost(Keyed):
+    """What one workload, device and variant takes in money; None where a price or a reading is missing.
 
     Attributes:
         per_hour: price of an hour, in the manifest's currency.
-        training: money for the published epochs, steady state only, as `Summary.training_s`, whose
-            `training_projected` and `training_bound` hold for it too.
+        training: money for the published epochs, steady state only, as `Summary.training_s`.
+        electricity: money for the energy of these epochs alone, of what `Summary.energy_source` covers.
         per_million_samples: money for a million samples.
-        training_kwh: energy for the published epochs, of what `Summary.energy_source` covers.
-        electricity_training, electricity_per_million_samples: money for that energy alone.
     """
 
-    workload: str
-    device: str
-    variant: str
     per_hour: float | None
     training: Estimate | None
-    training_projected: bool
+    electricity: Estimate | None
     per_million_samples: Estimate | None
-    energy_j_per_sample: Estimate | None
-    energy_source: str
-    training_kwh: Estimate | None
-    electricity_training: Estimate | None
-    electricity_per_million_samples: Estimate | None
-    training_bound: Bound = Bound.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostRatio:
+class CostRatio(Keyed):
     """What the same work costs on the CPU over what it costs on `device`, the same variant on both.
 
     Attributes:
         ratio: of money; above 1 the device is cheaper.
-        time_ratio: of time alone.
         break_even: the price of an hour of the device at which both cost the same.
     """
 
-    workload: str
-    device: str
-    variant: str
     ratio: Estimate
-    time_ratio: Estimate
     break_even: float
 
 
@@ -483,7 +466,6 @@ class Analysis:
     Attributes:
         step_times: of baseline and tuned, for each workload and device.
         findings: for each workload and device by their share, the largest first.
-        cost_claim: what was published about cost in general, where `cost_ratios` stand beside it.
     """
 
     run: Run
@@ -497,6 +479,10 @@ class Analysis:
     capacities: tuple[Capacity, ...] = ()
     costs: tuple[Cost, ...] = ()
     cost_ratios: tuple[CostRatio, ...] = ()
-    cost_claim: Published | None = None
     sweeps: tuple[Sweep, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
+
+    def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
+        """Return what a comparison comes to, None where it was not measured."""
+        found = of_key((each for each in self.comparisons if each.kind is kind), key)
+        return found.ratio if found else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model.analysis import Caveat, Estimate, Finding, StepTime
+from harness.model.analysis import Caveat, Estimate, Finding, Key, Keyed, StepTime
 from harness.model.run import SMOKE
 from harness.model.scaling import Scaling
 from workloads.protocol import TENSORFLOW
@@ -33,7 +33,7 @@ Facts = Mapping[Section, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
+class Speed(Keyed):
     """Baseline or tuned of one workload and device in a run.
 
     Attributes:
@@ -43,9 +43,6 @@ class Speed:
         learned: whether it reached the accuracy that the workload asks for; None where that is not known.
     """
 
-    workload: str
-    device: str
-    variant: str
     throughput: tuple[float, ...]
     batch_size: int
     energy_j_per_sample: float | None = None
@@ -115,37 +112,21 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A 95 % interval that holds together with all others of a comparison."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Keyed):
     """One workload, device and variant of a run, over the reference's.
 
     Attributes:
         run: position in Versus.runs.
-        speed: geometric mean of the run's trials, samples/s.
-        ratio: of geometric means, with the 95 % interval of this ratio alone; None for the reference itself,
-            and where the reference has no such speed.
-        joint: the interval that `outcome` goes by; None where there is none.
-        detectable: the smallest slowdown, as a share, that a comparison of so many trials of such noise
-            finds 95 times in 100.
+        speed: samples/s, as the run's own report has it.
+        ratio: of the medians, with an interval that holds together with all others of the comparison, 95
+            times in 100; None for the reference itself, and where the reference has no such speed.
         not_comparable: the sections in which the two sides differ in what changes the meaning of a speed.
     """
 
     run: int
-    workload: str
-    device: str
-    variant: str
     speed: Estimate
     ratio: Estimate | None = None
-    joint: Interval | None = None
     outcome: Outcome = Outcome.NOT_COMPARED
-    detectable: float | None = None
     not_comparable: tuple[Section, ...] = ()
 
 
@@ -174,7 +155,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
+class Trend(Keyed):
     """One workload, device and variant over several runs of one machine, the earliest first.
 
     Attributes:
@@ -182,9 +163,6 @@ class Trend:
     """
 
     machine: str
-    workload: str
-    device: str
-    variant: str
     runs: tuple[int, ...]
     change: float | None
 
@@ -252,12 +230,12 @@ class Gate:
 
     Attributes:
         limit: the share of speed that may be lost.
-        missing: (run, workload, device, variant) of what the baseline has and a run has not.
+        missing: what the baseline has and a run has not, beside the run's position.
     """
 
     limit: float
     checks: tuple[Check, ...]
-    missing: tuple[tuple[int, str, str, str], ...] = ()
+    missing: tuple[tuple[int, Key], ...] = ()
 
     @property
     def failed(self) -> tuple[Check, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model.analysis import Estimate
+from harness.model.analysis import Estimate, Keyed
 from harness.model.run import Placement, Run, Trial
 
 
@@ -42,7 +42,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Keyed):
     """One variant of one workload over so many workers.
 
     Attributes:
@@ -51,26 +51,19 @@ class Point:
             a run of one worker.
         step_time: seconds a step.
         exchange_s: one exchange of all gradients by itself: the most it can add to a step.
-        exchange_share: of a step's time, when nothing hides it; None where the exchange was not timed.
         added_s: what a step takes longer than with one worker: what exchanging, and waiting for the slowest,
             do add.
         gradient_bytes: what one worker has to exchange a step.
-        sent_bytes_per_s: through all interfaces of the first worker's machine while it trained.
         traffic: of each machine, in the order of its first worker; () where nobody counted.
     """
 
-    workload: str
-    device: str
-    variant: str
     workers: int
     throughput: Estimate
     efficiency: Estimate | None
     step_time: Estimate
     exchange_s: float | None
-    exchange_share: float | None
     added_s: float | None
     gradient_bytes: float | None
-    sent_bytes_per_s: float | None
     traffic: tuple[Traffic, ...] = ()
 
 

@@ -6,12 +6,19 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from harness.analysis import analyse
+from harness.run.store import read_run
 from reports.figures import figures_of
-from tests.report_pages import RUNS, analysis
+from reports.page import render_html
+from tests.recordings import SUITE, recording
+from tests.report_pages import RUNS, analysis, javascript
+from tests.report_pages import page as report
 
 pytestmark = pytest.mark.browser
 
@@ -71,8 +78,14 @@ def test_no_text_of_a_chart_lies_over_another(open_report, name, width):
     assert found == {}
 
 
-def test_the_default_suite_is_six_screens_and_the_first_one_answers(open_report):
-    page = open_report("suite", width=1280).page
+def recorded(name):
+    with tempfile.TemporaryDirectory() as folder:
+        return render_html(analyse(read_run(recording(name, Path(folder)))), code=javascript)
+
+
+@pytest.mark.parametrize(("name", "make"), [("suite", report), (SUITE, recorded)])
+def test_the_default_suite_is_six_screens_and_the_first_one_answers(open_report, name, make):
+    page = open_report(name, width=1280, make=make).page
     assert page.evaluate("document.documentElement.scrollHeight") <= 6 * 900
     overview = page.locator(".overview").bounding_box()
     assert overview["y"] + overview["height"] < 900
@@ -174,7 +187,7 @@ def test_dark_mode_is_dark_in_page_and_figures(open_report):
         page = open_report("gpu", scheme=scheme).page
         shades[scheme] = page.evaluate(
             """() => [getComputedStyle(document.body).backgroundColor,
-                getComputedStyle(document.querySelector("#figure-gains .live g.mark-text text")).fill]"""
+                getComputedStyle(document.querySelector("#figure-speeds .live g.mark-text text")).fill]"""
         )
     light, dark = shades["light"], shades["dark"]
     assert brightness(light[0]) > 240 > 110 > brightness(light[1])

@@ -1,0 +1,86 @@
+"""Speeds over speeds: index by index where trials met the same machine, else as independent samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.analysis.ratios import STOPPED_WIDER, Gap, gap, mean_gap, ratio, sample
+from harness.model.analysis import Estimate
+
+
+def apart(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
+    one, other = (sample(values, adaptive=adaptive) for values in (top, bottom))
+    assert one is not None and other is not None
+    return gap(one, other)
+
+
+def covers(found: Estimate | None, truth: float) -> bool:
+    assert found is not None
+    return found.low <= truth <= found.high
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_paired_ratios_cover_the_truth_on_a_machine_that_drifts(n: int) -> None:
+    random = np.random.default_rng(n)
+    hits, widths = [], []
+    for _ in range(1500):
+        machine = np.exp(random.normal(0, 0.2, n))
+        top = 3 * machine * np.exp(random.normal(0, 0.03, n))
+        bottom = machine * np.exp(random.normal(0, 0.03, n))
+        found = ratio(dict(enumerate(top.tolist())), dict(enumerate(bottom.tolist())))
+        hits.append(covers(found, 3.0))
+        widths.append(found.half_width if found else None)
+    assert 0.93 <= np.mean(hits) <= 0.97
+    if n == 10:
+        assert np.median(np.array(widths, dtype=float)) < 0.05  # what the machine does cancels out
+
+
+def test_unpaired_sides_are_compared_as_independent_samples() -> None:
+    random = np.random.default_rng(1)
+    hits = []
+    for _ in range(1500):
+        top = dict(enumerate(np.exp(random.normal(1, 0.05, 4)).tolist()))
+        bottom = dict(enumerate(np.exp(random.normal(0, 0.02, 5)).tolist(), 100))
+        hits.append(covers(ratio(top, bottom), math.e))
+    assert 0.93 <= np.mean(hits) <= 0.985
+
+
+def test_ratios_with_one_or_no_trial_in_common() -> None:
+    assert ratio({}, {0: 1.0}) is None
+    for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
+        found = ratio({0: 6.0}, bottom)
+        assert found is not None and (found.median, found.n) == (pytest.approx(3.0), 1)
+
+
+def test_welch_by_hand_around_the_ratio_of_the_medians() -> None:
+    """Worked with the formulas of Welch 1947: variances 4e-4 of three and 1e-4 of five."""
+    top, bottom = np.exp(np.array([-0.02, 0.0, 0.02])), np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
+    found = apart(top.tolist(), bottom.tolist())
+    assert found.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
+    assert found.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
+    skewed = apart([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
+    assert skewed.median == pytest.approx(2.0) and skewed.low < 2 < skewed.high
+
+
+def test_one_trial_has_no_interval_and_what_is_no_speed_is_left_out() -> None:
+    single = apart([3.0], [2.0, 2.1, 2.2]).estimate()
+    assert single.n == 1 and single.low == single.median == single.high
+    assert sample([0.0, -1.0, math.nan]) is None
+    only = sample([0.0, 5.0])
+    assert only is not None and only.n == 1
+
+
+def test_a_run_that_stopped_when_it_agreed_counts_as_noisier() -> None:
+    values = [1.0, 1.01, 1.02]
+    fixed, adaptive = (apart(values, values, adaptive=each) for each in (False, True))
+    assert adaptive.error == pytest.approx(STOPPED_WIDER * fixed.error)
+
+
+def test_the_mean_of_several_is_narrower_than_each() -> None:
+    one = apart([1.0, 1.02, 1.04], [1.0, 1.02, 1.04])
+    mean = mean_gap([one] * 4)
+    assert mean.error == pytest.approx(one.error / 2)
+    assert mean.degrees > one.degrees
