@@ -67,7 +67,7 @@ def _step_times(versus: Versus) -> charts.Figure | None:
                 for run in shown_runs(versus)
                 if (time := of_key(versus.runs[run].step_times, Key(workload, device, variant)))
             }
-            if len(times) > 1 or len(versus.runs) == 1:
+            if len(times) > 1 or (times and len(versus.runs) == 1):
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
     return breakdown_figure(
         panels,

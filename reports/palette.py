@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.analysis import Part
-from workloads.protocol import TUNED
 
 # Variable -> colour on a light page, colour on a dark one.
 COLOURS: Mapping[str, tuple[str, str]] = {
@@ -55,13 +54,6 @@ def part_colour(part: Part) -> str:
 def gpu_colour(index: int) -> str:
     """Return the CSS colour of a GPU's lines."""
     return f"var(--gpu-{index % len(DASHES)})"
-
-
-def line_colour(device: str, variant: str) -> str:
-    """Return the CSS colour of a device's variant where several share a chart."""
-    if device.startswith("gpu"):
-        return gpu_colour(0 if variant == TUNED else 3)
-    return gpu_colour(2) if variant == TUNED else "var(--cpu)"
 
 
 def style() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import Any
 
 import altair as alt
@@ -45,24 +44,19 @@ def breakdown_figure(
     labels_px: int = _LABELS_PX,
     common: bool = False,
 ) -> Figure | None:
-    """Draw panels of breakdowns; those of which only the whole step is known are left out.
+    """Draw panels of breakdowns; None where there are none.
 
     Args:
         panels: heading -> label of a bar -> breakdown.
         common: all bars of a panel on one axis of milliseconds; otherwise each is as long as its own step.
     """
-    shown: dict[str, dict[str, StepTime]] = {}
-    for heading, bars in panels.items():
-        own = {label: time for label, time in bars.items() if set(time.parts) != {Part.UNEXPLAINED}}
-        if own:
-            shown[heading] = own
-    times = [time for own in shown.values() for time in own.values()]
+    times = [time for own in panels.values() for time in own.values()]
     if not times:
         return None
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
     drawn = [
         _panel(number, heading, own, labels_px, common=common)
-        for number, (heading, own) in enumerate(shown.items())
+        for number, (heading, own) in enumerate(panels.items())
     ]
     return Figure(
         id="figure-step-time",
@@ -71,7 +65,7 @@ def breakdown_figure(
         spec=stacked(drawn, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),
-            rows=tuple(row for heading, own in shown.items() for row in _table(heading, own)),
+            rows=tuple(row for heading, own in panels.items() for row in _table(heading, own)),
         ),
         reserve_px=labels_px + _TOTAL_PX,
         legend=tuple(Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),
@@ -82,36 +76,32 @@ def _panel(
     number: int, heading: str, times: Mapping[str, StepTime], labels_px: int, *, common: bool
 ) -> Panel:
     longest = max(map(_drawn, times.values()))
-    wholes = {label: longest if common else _drawn(time) for label, time in times.items()}
-    parts = [record for label, time in times.items() for record in _segments(label, time, wholes[label])]
-    names = [record for label, time in times.items() for record in _labels(label, time, wholes[label])]
+    records = [
+        record
+        for label, time in times.items()
+        for record in _segments(label, time, longest if common else _drawn(time))
+    ]
     totals = [
         {"row": label, "total": f"{numbers.milliseconds(time.total.median)} ms"}
         for label, time in times.items()
     ]
-    scale = alt.Scale(domain=[0, 1])
-    bars = labelled(parts, labels_px).mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
+    scale, base = alt.Scale(domain=[0, 1]), labelled(records, labels_px)
+    bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
     # The panels of a concatenation are numbered, and so are their scales.
     room = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
     fitting = (
         f"{room} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
     )
-    text = f"{''.join(fitting)}''"
-    labels = labelled(names, labels_px).mark_text(text=alt.expr(text), baseline="middle", fontWeight=600)
+    labels = base.mark_text(text=alt.expr(f"{''.join(fitting)}''"), baseline="middle", fontWeight=600)
     sizes = {each.batch for each in times.values()}
     return panel(
         bars.encode(
             x=alt.X("start:Q", scale=scale, axis=None),
             x2=alt.X2("end:Q"),
-            tooltip=[
-                alt.Tooltip("part:N"),
-                alt.Tooltip("ms:N", title="ms a step"),
-                alt.Tooltip("share:N"),
-                alt.Tooltip("interval:N", title="95 % interval"),
-            ],
+            tooltip=[alt.Tooltip(f"{name}:N") for name in ("part", "ms", "interval")],
             color=COLOUR,
         ),
-        labels.encode(x=alt.X("middle:Q", scale=scale, axis=None), color=COLOUR),
+        labels.encode(x=alt.X("middle:Q", scale=scale, axis=None), color=alt.Color("text:N", scale=None)),
         beside(labelled(totals, labels_px), "total"),
         heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
         labels_px=labels_px,
@@ -124,34 +114,26 @@ def _drawn(time: StepTime) -> float:
     return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
 
 
-def _spans(time: StepTime, whole: float) -> Iterator[tuple[Part, float, float]]:
-    """Yield the parts that a bar shows with where they begin and end, as shares of the axis."""
-    at = 0.0
-    for part, value in time.parts.items():
-        if value.median > 0:
-            yield part, at, at + value.median / whole
-            at += value.median / whole
-
-
 def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
-    for part, start, end in _spans(time, whole):
+    """Yield the parts of a bar. Those that the overview calls by one name share its number, on the widest."""
+    at, widest = 0.0, {}
+    names = {part: SHORT_PARTS.get(part, part.value) for part in time.parts}
+    for part in sorted(time.parts, key=lambda each: time.parts[each].median):
+        widest[names[part]] = part
+    for part, value in time.parts.items():
+        if value.median <= 0:
+            continue
+        end = at + value.median / whole
+        share = numbers.percent(time.share(*(each for each in time.parts if names[each] == names[part])))
+        named = widest[names[part]] is part
         yield {
-            "row": label, "part": part.value, "start": start, "end": end, "colour": part_colour(part),
-            "ms": numbers.milliseconds(time.parts[part].median), "share": numbers.percent(time.share(part)),
-            "interval": _interval(time, part),
+            "row": label, "part": f"{part.value} {numbers.percent(time.share(part))}", "start": at, "end": end,
+            "middle": (at + end) / 2, "ms": f"{numbers.milliseconds(value.median)} ms a step",
+            "interval": _interval(time, part), "long": f"{names[part]} {share}" if named else "",
+            "short": share if named else "", "colour": part_colour(part),
+            "text": f"var(--segment-{'light' if part in _WHITE_TEXT else 'dark'})",
         }  # fmt: skip
-
-
-def _labels(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
-    """Yield what stands in a bar: parts of one name share one number, the same as in the overview."""
-    for name, group in groupby(_spans(time, whole), key=lambda span: SHORT_PARTS.get(span[0], span[0].value)):
-        parts, starts, ends = zip(*group, strict=True)
-        share = numbers.percent(time.share(*parts))
-        yield {
-            "row": label, "start": starts[0], "middle": (starts[0] + ends[-1]) / 2, "end": ends[-1],
-            "long": f"{name} {share}", "short": share,
-            "colour": f"var(--segment-{'light' if parts[0] in _WHITE_TEXT else 'dark'})",
-        }  # fmt: skip
+        at = end
 
 
 def _interval(time: StepTime, part: Part) -> str:

@@ -1,25 +1,19 @@
-"""A sweep's grid as a heat map."""
+"""A sweep's points, the fastest first: as dots with their intervals, and as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import altair as alt
-
-from harness.model.analysis import Axis, Sweep, SweepPoint
+from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
-from reports.charts import Figure, Key, Panel, Table, device_colour, labels_axis, panel, rows, stacked
+from reports.charts import Figure, Table, device_colour, measured, span, speed_axis, stacked
 from reports.names import device_name, variant_name
 
-_CELL_PX = 46
-_BETWEEN_PX = 66  # an axis with its title, and the next panel's title
-_LABELS_PX = 96
-# Faint to strong; text on the strongest still reads in the light and in the dark.
-_OPACITY = (0.05, 0.5)
-_BEST, _TIED = "fastest", "may be as fast"
+_LABELS_PX = 300
+_TEXT_PX = 190
+_ROW_PX = 18
+# Of more points the table has the others.
+_DRAWN = 40
 _LOST = {
     None: "not measured yet",
     Status.OUT_OF_MEMORY: "out of memory",
@@ -35,135 +29,59 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         title: what the workload is called.
         number: tells the figures of one page apart.
     """
-    where = f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
-    best = sweep.best
+    records = [
+        {
+            **(span(each.throughput) if each.throughput else {}),
+            "row": point_words(each.point),
+            "text": ", ".join(filter(None, (_speed(each), _outcome(sweep, each)))),
+            "name": numbers.interval(each.throughput),
+            "colour": device_colour(sweep.device),
+        }
+        for each in _ranked(sweep)[:_DRAWN]
+    ]
+    ends = [end for each in sweep.points if (value := each.throughput) for end in (value.low, value.high)]
+    x = speed_axis(ends or [1.0])
     return Figure(
         id=f"figure-sweep-{number}",
-        title=f"{where}: samples per second",
-        description=f"Speed over the values of {', '.join(axis.name for axis in sweep.axes)} as a map of cells, "
-        "darker where faster. "
-        + (f"The fastest point is {point_words(best.point)}." if best else "No point was measured."),
-        spec=stacked(_maps(sweep), spacing=_BETWEEN_PX),
+        title=f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
+        description=f"A dot for each combination of {', '.join(axis.name for axis in sweep.axes)}, the fastest first, "
+        "with its 95 % interval on a logarithmic axis.",
+        spec=stacked([measured(records, x, labels_px=_LABELS_PX, row_px=_ROW_PX)]),
         table=sweep_table(sweep),
-        reserve_px=_LABELS_PX + 4,
-        legend=_legend(sweep),
+        reserve_px=_LABELS_PX + _TEXT_PX,
     )
 
 
 def sweep_table(sweep: Sweep) -> Table:
     """Return the points from the fastest to the slowest, then those without a speed."""
-    ranked = sorted(sweep.points, key=lambda one: -one.throughput.median if one.throughput else 1.0)
     names = tuple(axis.name for axis in sweep.axes)
     return Table(
         header=(*names, "speed", "95 % interval", "over the fastest", "outcome"),
         rows=tuple(
             (
-                *(scalar_word(dict(one.point)[name]) for name in names),
-                numbers.speed(one.throughput),
-                numbers.interval(one.throughput),
-                numbers.factor(one.over_best.median) if one.over_best else numbers.MISSING,
-                ": ".join(filter(None, (_outcome(sweep, one), one.message))),
+                *(scalar_word(dict(each.point)[name]) for name in names),
+                numbers.speed(each.throughput),
+                numbers.interval(each.throughput),
+                numbers.factor(each.over_best.median) if each.over_best else numbers.MISSING,
+                ": ".join(filter(None, (_outcome(sweep, each), each.message))),
             )
-            for one in ranked
+            for each in _ranked(sweep)
         ),
     )
 
 
-def _outcome(sweep: Sweep, one: SweepPoint) -> str:
+def _ranked(sweep: Sweep) -> list[SweepPoint]:
+    return sorted(sweep.points, key=lambda each: -each.throughput.median if each.throughput else 1.0)
+
+
+def _speed(point: SweepPoint) -> str:
+    return numbers.speed(point.throughput) if point.throughput else ""
+
+
+def _outcome(sweep: Sweep, point: SweepPoint) -> str:
     """Say in a few words what became of a point."""
-    if one.throughput is None:
-        return _LOST.get(one.status, "failed")
-    if one == sweep.best:
-        return _BEST
-    return _TIED if one.tied else "" if one.tied is False else "cannot be told apart"
-
-
-def _legend(sweep: Sweep) -> tuple[Key, ...]:
-    keys = [
-        Key(
-            colour=device_colour(sweep.device),
-            shape="bar",
-            name="speed: the fuller the faster, over all cells",
-        )
-    ]
-    if sweep.best is not None:
-        keys.append(Key(colour="var(--ink)", shape="frame", name=_BEST))
-    if any(one.tied and one != sweep.best for one in sweep.points):
-        keys.append(Key(colour="var(--ink)", shape="dashed", name=f"{_TIED} (95 % confidence)"))
-    return tuple(keys)
-
-
-def _maps(sweep: Sweep) -> list[Panel]:
-    """Map the two axes with most effect; a third gives a panel for each of its values.
-
-    A single axis is a map of one row. Of more axes than three, a cell stands for the best point of all that
-    share its values.
-    """
-    varied = sorted(sweep.axes, key=lambda axis: (len(axis.values) > 1, axis.effect or 0.0), reverse=True)
-    x, *down = sorted(varied[:2], key=lambda axis: len(axis.values), reverse=True)
-    y, third = down[0] if down else None, varied[2] if len(varied) == 3 else None
-    if third is None:
-        rest = ", ".join(axis.name for axis in varied[2:])
-        return [_map(sweep, x, y, f"the best over {rest}" if rest else "", sweep.points)]
-    return [
-        _map(sweep, x, y, f"{third.name} = {scalar_word(value)}", points)
-        for value in third.values
-        if (points := [one for one in sweep.points if (third.name, value) in one.point])
-    ]
-
-
-def _map(sweep: Sweep, x: Axis, y: Axis | None, name: str, points: Sequence[SweepPoint]) -> Panel:
-    cells: dict[tuple[str, str], SweepPoint] = {}
-    for one in points:
-        place = _value(one, x), _value(one, y)
-        if _speed(one) >= _speed(cells.setdefault(place, one)):
-            cells[place] = one
-    top = max((_speed(one) for one in sweep.points), default=0.0) or 1.0
-    faint, full = _OPACITY
-    records = [
-        {
-            **_record(sweep, one),
-            "x": across,
-            "y": down,
-            "opacity": faint + (full - faint) * _speed(one) / top if one.throughput else 0.0,
-        }
-        for (across, down), one in cells.items()
-    ]
-    gap = alt.Scale(paddingInner=0.06, paddingOuter=0.03)
-    labels = labels_axis(_LABELS_PX, title=y.name if y else None, labelLimit=_LABELS_PX - 30)
-    base = alt.Chart(rows(records)).encode(
-        x=alt.X("x:O", sort=None, scale=gap, axis=alt.Axis(title=x.name, labelAngle=0, ticks=False)),
-        y=alt.Y("y:O", sort=None, scale=gap, axis=labels),
-        tooltip=[alt.Tooltip(f"{field}:N") for field in ("point", "speed", "interval", "outcome")],
-    )
-    frame = base.mark_rect(filled=False, stroke="var(--ink)", strokeWidth=2)
-    dashed = base.mark_rect(filled=False, stroke="var(--ink)", strokeWidth=1.5, strokeDash=[4, 3])
-    return panel(
-        base.mark_rect(fill=device_colour(sweep.device)).encode(
-            fillOpacity=alt.FillOpacity("opacity:Q", scale=None)
-        ),
-        frame.transform_filter(f"datum.outcome == '{_BEST}'"),
-        dashed.transform_filter(f"datum.outcome == '{_TIED}'"),
-        base.mark_text(fontSize=12).encode(text=alt.Text("text:N")),
-        heading=name,
-        labels_px=_LABELS_PX,
-        row_px=_CELL_PX,
-    )
-
-
-def _record(sweep: Sweep, one: SweepPoint) -> dict[str, Any]:
-    return {
-        "text": numbers.estimate(one.throughput) if one.throughput else _outcome(sweep, one),
-        "point": point_words(one.point),
-        "speed": numbers.estimate(one.throughput),
-        "interval": numbers.interval(one.throughput),
-        "outcome": _outcome(sweep, one),
-    }
-
-
-def _value(one: SweepPoint, axis: Axis | None) -> str:
-    return scalar_word(dict(one.point)[axis.name]) if axis else ""
-
-
-def _speed(one: SweepPoint) -> float:
-    return one.throughput.median if one.throughput else 0.0
+    if point.throughput is None:
+        return _LOST.get(point.status, "failed")
+    if point == sweep.best:
+        return "fastest"
+    return "may be as fast" if point.tied else "" if point.tied is False else "cannot be told apart"

@@ -14,7 +14,7 @@ from harness.analysis.energy import CPU_COUNTER, GPU_COUNTER, energy_per_sample
 from harness.model.analysis import Summary
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
-from tests.builders_telemetry import retold
+from tests.builders_telemetry import lost
 from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
@@ -171,7 +171,7 @@ def test_times_near_the_limit_of_float_stay_exact() -> None:
 def test_energy_from_the_counter_and_by_integration_agree() -> None:
     run = gpu_run()
     counted = summary(run, "gpu0", BASELINE)
-    integrated = summary(retold(run, "gpu0", "nvml_slow", energy_j=None), "gpu0", BASELINE)
+    integrated = summary(lost(run, "nvml_slow", "energy_j"), "gpu0", BASELINE)
     assert counted.energy_source == f"{GPU_COUNTER}, shared out over time by instant GPU power"
     assert integrated.energy_source == "integrated instant GPU power"
     assert counted.energy_j_per_sample is not None and integrated.energy_j_per_sample is not None
@@ -182,13 +182,14 @@ def test_energy_from_the_counter_and_by_integration_agree() -> None:
 
 
 def test_the_lagging_average_is_the_last_resort() -> None:
-    run = retold(gpu_run(), "gpu0", "nvml", power_instant_w=None, power_usage_w=None)
-    assert summary(run, "gpu0", BASELINE).energy_source == GPU_COUNTER
-    run = retold(run, "gpu0", "nvml_slow", energy_j=None)
-    assert summary(run, "gpu0", BASELINE).energy_source == "integrated average GPU power"
-    run = retold(run, "gpu0", "nvml_slow", power_average_w=None)
-    one = summary(run, "gpu0", BASELINE)
-    assert (one.energy_j_per_sample, one.energy_source) == (None, "")
+    sources = []
+    run = gpu_run()
+    for source, *columns in (
+        ("nvml", "power_instant_w", "power_usage_w"), ("nvml_slow", "energy_j"), ("nvml_slow", "power_average_w")
+    ):  # fmt: skip
+        run = lost(run, source, *columns)
+        sources.append(summary(run, "gpu0", BASELINE).energy_source)
+    assert sources == [GPU_COUNTER, "integrated average GPU power", ""]
 
 
 def test_energy_of_several_cards_is_their_sum_and_needs_them_all() -> None:

@@ -23,7 +23,7 @@ times = st.builds(
     loop=st.none() | seconds,
     wait=st.none() | seconds,
     host_fed=st.none() | seconds,
-    model=st.none() | seconds,
+    model=seconds,
     feed=st.none() | seconds,
     unfed=st.none() | seconds,
     launch=st.none() | seconds,
@@ -46,9 +46,8 @@ def test_parts_add_up_to_the_baseline_and_only_the_rest_may_be_negative(each: Ti
 @given(times)
 def test_what_was_not_measured_has_no_part(each: Times) -> None:
     parts = split(each)
-    if each.model is None:
-        assert set(parts) <= {Part.UNEXPLAINED, Part.HOST}
-    assert (Part.COPY in parts) == (each.model is not None and each.host_fed is not None)
+    assert (Part.COPY in parts) == (each.host_fed is not None)
+    assert (Part.LAUNCH in parts) == (each.launch is not None)
 
 
 def _of(**variants: VariantSpeed) -> dict[Part, float]:

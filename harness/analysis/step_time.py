@@ -68,10 +68,10 @@ class Times:
     """
 
     baseline: Floats
+    model: Floats
     loop: Floats | None = None
     wait: Floats | None = None
     host_fed: Floats | None = None
-    model: Floats | None = None
     feed: Floats | None = None
     unfed: Floats | None = None
     launch: Floats | float | None = None
@@ -87,14 +87,12 @@ def split(times: Times) -> dict[Part, Floats]:
     parts = dict(_split(times))
     if times.taken:
         _take(parts, times)
-    rest = times.baseline - np.sum(list(parts.values()), axis=0) if parts else times.baseline
+    rest = times.baseline - np.sum(list(parts.values()), axis=0)
     return {part: parts[part] for part in Part if part in parts} | {Part.UNEXPLAINED: rest}
 
 
 def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
     model = times.model
-    if model is None:
-        return
     launch, exchange = _some(times.launch, model), _some(times.exchange, model)
     python = np.minimum(_some(times.python, model), model)
     exchange = np.minimum(exchange, model - python)
@@ -165,18 +163,21 @@ def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
 
 
 def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
-    """Return the breakdown of the baseline's step; `alone` is the same workload on a single GPU."""
+    """Return the breakdown of the baseline's step, None where the model alone was not measured.
+
+    Args:
+        alone: the same workload on a single GPU.
+    """
     if BASELINE not in case.variants:
         return None
     drawn = _Drawn(case)
-    baseline = drawn.step(BASELINE)
-    assert baseline is not None  # it has a summary
-    loop, model = drawn.step(CUSTOM_LOOP), drawn.step(MODEL_ONLY)
+    baseline, loop, model = (drawn.step(variant) for variant in (BASELINE, CUSTOM_LOOP, MODEL_ONLY))
     waits = drawn.wait_share(CUSTOM_LOOP)
-    if model is not None:
-        # Baseline and loop run the same step: alone it takes no longer, however noisy the machine was.
-        model = np.minimum(model, baseline)
-        model = np.minimum(model, loop * (1.0 - waits)) if loop is not None and waits is not None else model
+    if baseline is None or model is None:
+        return None
+    # Baseline and loop run the same step: alone it takes no longer, however noisy the machine was.
+    model = np.minimum(model, baseline)
+    model = np.minimum(model, loop * (1.0 - waits)) if loop is not None and waits is not None else model
     python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
@@ -186,7 +187,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         model=model,
         feed=drawn.step(INPUT_ONLY),
         unfed=drawn.step(WITHOUT_INPUT),
-        launch=None if model is None else _launch(case, drawn, model, python),
+        launch=_launch(case, drawn, model, python),
         exchange=_exchange(case, alone, model),
         python=python,
         retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
@@ -201,7 +202,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
 
 
 def tuned_time(case: Case) -> StepTime | None:
-    """Return the breakdown of tuned, as far as it shows one: its wait, and how busy a GPU was."""
+    """Return the breakdown of tuned by its wait and by how busy a GPU was; None where neither is known."""
     if BASELINE not in case.variants or TUNED not in case.variants:
         return None
     drawn = _Drawn(case)
@@ -210,16 +211,15 @@ def tuned_time(case: Case) -> StepTime | None:
     waits = drawn.wait_share(TUNED)
     wait = total * waits if waits is not None else None
     busy = device_activity(case, TUNED) if case.on_gpu else None
-    parts: dict[Part, Floats] = {}
+    if wait is None and busy is None:
+        return None
+    rest = total if wait is None else total - wait
+    parts = {Part.COMPUTE: rest if busy is None else np.minimum(total * busy, rest)}
     if wait is not None:
-        rest = total - wait
-        parts = {Part.COMPUTE: np.minimum(total * busy, rest) if busy is not None else rest}
+        parts[Part.INPUT_WAIT] = wait
         if busy is not None:
             parts[Part.LAUNCH] = rest - parts[Part.COMPUTE]
-        parts[Part.INPUT_WAIT] = wait
-    elif busy is not None:
-        parts = {Part.COMPUTE: total * busy}
-    parts[Part.UNEXPLAINED] = total - np.sum(list(parts.values()), axis=0) if parts else total
+    parts[Part.UNEXPLAINED] = total - np.sum(list(parts.values()), axis=0)
     return _made(case, TUNED, total, parts)
 
 
@@ -294,9 +294,9 @@ def _idle(case: Case) -> float | None:
     return idle if free is None else min(idle, free)
 
 
-def _exchange(case: Case, alone: Case | None, model: Floats | None) -> Floats | None:
+def _exchange(case: Case, alone: Case | None, model: Floats) -> Floats | None:
     """Return what the model's step takes longer on several GPUs than on one with the same batch for each."""
-    if model is None or alone is None or len(case.gpus) < 2 or MODEL_ONLY not in alone.measures:
+    if alone is None or len(case.gpus) < 2 or MODEL_ONLY not in alone.measures:
         return None
     if case.variants[MODEL_ONLY].batch_size != alone.variants[MODEL_ONLY].batch_size * len(case.gpus):
         return None
