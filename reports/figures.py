@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
 from harness.model.analysis import Analysis
@@ -46,24 +45,9 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
 
 
 def shown_trials(analysis: Analysis) -> tuple[Trial, ...]:
-    """Choose the trials to show through time: of each workload and device the one of middle speed, those of
-    GPUs first, then those that did not end well."""
-    groups: dict[tuple[str, str], list[Trial]] = {}
-    for trial in analysis.run.trials:
-        if trial.status is Status.OK:
-            groups.setdefault((trial.workload, trial.device), []).append(trial)
-    middle = [_middle(trials) for trials in groups.values()]
-    bad = [trial for trial in analysis.run.trials if trial.status is not Status.OK]
-    middle.sort(key=lambda trial: not is_gpu(trial.device))
-    return tuple([*middle, *bad][:_TIMELINES])
-
-
-def _middle(trials: list[Trial]) -> Trial:
-    speeds = [_speed(trial) for trial in trials]
-    return trials[speeds.index(statistics.median_low(speeds))]
-
-
-def _speed(trial: Trial) -> float:
-    own = [window for window in trial.windows if window.variant == trial.windows[0].variant]
-    time_ns = sum(window.end_ns - window.start_ns for window in own)
-    return sum(window.samples for window in own) / time_ns if time_ns else 0.0
+    """Choose the trials to show through time: the last of each workload and device, GPUs first, then those that
+    did not end well."""
+    trials = analysis.run.trials
+    last = {(trial.workload, trial.device): trial for trial in trials if trial.status is Status.OK}
+    shown = sorted(last.values(), key=lambda trial: not is_gpu(trial.device))
+    return tuple([*shown, *(trial for trial in trials if trial.status is not Status.OK)][:_TIMELINES])

@@ -327,7 +327,7 @@ def no_rate(capacity: Capacity) -> str:
 def published_note(each: PublishedComparison) -> str:
     """Return what the article adds to its number, and what differs in how it was measured here."""
     stand_in = f"measured here as {variant_name(each.measured_variant)}" if each.other_variant else ""
-    return "; ".join(filter(None, (each.note, stand_in)))
+    return "; ".join(filter(None, (each.number.note, stand_in)))
 
 
 PUBLISHED_CAVEAT = (

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from harness.model.analysis import Estimate
 from harness.rounding import decimals, estimate_decimals, fixed
+from workloads.protocol import Published
 
 SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
@@ -100,15 +101,15 @@ def quantity(value: Estimate | None) -> str:
     return percent(value.median) if value.unit == "share" else speed(value)
 
 
-def published(value: float, upto: float, unit: str) -> str:
+def published(figure: Published) -> str:
     """Write a published figure with the digits that it was published with, or the range."""
-    ends = [value, upto] if upto else [value]
-    if unit == "s":
+    ends = [figure.value, figure.upto] if figure.upto else [figure.value]
+    if figure.unit == "s":
         return " to ".join(duration(end) for end in ends)
-    if unit in ("accuracy", "utilisation"):
+    if figure.unit in ("accuracy", "utilisation"):
         return f"{' to '.join(f'{end * 100:g}' for end in ends)}{SPACE}%"
     text = " to ".join(f"{end:,g}" for end in ends)
-    return f"{text}×" if unit in ("ratio", "requests ratio", "gain") else f"{text}/s"
+    return f"{text}×" if figure.unit in ("ratio", "requests ratio", "gain") else f"{text}/s"
 
 
 def size(bytes_: float | None) -> str:

@@ -97,7 +97,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
                 for each in analysis.published
                 if (each.workload, each.device) == (workload, device)
                 and each.factor is not None
-                and each.unit in ("samples/s", "s")
+                and each.is_time_or_speed
             ),
             None,
         ),

@@ -58,7 +58,7 @@ def _of_reference(
     analysis: Analysis, each: PublishedComparison, extract: Extract, place: int, row: str
 ) -> Iterator[dict[str, Any]]:
     """Yield a reference machine's factor: this machine's, times the ratio of their speeds."""
-    if each.unit not in ("samples/s", "s") or each.factor is None:
+    if not each.is_time_or_speed or each.factor is None:
         return
     key = Key(each.workload, each.device, each.measured_variant)
     here, there = of_key(analysis.summaries, key), of_key(extract.speeds, key)
@@ -73,8 +73,8 @@ def _of_reference(
 def _cells(each: PublishedComparison, titles: dict[str, str], devices: dict[str, str]) -> tuple[str, ...]:
     return (
         f"{titles[each.workload]}, {devices[each.device]}",
-        f"{each.system} ({each.source})",
-        numbers.published(each.value, each.upto, each.unit),
+        f"{each.number.system} ({each.number.source})",
+        numbers.published(each.number),
         numbers.quantity(each.measured),
         numbers.factor(each.factor.median) if each.factor else numbers.MISSING,
         published_note(each),
@@ -84,15 +84,15 @@ def _cells(each: PublishedComparison, titles: dict[str, str], devices: dict[str,
 def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str, str]) -> dict[str, Any]:
     assert each.factor is not None
     what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}.get(
-        each.unit, ""
+        each.number.unit, ""
     )
     where = devices[each.device]
-    number = numbers.published(each.value, each.upto, each.unit)
+    number = numbers.published(each.number)
     return {
-        "row": f"{each.workload} {what or where} {number}, {each.system.split(',')[0]}",
+        "row": f"{each.workload} {what or where} {number}, {each.number.system.split(',')[0]}",
         **charts.span(each.factor),
         "text": numbers.factor(each.factor.median),
-        "name": f"{each.system}, {each.source}",
+        "name": f"{each.number.system}, {each.number.source}",
         "colour": charts.device_colour(each.device),
     }
 

@@ -106,7 +106,10 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in own:
         number = row.published
         if number is not None:
-            yield "vs published", f"{row.name} {_factor(number.factor)} ({number.system}, {number.source})"
+            yield (
+                "vs published",
+                f"{row.name} {_factor(number.factor)} ({number.number.system}, {number.number.source})",
+            )
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix

@@ -87,7 +87,7 @@ def test_nothing_to_compare_with_is_kept_without_a_factor(fields: dict[str, str]
 
 def test_a_number_of_a_gpu_stands_beside_each_single_gpu_in_its_own_unit() -> None:
     cpu, gpu, ratio = analyse(gpu_run()).published
-    assert [(one.device, one.value, one.unit) for one in (cpu, gpu, ratio)] == [
+    assert [(one.device, one.number.value, one.number.unit) for one in (cpu, gpu, ratio)] == [
         ("cpu", 1075, "s"), ("gpu0", 343, "s"), ("gpu0", 3.1, "ratio"),
     ]  # fmt: skip
     assert cpu.measured is not None and cpu.measured.unit == "s"

@@ -167,4 +167,4 @@ def test_trust_follows_the_widest_interval() -> None:
 
 def test_a_stand_in_for_the_published_settings_is_named() -> None:
     published = analysis("gpu").published[0]
-    assert published_note(published) == published.note
+    assert published_note(published) == published.number.note

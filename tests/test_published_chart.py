@@ -21,7 +21,7 @@ def diamonds(**changes: object) -> list[dict]:
 
 
 def test_a_machine_twice_as_fast_has_twice_the_factor() -> None:
-    shown = [each for each in analysis("gpu").published if each.factor and each.unit in ("samples/s", "s")]
+    shown = [each for each in analysis("gpu").published if each.factor and each.is_time_or_speed]
     summaries = {each.key: each for each in analysis("gpu").summaries}
     faster = tuple(
         replace(each, throughput=(2 * summaries[key].throughput.median,))

@@ -147,7 +147,7 @@ def speeds(found: Analysis) -> Iterator[str]:
     for group in measures(found.run).values():
         yield from (f"{numbers.number(each.throughput)}/s" for each in group)
     for each in found.published:
-        yield numbers.published(each.value, each.upto, each.unit)
+        yield numbers.published(each.number)
     for latency in found.latencies:
         yield numbers.speed(latency.samples_per_s)
     for capacity in found.capacities:
@@ -164,7 +164,7 @@ def factors(found: Analysis) -> Iterator[str]:
         yield from (numbers.factor(finding.gain),) if finding.gain else ()
         yield from (numbers.factor(finding.ablation.predicted),) if finding.ablation else ()
     for each in found.published:
-        yield numbers.published(each.value, each.upto, each.unit)
+        yield numbers.published(each.number)
         yield from (numbers.factor(each.factor.median),) if each.factor else ()
     for sweep in found.sweeps:
         yield from (numbers.factor(one.over_best.median) for one in sweep.points if one.over_best)

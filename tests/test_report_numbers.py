@@ -6,6 +6,7 @@ import pytest
 
 from harness.model.analysis import Estimate
 from reports import numbers
+from workloads.protocol import Published
 
 S = numbers.SPACE
 
@@ -84,17 +85,18 @@ def test_a_measured_figure_stands_in_its_own_unit(value, text):
 
 
 @pytest.mark.parametrize(
-    ("figure", "text"),
+    ("value", "upto", "unit", "text"),
     [
-        ((47, 0, "samples/s"), "47/s"),
-        ((15000, 17000, "samples/s"), "15,000 to 17,000/s"),
-        ((0, 0.1, "utilisation"), f"0 to 10{S}%"),
-        ((4, 0, "ratio"), "4×"),
-        ((343, 0, "s"), f"5{S}min 43{S}s"),
+        (47, 0, "samples/s", "47/s"),
+        (15000, 17000, "samples/s", "15,000 to 17,000/s"),
+        (0, 0.1, "utilisation", f"0 to 10{S}%"),
+        (4, 0, "ratio", "4×"),
+        (343, 0, "s", f"5{S}min 43{S}s"),
     ],
 )
-def test_published_figures_keep_their_digits(figure, text):
-    assert numbers.published(*figure) == text
+def test_published_figures_keep_their_digits(value, upto, unit, text):
+    figure = Published(source="", system="", device="gpu", value=value, upto=upto, unit=unit)
+    assert numbers.published(figure) == text
 
 
 def test_other_units():

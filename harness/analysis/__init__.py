@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.analysis.case import cases
-from harness.analysis.caveats import run_caveats
+from harness.analysis.caveats import caveats
 from harness.analysis.compare import comparisons
 from harness.analysis.cost import cost_ratios, costs
 from harness.analysis.findings import findings
-from harness.analysis.machine_caveats import machine_caveats
 from harness.analysis.measures import measures
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
@@ -17,7 +16,7 @@ from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import sweeps
-from harness.model.analysis import Analysis, Severity
+from harness.model.analysis import Analysis
 from harness.model.run import Run
 
 __all__ = ["analyse", "priced"]
@@ -34,7 +33,6 @@ def analyse(run: Run) -> Analysis:
     grouped = tuple(cases(run, summed, ratios, measured))
     swept = sweeps(run)
     times = step_times(grouped)
-    caveats = dict.fromkeys((*run_caveats(run, measured, summed), *machine_caveats(run, summed)))
     analysis = Analysis(
         run=run,
         summaries=summed,
@@ -42,7 +40,7 @@ def analyse(run: Run) -> Analysis:
         published=() if swept else published_comparisons(run, grouped),
         step_times=times,
         findings=findings(grouped, times),
-        caveats=tuple(sorted(caveats, key=lambda caveat: caveat.severity is not Severity.WARNING)),
+        caveats=caveats(run, measured, summed),
         sweeps=swept,
         latencies=latencies(run),
         capacities=capacities(run),

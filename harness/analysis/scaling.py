@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.analysis.align import SECOND_NS
+from harness.analysis.align import SECOND_NS, increase
 from harness.analysis.measures import Measure, by_index, measures
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
@@ -83,30 +82,20 @@ def _metric(trials: list[Trial], name: str) -> float | None:
     return _median([one.value for trial in trials for one in trial.metrics if one.name == name])
 
 
-def _sent(trial: Trial, variant: str, column: str = SENT) -> Iterator[float]:
+def _sent(trial: Trial, variant: str, column: str) -> Iterator[float]:
     """Yield, for each window of the variant, the bytes a second through all interfaces together."""
-    counters = [
-        (series.t_ns, series.columns[name])
+    windows = [
+        window for window in trial.windows if window.variant == variant and window.end_ns > window.start_ns
+    ]
+    growths = [
+        increase(series.t_ns, series.columns[name], windows)
         for series in trial.telemetry
         for name in (column, LOOPBACK)
         if series.source == "host" and name in series.columns
     ]
-    for window in trial.windows:
-        if window.variant == variant:
-            edges = np.array([window.start_ns, window.end_ns], np.int64)
-            rates = [rate for t_ns, values in counters if (rate := _rate(t_ns, values, edges)) is not None]
-            if rates:
-                yield sum(rates)
-
-
-def _rate(t_ns: NDArray[np.int64], values: NDArray[np.float64], edges_ns: NDArray[np.int64]) -> float | None:
-    """Return a counter's growth a second between two instants; None where it was not read at both of them."""
-    known = np.isfinite(values)
-    begin, end = edges_ns
-    if known.sum() < 2 or t_ns[known][0] > begin or t_ns[known][-1] < end or end <= begin:
-        return None
-    first, last = np.interp(edges_ns.astype(np.float64), t_ns[known].astype(np.float64), values[known])
-    return float(last - first) * SECOND_NS / float(end - begin)
+    for window, *grown in zip(windows, *growths, strict=True):
+        if any(np.isfinite(grown)):
+            yield float(np.nansum(grown)) * SECOND_NS / (window.end_ns - window.start_ns)
 
 
 def _by_machine(placement: Placement) -> Mapping[int, tuple[int, ...]]:

@@ -105,7 +105,7 @@ def _published(number: Published) -> str:
     )
     notes = [number.note, f"as {number.variant}" if number.variant != BASELINE else ""]
     tail = "; ".join(filter(None, (number.source, *notes)))
-    return f"{published(number.value, number.upto, number.unit)}{what}: {number.system} ({tail})"
+    return f"{published(number)}{what}: {number.system} ({tail})"
 
 
 def _footprint(footprint: Footprint) -> str:

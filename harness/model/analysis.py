@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from harness.model.run import Point, Run, Scalar, Status
-from workloads.protocol import Change
+from workloads.protocol import Change, Published
 
 
 class Key(NamedTuple):
@@ -168,25 +168,27 @@ class PublishedComparison:
     """A published number beside the measured one in the same unit.
 
     Attributes:
-        value, upto: the number, or the two ends of a published range; upto is 0 for a single number.
         measured: of `measured_variant`; None where nothing matches.
         factor: how many times the published speed (or ratio) the measured one is, against the nearer end of
             a range, 1 within it; None for units in which a ratio says nothing, and where nothing is measured.
-        other_variant: the published settings were not run here, and the baseline stands in for them.
     """
 
     workload: str
     device: str
-    source: str
-    system: str
-    value: float
-    unit: str
-    note: str
+    number: Published
     measured: Estimate | None
     measured_variant: str
-    upto: float = 0.0
     factor: Estimate | None = None
-    other_variant: bool = False
+
+    @property
+    def is_time_or_speed(self) -> bool:
+        """Whether it is about a device by itself."""
+        return self.number.unit in ("samples/s", "s")
+
+    @property
+    def other_variant(self) -> bool:
+        """Whether the published settings were not run here, and the baseline stands in for them."""
+        return self.measured is not None and self.measured_variant != self.number.variant
 
 
 class Part(StrEnum):
