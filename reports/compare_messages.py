@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from harness.model.analysis import Estimate
 from harness.model.comparison import (
     Difference,
     Extract,
@@ -46,8 +44,6 @@ SCALING_HELP = (
     "exchanged while nothing computes: the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
-# An interval within this factor of 1 reads "about as fast".
-_CLOSE = 1.1
 _NAMED = 3
 
 
@@ -84,80 +80,45 @@ def headline(versus: Versus) -> str:
         return " ".join(lines[:2])
     if not versus.standings:
         return "Nothing was measured that could be compared."
-    return " ".join((*_places(versus), *_outcomes(versus)))
+    return " ".join(filter(None, (_ranking(versus), _outcomes(versus))))
 
 
-def _places(versus: Versus) -> Iterator[str]:
+def _ranking(versus: Versus) -> str:
     others = [each for each in versus.standings if each.run != versus.reference]
     if not others:
-        return
-    first, last = others[0], others[-1]
-    fastest, slowest = (versus.runs[each.run].label for each in (first, last))
-    base = over(versus, "the median of all")
-    best = f"best variant of {counted(first.workloads, 'workload')}"
-    if len(others) == 1:
-        yield f"{_pair(fastest, base, first.score)}, by the {best}."
-    elif versus.standings[0].run == versus.reference:
-        yield f"{base} is the fastest and {slowest} the slowest, {score(last)} as fast, by the {best}."
-    else:
-        yield (
-            f"{fastest} is the fastest, {score(first)} as fast as {base}, and {slowest} the slowest, "
-            f"{score(last)}, by the {best}."
-        )
+        return ""
+    first, last = (f"{versus.runs[each.run].label}" for each in (others[0], others[-1]))
+    slowest = f", and {last}, the slowest, {score(others[-1])}" if len(others) > 1 else ""
+    base = f"as fast as {over(versus, 'the median of all')}"
+    workloads = counted(others[0].workloads, "workload")
+    return f"{first} is {score(others[0])} {base}{slowest}, by the best variant of {workloads}."
 
 
 def score(standing: Standing | None) -> str:
     """Write a run's score."""
-    return (
-        f"{numbers.ratio(standing.score.median)}{_interval(standing.score)}" if standing else numbers.MISSING
-    )
+    if standing is None:
+        return numbers.MISSING
+    interval = numbers.ratio_interval(standing.score)
+    return f"{numbers.ratio(standing.score.median)}{f' ({interval})' if interval else ''}"
 
 
-def _interval(value: Estimate) -> str:
-    return f" ({numbers.ratio_interval(value)})" if value.n > 1 else ""
-
-
-def _pair(name: str, over: str, ratio: Estimate) -> str:
-    if ratio.n > 1 and ratio.low <= 1 <= ratio.high:
-        close = ratio.low >= 1 / _CLOSE and ratio.high <= _CLOSE
-        return f"{name} is {'about as fast as' if close else 'not measurably faster or slower than'} {over}"
-    if ratio.median < 0.5:
-        name, over = over, name
-        ratio = replace(ratio, median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
-    return f"{name} is {numbers.ratio(ratio.median)} as fast as {over}{_interval(ratio)}"
-
-
-def _outcomes(versus: Versus) -> Iterator[str]:
-    compared = [each for each in versus.results if each.ratio is not None]
+def _outcomes(versus: Versus) -> str:
+    compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
     if not compared:
-        yield "No workload was measured in more than one run."
-        return
+        return "No workload was measured in more than one run."
     parts = []
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
-        if results := [each for each in compared if each.outcome is outcome]:
-            parts.append(f"{outcome.value} {_which(versus, results)}")
-    if parts and len(versus.runs) == 2:
-        yield f"{versus.runs[compared[0].run].label} is {'; '.join(parts)}."
-    elif parts:
+        own = [(each, ratio) for each, ratio in compared if each.outcome is outcome]
+        names = [f"{what(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in own]
+        if len(versus.runs) > 2:
+            names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in own))
+        parts += [f"{outcome.value}: {some(names, _NAMED)}"] if names else []
+    if parts:
         text = "; ".join(parts)
-        yield f"{text[0].upper()}{text[1:]}."
-    elif all(each.outcome is Outcome.UNKNOWN for each in compared):
-        yield "Single trials: no difference can be told."
-    else:
-        yield f"No difference in {counted(len(compared), 'comparison')}."
-
-
-def _which(versus: Versus, results: Sequence[Result]) -> str:
-    if len(versus.runs) > 2:
-        labels = [versus.runs[run].label for run in dict.fromkeys(each.run for each in results)]
-        return f"than {over(versus, 'their kind of machine')}: {some(labels, _NAMED)}"
-    speeds = [
-        f"{each.workload} {variant_name(each.variant)} on {device_in(versus, each.device)} "
-        f"({numbers.ratio(each.ratio.median)})"
-        for each in results
-        if each.ratio
-    ]
-    return f"on {some(speeds, _NAMED)}"
+        return f"{text[0].upper()}{text[1:]}."
+    if all(each.outcome is Outcome.UNKNOWN for each, _ in compared):
+        return "Single trials: no difference can be told."
+    return f"No difference in {counted(len(compared), 'comparison')}."
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:

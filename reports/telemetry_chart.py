@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Gpu, Series, Trial
+from harness.model.run import Gpu, Trial
 from harness.run.thinning import thin
 from reports import numbers
 from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
@@ -26,7 +27,7 @@ _PANEL_PX = 56
 _RIBBON_PX = 14
 _SPACING_PX = 30  # room for a panel's title
 _CELLS = 160  # stretches that the crosshair reads
-_LEAST_POINTS, _MOST_POINTS = 120, 2_400  # of a line
+_LEAST_POINTS = 120  # of a line
 ALERT = "var(--alert)"
 _PICKED: Any = {"param": "hover", "empty": False}
 
@@ -38,7 +39,7 @@ class Quantity:
     Attributes:
         metrics: names in order of preference; of each device the first that was read is drawn.
         source: the one that counts; "" is any.
-        top: the axis' upper end where it is known; without one the axis holds what was read.
+        top: the axis' upper end, where it is known.
         zero: whether the axis begins at zero.
     """
 
@@ -70,35 +71,23 @@ class Line:
     values: Floats
 
 
-def _lines(trial: Trial) -> tuple[Line, ...]:
-    """Return what is drawn of each quantity and device, in the panels' order."""
-    return tuple(
-        line
-        for quantity in QUANTITIES
-        for device in dict.fromkeys(series.device for series in trial.telemetry)
-        for line in _lines_of(trial, quantity, device)
-    )
-
-
-def _lines_of(trial: Trial, quantity: Quantity, device: str) -> Iterator[Line]:
-    for metric in quantity.metrics:
-        series = _finest(trial, device, metric, quantity.source)
-        if series is not None:
+def _lines(trial: Trial) -> Iterator[Line]:
+    """Yield what is drawn of each quantity and device, in the panels' order: the source that was read most often."""
+    devices = dict.fromkeys(series.device for series in trial.telemetry)
+    for quantity, device in itertools.product(QUANTITIES, devices):
+        found = [
+            (-rank, len(series.t_ns), series, metric)
+            for rank, metric in enumerate(quantity.metrics)
+            for series in trial.telemetry
+            if series.device == device
+            and quantity.source in ("", series.source)
+            and metric in series.columns
+            and np.isfinite(series.columns[metric]).any()
+        ]
+        if found:
+            *_, series, metric = max(found, key=lambda each: each[:2])
             t_s = (series.t_ns - trial.started_ns) / 1e9
             yield Line(quantity=quantity, device=device, t_s=t_s, values=series.columns[metric])
-            return
-
-
-def _finest(trial: Trial, device: str, metric: str, source: str) -> Series | None:
-    candidates = [
-        series
-        for series in trial.telemetry
-        if series.device == device
-        and source in ("", series.source)
-        and metric in series.columns
-        and np.isfinite(series.columns[metric]).any()
-    ]
-    return max(candidates, key=lambda series: len(series.t_ns), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +116,7 @@ def telemetry_figure(
         points: instants to draw, over all lines.
         gpus: of the manifest, for their power limits.
     """
-    drawn = _lines(trial)
+    drawn = list(_lines(trial))
     if not drawn:
         return None
     shaded, held = bands(trial), list(throttled(trial))
@@ -140,7 +129,7 @@ def telemetry_figure(
         held=[{"a": round(a, 2), "b": round(b, 2), "why": why} for a, b, why in held],
         cells=_cells(groups, extent),
         extent_s=extent,
-        points=min(max(points // len(drawn), _LEAST_POINTS), _MOST_POINTS),
+        points=max(points // len(drawn), _LEAST_POINTS),
         limit_w=_power_limit(trial, gpus),
     )
     last = len(groups) - 1
@@ -157,7 +146,7 @@ def telemetry_figure(
         description=f"Telemetry through time: {', '.join(groups)}. It opens on the measured windows. "
         "The table below has least, mean and greatest values.",
         spec=stacked([_ribbon(shared), *panels], spacing=_SPACING_PX, params=params),
-        table=_table(drawn, shaded),
+        table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
         legend=_legend(drawn, shaded, throttled=bool(held)),
         extent_s=extent,
@@ -195,7 +184,9 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Pa
     title = "seconds since the container started" if last else None
     axis = alt.Axis(title=title, labels=last, ticks=last, grid=False, tickCount=12)
     start, x = shared.x("a", axis), shared.x("t", axis)
-    y = alt.Y("v:Q", scale=_scale(own, limit_w), axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
+    domain = alt.Undefined if quantity.top is None else [0, quantity.top]
+    scale = alt.Scale(domain=domain, zero=quantity.zero, nice=quantity.top is None)
+    y = alt.Y("v:Q", scale=scale, axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
     phases = alt.Chart(rows(shared.phases)).encode(x=start)
     lines = alt.Chart(rows([_record(line, shared.points) for line in own]), name=f"lines{place}")
     layers = [
@@ -236,18 +227,6 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Pa
     ]
     heading = f"{quantity.title}, {quantity.unit}"
     return panel(*layers, heading=heading, labels_px=_AXIS_PX, height_px=_PANEL_PX)
-
-
-def _scale(own: Sequence[Line], limit_w: float | None) -> alt.Scale:
-    quantity = own[0].quantity
-    if quantity.top is not None:
-        return alt.Scale(domain=[0, quantity.top], nice=False)
-    low = min(float(np.nanmin(line.values)) for line in own)
-    high = max(float(np.nanmax(line.values)) for line in own)
-    if quantity.zero:
-        return alt.Scale(domain=[0, max(high, limit_w or 0.0) * 1.05], nice=False)
-    margin = max((high - low) * 0.1, high * 0.02, 1.0)
-    return alt.Scale(domain=[low - margin, high + margin], nice=True, zero=False)
 
 
 def _record(line: Line, points: int) -> dict[str, Any]:
@@ -309,13 +288,10 @@ def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -
     return tuple(keys)
 
 
-def _table(drawn: Sequence[Line], shaded: Sequence[Band]) -> Table:
+def _table(drawn: Sequence[Line]) -> Table:
     found = []
     for line in drawn:
         figures = (float(reduce(line.values)) for reduce in (np.nanmin, np.nanmean, np.nanmax))
         cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
         found.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
-    for band in shaded:
-        start = f"from {numbers.duration(band.start_s)}"
-        found.append((band.label, start, f"for {numbers.duration(band.end_s - band.start_s)}", ""))
     return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(found))

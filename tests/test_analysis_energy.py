@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.analysis.energy import GPU_COUNTER, energy_per_sample
+from harness.analysis import energy
 from harness.model.run import Series, Trial, Window
 from tests.builders import SECOND_NS, gpu_run
 from workloads.protocol import BASELINE, TUNED
@@ -16,7 +16,7 @@ WATTS = {BASELINE: 120.0, TUNED: 400.0}
 IDLE_W = 80.0
 SAMPLES = 100
 ROUNDS = 12
-SHARED = f"{GPU_COUNTER}, shared out over time by instant GPU power"
+SHARED = f"{energy.GPU_COUNTER}, shared out over time by instant GPU power"
 
 
 def windows(start_s: float = 5.0) -> tuple[Window, ...]:
@@ -76,6 +76,10 @@ def alternating(*, sensor: float = 1.0, counter_s: float = 1.0, device: str = "g
     )
 
 
+def energy_per_sample(trial: Trial, variant: str) -> tuple[float, str]:
+    return energy.energy_per_sample(trial, (variant,))[variant]
+
+
 def without(trial: Trial, source: str) -> Trial:
     return replace(trial, telemetry=tuple(one for one in trial.telemetry if one.source != source))
 
@@ -92,15 +96,13 @@ def test_each_of_two_interleaved_variants_gets_its_own_joules(
     variant: str, counter_s: float, sensor: float
 ) -> None:
     found = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), variant)
-    assert found is not None
     assert found[0] == pytest.approx(expected(variant), rel=0.02)
     assert found[1] == SHARED
 
 
 def test_the_counter_alone_would_mix_them_up() -> None:
     found = energy_per_sample(without(alternating(), "nvml"), BASELINE)
-    assert found is not None
-    assert found[1] == GPU_COUNTER
+    assert found[1] == energy.GPU_COUNTER
     assert found[0] > 1.2 * expected(BASELINE)
 
 
@@ -110,14 +112,12 @@ def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
     start, end = int(power.t_ns[0]), int(power.t_ns[-1])
     whole = (replace(trial.windows[0], start_ns=start, end_ns=end, samples=1),)
     found = energy_per_sample(replace(trial, windows=whole), BASELINE)
-    assert found is not None
     counted = np.interp((start, end), counter.t_ns, counter.columns["energy_j"])
     assert found[0] == pytest.approx(counted[1] - counted[0], rel=0.005)
 
 
 def test_power_alone_where_there_is_no_counter() -> None:
     found = energy_per_sample(without(alternating(), "nvml_slow"), TUNED)
-    assert found is not None
     assert found[0] == pytest.approx(expected(TUNED), rel=0.02)
     assert found[1] == "integrated instant GPU power"
 
@@ -129,7 +129,7 @@ def test_a_counter_that_was_reset_still_counts() -> None:
     reset[10:] -= reset[10]
     trial = replace(trial, telemetry=(power, replace(counter, columns={"energy_j": reset})))
     found = energy_per_sample(trial, TUNED)
-    assert found is not None and found[0] == pytest.approx(expected(TUNED), rel=0.02)
+    assert found[0] == pytest.approx(expected(TUNED), rel=0.02)
 
 
 def test_windows_in_which_power_was_not_read_are_left_out() -> None:
@@ -140,7 +140,6 @@ def test_windows_in_which_power_was_not_read_are_left_out() -> None:
     trial = replace(trial, telemetry=(power, counter))
     for variant in (BASELINE, TUNED):
         found = energy_per_sample(trial, variant)
-        assert found is not None
         assert found[0] == pytest.approx(expected(variant), rel=0.02)
 
 
@@ -148,5 +147,4 @@ def test_cards_are_scaled_each_by_its_own_counter() -> None:
     one, two = alternating(sensor=0.9), alternating(sensor=1.2, device="gpu1")
     both = replace(one, device="gpu0+gpu1", telemetry=(*one.telemetry, *two.telemetry))
     found = energy_per_sample(both, TUNED)
-    assert found is not None
     assert found[0] == pytest.approx(2 * expected(TUNED), rel=0.02)

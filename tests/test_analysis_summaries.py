@@ -208,7 +208,7 @@ class TestEnergy:
         assert four.median == pytest.approx(one.median / 0.9, rel=0.05)
         trial = next(each for each in run.trials if each.device == "gpu0+gpu1")
         rest = replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
-        assert energy_per_sample(rest, BASELINE) is None
+        assert energy_per_sample(rest, (BASELINE,)) == {}
 
     def test_that_of_the_cpu_is_packages_and_memory_but_no_part_twice(self) -> None:
         watts = {"package-0": 100, "package-0_core": 60, "package-0_dram": 20, "package-1": 30, "psys": 400}
@@ -217,4 +217,6 @@ class TestEnergy:
             for name, each in watts.items()
         )
         trial = replace(trial_with((window(1, 3),), *zones), device="cpu")
-        assert energy_per_sample(trial, BASELINE) == (pytest.approx(150 * 2 / 100), CPU_COUNTER)
+        assert energy_per_sample(trial, (BASELINE,)) == {
+            BASELINE: (pytest.approx(150 * 2 / 100), CPU_COUNTER)
+        }

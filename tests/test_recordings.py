@@ -111,13 +111,11 @@ def test_energy_adds_up_to_the_gpus_counter(name: str, folder: Folders) -> None:
         grown = np.concatenate(([0.0], np.cumsum(np.diff(power_s) * (power_w[1:] + power_w[:-1]) / 2)))
         start, end = counted_s[0], counted_s[-1]
         between = np.interp(end, power_s, grown) - np.interp(start, power_s, grown)
-        windows = 0.0
+        windows, joules = 0.0, energy_per_sample(trial, {window.variant for window in trial.windows})
         for window in trial.windows:
             began, ended = window.start_ns / 1e9, window.end_ns / 1e9
             between -= np.interp(ended, power_s, grown) - np.interp(began, power_s, grown)
-            each = energy_per_sample(trial, window.variant)
-            assert each is not None
-            windows += each[0] * window.samples
+            windows += joules[window.variant][0] * window.samples
         assert windows > 0.1 * (counted_j[-1] - counted_j[0])
         assert windows + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 
@@ -168,71 +166,26 @@ class TestFindings:
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
 
 
-class TestCutShort:
-    FINISHED = "cifar100-mlp.cpu.0"
-    CUT = "cifar100-mlp.gpu0.2"
-
-    @pytest.fixture
-    def cut(self, folder: Folders, tmp_path: Path) -> Path:
-        """Leave of a run what a harness leaves that is killed amid a trial's second round of windows."""
-        path = shutil.copytree(folder("h200-launch-bound"), tmp_path / "cut")
-        for trial in (path / "trials").iterdir():
-            if trial.name not in (self.FINISHED, self.CUT):
-                shutil.rmtree(trial)
-        for name in (
-            "stops.json",
-            "results.json",
-            f"trials/{self.CUT}/trial.json",
-            f"trials/{self.CUT}/log.txt",
-        ):
-            (path / name).unlink()
-        trial = path / "trials" / self.CUT
-        end_ns = cut_events(trial / "out" / "events.jsonl")
-        for file in (trial / "telemetry").iterdir():
-            cut_rows(file, end_ns)
-        return path
-
-    def test_the_trial_is_said_to_be_interrupted(self, cut: Path) -> None:
-        run = read_run(cut)
-        assert {trial.id: trial.status for trial in run.trials} == {
-            self.FINISHED: Status.OK,
-            self.CUT: Status.INTERRUPTED,
-        }
-        assert run.stops == ()
-        (trial,) = on_gpu(run)
-        assert trial.windows
-        assert trial.telemetry
-
-    def test_the_finished_trial_keeps_its_figures(self, cut: Path, folder: Folders) -> None:
-        (alone,) = (one for one in read_run(cut).trials if one.status is Status.OK)
-        (whole,) = (one for one in read_run(folder("h200-launch-bound")).trials if one.id == self.FINISHED)
-        assert alone.windows == whole.windows
-        summaries = [one for one in replay(cut).summaries if one.device == "cpu"]
-        assert {one.variant for one in summaries} == {variant.variant for variant in whole.variants}
-        assert {one.trial_ids for one in summaries} == {(self.FINISHED,)}
-
-    def test_the_page_says_so(self, cut: Path) -> None:
-        page = render_html(replay(cut), code=javascript)
-        assert len(page.encode()) < PAGE_BYTES
-        assert page.count('class="banner"') == 1
-        assert "1 of 6 planned trials" in Document(page).text
-
-
-def cut_events(path: Path) -> int:
-    """Cut an event file in the middle of the line after its first window 1; return that window's end."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    at, event = next(
-        (place, event)
-        for place, event in enumerate(json.loads(line) for line in lines)
-        if event["kind"] == "window" and event["index"] == 1
-    )
-    following = lines[at + 1]
-    path.write_text("".join(lines[: at + 1]) + following[: len(following) // 2], encoding="utf-8")
-    return int(event["end_ns"])
-
-
-def cut_rows(path: Path, end_ns: int) -> None:
-    """Keep a telemetry file's readings up to a time."""
-    head, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [row for row in rows if int(row.split(",")[0]) <= end_ns]
-    path.write_text(head + "".join(kept), encoding="utf-8")
+def test_a_trial_that_was_cut_short_leaves_the_others_their_figures(folder: Folders, tmp_path: Path) -> None:
+    """What a harness leaves that is killed while its second trial measures."""
+    finished, cut = "cifar100-mlp.cpu.0", "cifar100-mlp.gpu0.2"
+    path = shutil.copytree(folder("h200-launch-bound"), tmp_path / "cut")
+    for trial in (path / "trials").iterdir():
+        if trial.name not in (finished, cut):
+            shutil.rmtree(trial)
+    for name in ("stops.json", "results.json", f"trials/{cut}/trial.json", f"trials/{cut}/log.txt"):
+        (path / name).unlink()
+    events = path / "trials" / cut / "out" / "events.jsonl"
+    text = events.read_text(encoding="utf-8")
+    events.write_text(text[: text.rindex('"window"') + 20], encoding="utf-8")
+    run = read_run(path)
+    assert {trial.id: trial.status for trial in run.trials} == {
+        finished: Status.OK, cut: Status.INTERRUPTED,
+    }  # fmt: skip
+    (whole,) = (trial for trial in read_run(folder("h200-launch-bound")).trials if trial.id == finished)
+    (alone,) = (trial for trial in run.trials if trial.id == finished)
+    assert alone.windows == whole.windows
+    assert {trial.windows != () for trial in run.trials} == {True}
+    page = render_html(analyse(run), code=javascript)
+    assert page.count('class="banner"') == 1
+    assert "1 of 6 planned trials" in Document(page).text

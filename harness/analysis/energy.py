@@ -35,19 +35,10 @@ _GAP = 5
 _MISSED = "missed_s"
 
 
-def energy_per_sample(trial: Trial, variant: str) -> tuple[float, str] | None:
-    """Return joules a sample over a variant's windows, all the trial's GPUs together, and where they come
-    from.
+def energy_per_sample(trial: Trial, variants: Iterable[str]) -> Mapping[str, tuple[float, str]]:
+    """Return variant -> joules a sample over its windows, all the trial's GPUs together, and where they come from.
 
-    None where some GPU has neither a counter nor power readings around any of the windows.
-    """
-    return energies_per_sample(trial, (variant,)).get(variant)
-
-
-def energies_per_sample(trial: Trial, variants: Iterable[str]) -> Mapping[str, tuple[float, str]]:
-    """Return variant -> what `energy_per_sample` says of it, for no more work than one variant takes.
-
-    A variant without energy is absent.
+    A variant is absent where some GPU has neither a counter nor power readings around any of its windows.
     """
     of_variant = {
         variant: windows

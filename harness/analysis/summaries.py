@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.analysis.align import steady_means
-from harness.analysis.energy import energies_per_sample, energy_over_trials
+from harness.analysis.energy import energy_over_trials, energy_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stats import estimate
@@ -29,7 +29,7 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
     trials = {one.trial.id: one.trial for group in found.values() for one in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
     joules = {
-        trial_id: energies_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
+        trial_id: energy_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
         for trial_id, trial in trials.items()
     }
     return tuple(
