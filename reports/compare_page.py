@@ -108,7 +108,7 @@ class ComparePage:
         """Return the warnings of the shown runs' own reports, each with the runs that have it."""
         found: dict[str, list[str]] = {}
         for run in self.shown:
-            for _, text, _ in caveat_lines(self.runs[run].caveats):
+            for text, _ in caveat_lines(self.runs[run].caveats, notes=False):
                 found.setdefault(text, []).append(self.runs[run].label)
         return list(found.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
@@ -29,13 +30,19 @@ def escape_html(value: object) -> object:
 
 def coded(text: str) -> Markup:
     """Set what stands between backticks as code, and escape all of it for HTML."""
-    parts = harmless(text).split("`")
+    return _coded(harmless(text), escape, lambda code: Markup("<code>{}</code>").format(code))
+
+
+def coded_markdown(text: str) -> Markup:
+    """Set what stands between backticks as code, and escape all the rest for Markdown."""
+    return _coded(text, lambda words: Markup(escape_markdown(words)), code_span)  # noqa: S704
+
+
+def _coded(text: str, words: Callable[[str], Markup], code: Callable[[str], Markup]) -> Markup:
+    parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick without its other half is one
-        return escape("`".join(parts))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
-        for place, part in enumerate(parts)
-    )
+        return words(text)
+    return Markup("").join(code(part) if place % 2 else words(part) for place, part in enumerate(parts))
 
 
 def breakable(name: str) -> Markup:
@@ -59,15 +66,6 @@ def code_span(text: str) -> Markup:
     longest = max((len(run) for run in re.findall("`+", flat)), default=0)
     fence = "`" * (longest + 1)
     return Markup(f"{fence} {flat} {fence}" if longest else f"`{flat or ' '}`")  # noqa: S704
-
-
-def coded_markdown(text: str) -> Markup:
-    """Set what stands between backticks as code, and escape all the rest for Markdown."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return Markup(escape_markdown(text))  # noqa: S704
-    written = (code_span(part) if place % 2 else escape_markdown(part) for place, part in enumerate(parts))
-    return Markup("".join(written))  # noqa: S704
 
 
 def code_block(text: str, language: str = "") -> Markup:

@@ -16,7 +16,6 @@ from harness.model.analysis import (
     NoRate,
     Part,
     PublishedComparison,
-    Severity,
     StepTime,
 )
 from harness.model.run import Run, Status
@@ -261,18 +260,15 @@ def banners(run: Run) -> Iterator[str]:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
 
 
-def caveat_lines(caveats: Sequence[Caveat]) -> list[tuple[Severity, str, tuple[str, ...]]]:
-    """Return the caveats grouped by kind: severity, one sentence, and the subjects that it is about."""
+def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the warnings, or the notes, grouped by kind: one sentence, and the subjects that it is about."""
     groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
     for caveat in caveats:
-        distinct = caveat.text if caveat.kind in _BY_TEXT else ""
-        groups.setdefault((caveat.kind, distinct), []).append(caveat)
+        if caveat.is_note is notes:
+            distinct = caveat.text if caveat.kind in _BY_TEXT else ""
+            groups.setdefault((caveat.kind, distinct), []).append(caveat)
     return [
-        (
-            group[0].severity,
-            _caveat(group),
-            tuple(dict.fromkeys(each.subject for each in group if each.subject)),
-        )
+        (_caveat(group), tuple(dict.fromkeys(each.subject for each in group if each.subject)))
         for group in groups.values()
     ]
 

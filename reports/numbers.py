@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 
 from harness.model.analysis import Estimate
@@ -79,10 +80,15 @@ def duration(seconds: float) -> str:
     if seconds >= 90:
         whole = round(seconds)
         return f"{whole // 60}{SPACE}min {whole % 60:02d}{SPACE}s"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= scale:
-            return f"{number(seconds / scale)}{SPACE}{unit}"
-    return f"{number(seconds / 1e-9)}{SPACE}ns" if seconds else f"0{SPACE}s"
+    return (
+        _scaled(seconds, ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))) if seconds else f"0{SPACE}s"
+    )
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """Write a value in the largest unit of which it has one at least, else in the smallest."""
+    scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
+    return f"{number(value / scale)}{SPACE}{unit}"
 
 
 def milliseconds(seconds: float) -> str:
@@ -114,14 +120,8 @@ def published(figure: Published) -> str:
 
 def size(bytes_: float | None) -> str:
     """Write a number of bytes in binary units."""
-    if bytes_ is None:
-        return MISSING
-    value = float(bytes_)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{number(value)}{SPACE}{unit}"
-        value /= 1024
-    return f"{number(value)}{SPACE}TiB"
+    units = [(1024.0**power, unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))]
+    return MISSING if bytes_ is None else _scaled(float(bytes_), units[::-1])
 
 
 def rate(bytes_per_s: float | None) -> str:
@@ -131,10 +131,7 @@ def rate(bytes_per_s: float | None) -> str:
 
 def energy(joules: float) -> str:
     """Write an energy in J, mJ, µJ or kJ."""
-    for scale, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
-        if abs(joules) >= scale:
-            return f"{number(joules / scale)}{SPACE}{unit}"
-    return f"{number(joules / 1e-6)}{SPACE}µJ"
+    return _scaled(joules, ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")))
 
 
 def money(value: Estimate) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.facts import machine_name
-from harness.model.analysis import Analysis, Estimate, Severity, Summary, Sweep
+from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from reports import messages, numbers
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
@@ -117,9 +117,7 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
         yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.alone(finding) or expected}"
     if own or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
-    warnings = [
-        text for severity, text, _ in messages.caveat_lines(analysis.caveats) if severity is Severity.WARNING
-    ]
+    warnings = [text for text, _ in messages.caveat_lines(analysis.caveats, notes=False)]
     if warnings:
         yield (
             "Caveats",

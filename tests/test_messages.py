@@ -15,7 +15,6 @@ from harness.model.analysis import (
     Finding,
     Part,
     Remedy,
-    Severity,
     StepTime,
 )
 from reports import numbers
@@ -76,12 +75,12 @@ def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[
 
 @pytest.mark.parametrize("kind", CaveatKind)
 def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
-    ((severity, text, subjects),) = caveat_lines(
-        [Caveat(kind=kind, severity=Severity.NOTE, subject="w on cpu", value=0.2, text="its text")]
-    )
-    assert (severity, subjects) == (Severity.NOTE, ("w on cpu",))
+    caveat = Caveat(kind=kind, subject="w on cpu", value=0.2, text="its text")
+    ((text, subjects),) = caveat_lines([caveat], notes=caveat.is_note)
+    assert subjects == ("w on cpu",)
     assert len(text) > 5
     assert "None" not in text
+    assert caveat_lines([caveat], notes=not caveat.is_note) == []
 
 
 def test_every_part_has_its_words() -> None:
@@ -90,17 +89,16 @@ def test_every_part_has_its_words() -> None:
 
 def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
     wide = [
-        Caveat(kind=CaveatKind.WIDE_INTERVAL, severity=Severity.WARNING, subject=str(value), value=value)
-        for value in (0.06, 0.28, 0.1)
+        Caveat(kind=CaveatKind.WIDE_INTERVAL, subject=str(value), value=value) for value in (0.06, 0.28, 0.1)
     ]
     failed = [
-        Caveat(kind=CaveatKind.FAILED_TRIALS, severity=Severity.WARNING, subject=str(count), value=count, text=text)
+        Caveat(kind=CaveatKind.FAILED_TRIALS, subject=str(count), value=count, text=text)
         for count, text in ((2, "failed. boom"), (1, "timeout."))
     ]  # fmt: skip
-    first, second, third = caveat_lines([*wide, *failed])
-    assert "3 intervals" in first[1] and "±28 %" in plain(first[1])
-    assert first[2] == ("0.06", "0.28", "0.1")
-    assert (second[1], third[1]) == ("2 trials failed. boom", "1 trial timeout."), "others for another reason"
+    first, second, third = caveat_lines([*wide, *failed], notes=False)
+    assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
+    assert first[1] == ("0.06", "0.28", "0.1")
+    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout."), "others for another reason"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_it_has_a_row_for_each_of_the_overview_the_caveats_and_the_command(name)
     for row in rows(found):
         assert row.baseline is not None
         assert f"**{speed(row.baseline.throughput)}**" in text
-    for _, caveat, _ in caveat_lines(found.caveats):
+    for caveat, _ in caveat_lines(found.caveats, notes=False):
         assert str(coded_markdown(caveat)) in text
     assert found.run.manifest.command in text
     assert "None" not in text

@@ -10,11 +10,10 @@ import numpy as np
 from harness.analysis.align import increase
 from harness.analysis.measures import Measures
 from harness.analysis.stats import drift
-from harness.model.analysis import Caveat, CaveatKind, Key, Severity, Summary
+from harness.model.analysis import Caveat, CaveatKind, Key, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED
 
-NOTE, WARNING = Severity.NOTE, Severity.WARNING
 # Half width over median: what a comparison of two machines can still tell apart.
 WIDE = 0.05
 FEW_TRIALS = 3
@@ -31,28 +30,28 @@ _OF_GPUS = {
 
 def caveats(run: Run, found: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
     """Return what is to be known of the run and of the machine while it measured, warnings first."""
-    once = dict.fromkeys((*_of_run(run, found, summaries), *_of_machine(run, summaries)))
-    return tuple(sorted(once, key=lambda caveat: caveat.severity is not WARNING))
+    groups = (
+        _of_run(run), _trials(run), _precision(summaries), _stability(found), _telemetry(run), _steal(summaries),
+        _clocks(run), _settings(run), *map(_counted, run.trials),
+    )  # fmt: skip
+    once = dict.fromkeys(caveat for group in groups for caveat in group)
+    return tuple(sorted(once, key=lambda caveat: caveat.is_note))
 
 
-def _of_run(run: Run, found: Measures, summaries: Sequence[Summary]) -> Iterator[Caveat]:
+def _of_run(run: Run) -> Iterator[Caveat]:
     changed = run.manifest.options.fixed_params
     if changed:
         text = ", ".join(f"{name}={value}" for name, value in changed.items())
-        yield Caveat(kind=CaveatKind.PARAMETERS, severity=WARNING, text=text)
-    yield from _trials(run)
-    yield from _precision(summaries)
-    yield from _stability(found)
+        yield Caveat(kind=CaveatKind.PARAMETERS, text=text)
     for data in run.manifest.data:
         if data.kind != "real":
-            yield Caveat(kind=CaveatKind.DATA, severity=NOTE, subject=data.workload, text=data.kind)
-    yield from _telemetry(run)
+            yield Caveat(kind=CaveatKind.DATA, subject=data.workload, text=data.kind)
     for text in run.manifest.warnings:
-        yield Caveat(kind=CaveatKind.RUN_WARNING, severity=WARNING, text=text)
+        yield Caveat(kind=CaveatKind.RUN_WARNING, text=text)
     for trial in run.trials:
         for text in trial.warnings:
             subject = f"{trial.workload} on {trial.device}"
-            yield Caveat(kind=CaveatKind.WORKLOAD_WARNING, severity=NOTE, subject=subject, text=text)
+            yield Caveat(kind=CaveatKind.WORKLOAD_WARNING, subject=subject, text=text)
 
 
 def _trials(run: Run) -> Iterator[Caveat]:
@@ -63,7 +62,6 @@ def _trials(run: Run) -> Iterator[Caveat]:
     for (workload, device, status), messages in failed.items():
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS,
-            severity=WARNING,
             subject=f"{workload} on {device}",
             value=float(len(messages)),
             text=f"{status.value}. {messages[0]}".strip(),
@@ -81,7 +79,7 @@ def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
             kind, value = CaveatKind.WIDE_INTERVAL, width
         else:
             continue
-        yield Caveat(kind=kind, severity=WARNING, subject=_subject(summary.key), value=value)
+        yield Caveat(kind=kind, subject=_subject(summary.key), value=value)
 
 
 def _stability(found: Measures) -> Iterator[Caveat]:
@@ -91,7 +89,7 @@ def _stability(found: Measures) -> Iterator[Caveat]:
         values = [measure.throughput for measure in group]
         trend = drift(values)
         if trend is not None and trend.p < DRIFT_P and abs(trend.change) > DRIFT_CHANGE:
-            yield Caveat(kind=CaveatKind.DRIFT, severity=WARNING, subject=_subject(key), value=trend.change)
+            yield Caveat(kind=CaveatKind.DRIFT, subject=_subject(key), value=trend.change)
 
 
 def _subject(key: Key) -> str:
@@ -102,18 +100,10 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
     ticks = sum(trial.sampling.get("ticks", 0.0) for trial in run.trials)
     missed = sum(trial.sampling.get("missed_ticks", 0.0) for trial in run.trials)
     if ticks and missed / (ticks + missed) > MISSED_TICKS:
-        yield Caveat(kind=CaveatKind.MISSED_TICKS, severity=WARNING, value=missed / (ticks + missed))
+        yield Caveat(kind=CaveatKind.MISSED_TICKS, value=missed / (ticks + missed))
     gaps = {(gap.source, gap.reason): None for trial in run.trials for gap in trial.gaps}
     for source, reason in gaps:
-        yield Caveat(kind=CaveatKind.TELEMETRY_GAP, severity=NOTE, subject=source, text=reason)
-
-
-def _of_machine(run: Run, summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    yield from _steal(summaries)
-    yield from _clocks(run)
-    yield from _settings(run)
-    for trial in run.trials:
-        yield from _foreign(trial)
+        yield Caveat(kind=CaveatKind.TELEMETRY_GAP, subject=source, text=reason)
 
 
 def _steal(summaries: Sequence[Summary]) -> Iterator[Caveat]:
@@ -128,10 +118,10 @@ def _steal(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         default=0.0,
     )
     if steal > STEAL_PCT:
-        yield Caveat(kind=CaveatKind.STEAL, severity=WARNING, value=steal / 100)
+        yield Caveat(kind=CaveatKind.STEAL, value=steal / 100)
 
 
-def _foreign(trial: Trial) -> Iterator[Caveat]:
+def _counted(trial: Trial) -> Iterator[Caveat]:
     for series in trial.telemetry:
         for metric, kind in _OF_GPUS.items():
             values = series.columns.get(metric)
@@ -141,7 +131,7 @@ def _foreign(trial: Trial) -> Iterator[Caveat]:
             # Errors are counters: those from before the trial are none of its own.
             before = 0.0 if kind is CaveatKind.FOREIGN_PROCESSES else float(finite[0])
             if float(finite.max()) > before:
-                yield Caveat(kind=kind, severity=WARNING, subject=series.device)
+                yield Caveat(kind=kind, subject=series.device)
 
 
 def _settings(run: Run) -> Iterator[Caveat]:
@@ -151,28 +141,27 @@ def _settings(run: Run) -> Iterator[Caveat]:
         if limit is not None and default is not None and limit < default:
             yield Caveat(
                 kind=CaveatKind.POWER_LIMIT,
-                severity=WARNING,
                 subject=subject,
                 value=limit,
                 text=f"{default:.0f}",
             )
         if gpu.mig_enabled:
-            yield Caveat(kind=CaveatKind.MIG, severity=NOTE, subject=subject)
+            yield Caveat(kind=CaveatKind.MIG, subject=subject)
 
 
 def _clocks(run: Run) -> Iterator[Caveat]:
     governor = run.manifest.host_facts.get("cpu_governor")
     if isinstance(governor, str) and governor != "performance":
-        yield Caveat(kind=CaveatKind.GOVERNOR, severity=NOTE, text=governor)
+        yield Caveat(kind=CaveatKind.GOVERNOR, text=governor)
     for trial in run.trials:
         subject = f"{trial.workload} on {trial.device}"
         if any(
             not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
             for window in trial.windows
         ):
-            yield Caveat(kind=CaveatKind.CLOCKS_APART, severity=WARNING, subject=subject)
+            yield Caveat(kind=CaveatKind.CLOCKS_APART, subject=subject)
         if trial.status is Status.OK and _cores_throttled(trial):
-            yield Caveat(kind=CaveatKind.CPU_THROTTLED, severity=WARNING)
+            yield Caveat(kind=CaveatKind.CPU_THROTTLED)
 
 
 def _cores_throttled(trial: Trial) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.analysis.facts import facts, machine_name
 from harness.analysis.findings import primary
 from harness.analysis.measures import measures
-from harness.model.analysis import Analysis, Severity, of_key
+from harness.model.analysis import Analysis, of_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status
 from workloads.protocol import BASELINE, TUNED
@@ -42,7 +42,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         speeds=speeds,
         step_times=analysis.step_times,
         findings=tuple(each for each in found if each is not None),
-        caveats=tuple(each for each in analysis.caveats if each.severity is Severity.WARNING),
+        caveats=tuple(each for each in analysis.caveats if not each.is_note),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
         duration_s=sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9,

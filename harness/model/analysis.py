@@ -339,13 +339,6 @@ class Pipeline:
     serial: bool | None
 
 
-class Severity(StrEnum):
-    """How much a caveat matters."""
-
-    WARNING = "warning"
-    NOTE = "note"
-
-
 class CaveatKind(StrEnum):
     """What a reader must know before trusting a number."""
 
@@ -370,15 +363,30 @@ class CaveatKind(StrEnum):
     CPU_THROTTLED = "cpu throttled"
 
 
+_NOTES = frozenset(
+    {
+        CaveatKind.DATA,
+        CaveatKind.TELEMETRY_GAP,
+        CaveatKind.WORKLOAD_WARNING,
+        CaveatKind.MIG,
+        CaveatKind.GOVERNOR,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
     """One caveat of a kind: what it is about, with the number and the text that its sentence needs."""
 
     kind: CaveatKind
-    severity: Severity
     subject: str = ""
     value: float = 0.0
     text: str = ""
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is good to know, and no reason to doubt a number."""
+        return self.kind in _NOTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
