@@ -197,12 +197,22 @@ def fix(finding: Finding | None) -> str:
 
 
 def alone(finding: Finding | None) -> str:
-    """Return what a fix gained by itself, "2.1× by itself"; "" where it was not measured so."""
+    """Return what a fix gained by itself, "2.1× by itself", or that it was slower; "" where that was not measured."""
     remedy = finding.remedy if finding else None
-    if remedy is None or not remedy.alone or remedy.variant == TUNED:
+    if remedy is None:
         return ""
     factor = numbers.factor(remedy.gain.median)
-    return f"{factor} by itself" if remedy.gain.median > 1 else f"tried: {factor}, slower"
+    if remedy.gain.median <= 1:
+        return f"tried: {factor}, slower"
+    return f"{factor} by itself" if remedy.alone and remedy.variant != TUNED else ""
+
+
+def expected(finding: Finding) -> str:
+    """Return the gain to expect of a fix, and of what it was measured."""
+    if finding.remedy is None:
+        return f"{numbers.factor(finding.gain or 1.0)} predicted"
+    others = "all fixes" if finding.remedy.variant == TUNED else "other changes"
+    return alone(finding) or f"{numbers.factor(finding.remedy.gain.median)} with {others}"
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:

@@ -107,9 +107,8 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
 def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:
     """Return the row whose fix gains most, as measured where it was measured; None where none gains."""
     fixable = [(row, row.finding) for row in rows(analysis) if row.finding is not None and row.finding.gain]
-    return max(fixable, key=lambda each: expected_gain(each[1]), default=None)
+    return max(fixable, key=lambda each: _gain(each[1]), default=None)
 
 
-def expected_gain(finding: Finding) -> float:
-    """Return what a finding's remedy gained, else the predicted gain, else 1."""
+def _gain(finding: Finding) -> float:
     return finding.remedy.gain.median if finding.remedy else finding.gain or 1.0

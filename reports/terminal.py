@@ -13,7 +13,7 @@ from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from reports import messages, numbers
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
-from reports.overview import CPU, Row, expected_gain, first_fix, rows
+from reports.overview import CPU, Row, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
@@ -113,8 +113,7 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
     fix = first_fix(analysis)
     if fix is not None:
         row, finding = fix
-        expected = f"{numbers.factor(expected_gain(finding))} {'with other fixes' if finding.remedy else 'predicted'}"
-        yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.alone(finding) or expected}"
+        yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.expected(finding)}"
     if own or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
     warnings = [text for text, _ in messages.caveat_lines(analysis.caveats, notes=False)]

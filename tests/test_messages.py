@@ -23,6 +23,7 @@ from reports.messages import (
     PART_TEXTS,
     alone,
     caveat_lines,
+    expected,
     explanation,
     fix,
     gain,
@@ -146,6 +147,9 @@ def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
     assert [alone(each) for each in (None, one, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
+    assert [expected(each) for each in (one, tuned, mixed, single)] == [
+        "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "1.6× by itself",
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_is_said_with_its_numbers() -> None:

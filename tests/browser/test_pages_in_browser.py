@@ -1,4 +1,4 @@
-"""The report in a real browser: drawn, silent, offline, readable by everyone, and fit for paper."""
+"""Reports and comparisons in a real browser: drawn, silent, offline, readable by everyone, and fit for paper."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from harness.analysis import analyse
-from harness.run.store import read_run
+from reports import compare_charts
 from reports.figures import figures_of
-from reports.page import render_html
-from tests.recordings import SUITE, recording
-from tests.report_pages import RUNS, analysis, javascript
-from tests.report_pages import page as report
+from tests.comparisons import comparison
+from tests.recordings import SUITE
+from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.browser
 
-EVERY = pytest.mark.parametrize("name", RUNS)
+COMPARED = ("two", "fleet", "hostile", "trend", "together")
 
 
-@EVERY
+def figures(name):
+    kind, _, rest = name.partition(":")
+    return compare_charts.figures_of(comparison(rest)) if kind == "compare" else figures_of(analysis(name))
+
+
+@pytest.mark.parametrize("name", [*RUNS, *(f"compare:{name}" for name in COMPARED)])
 def test_page_is_drawn_silently_and_asks_for_nothing(open_report, name):
     opened = open_report(name)
     assert opened.messages == []
-    assert [url for url in opened.asked if not url.startswith("file:")] == []
-    assert len(opened.asked) == 1
+    assert len(opened.asked) == 1 and opened.asked[0].startswith("file:")
     page = opened.page
     unfold(page)
-    for id_, figure in figures_of(analysis(name)).items():
+    for id_, figure in figures(name).items():
         live = page.locator(f"#{id_} .live")
         marks = live.locator("svg g.mark-rect path, svg g.mark-line path, svg g.mark-symbol path")
         assert marks.count() >= len(figure.spec["vconcat"])
@@ -78,17 +78,21 @@ def test_no_text_of_a_chart_lies_over_another(open_report, name, width):
     assert found == {}
 
 
-def recorded(name):
-    with tempfile.TemporaryDirectory() as folder:
-        return render_html(analyse(read_run(recording(name, Path(folder)))), code=javascript)
+PAGES = [
+    "suite",
+    f"recorded:{SUITE}",
+    *(f"compare:{name}" for name in (*COMPARED, "eight") if name != "hostile"),
+]
 
 
-@pytest.mark.parametrize(("name", "make"), [("suite", report), (SUITE, recorded)])
-def test_the_default_suite_is_six_screens_and_the_first_one_answers(open_report, name, make):
-    page = open_report(name, width=1280, make=make).page
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_six_screens_and_a_report_s_first_one_answers(open_report, name):
+    page = open_report(name, width=1280).page
     assert page.evaluate("document.documentElement.scrollHeight") <= 6 * 900
-    overview = page.locator(".overview").bounding_box()
-    assert overview["y"] + overview["height"] < 900
+    assert page.evaluate("document.body.innerText.split(/\\s+/).length") <= 3000
+    if not name.startswith("compare:"):
+        overview = page.locator(".overview").bounding_box()
+        assert overview["y"] + overview["height"] < 900
 
 
 def test_nothing_that_is_brought_in_runs_or_styles(open_report):
@@ -160,8 +164,12 @@ def test_the_time_axis_opens_on_what_was_measured_and_zooms_from_the_keyboard(op
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("suite", 390), ("four-gpus", 320), ("hostile", 320), ("bare", 390), ("sweep", 390)]
-)
+    ("name", "width"),
+    [
+        ("suite", 390), ("four-gpus", 320), ("hostile", 320), ("bare", 390), ("sweep", 390),
+        ("compare:two", 390), ("compare:fleet", 320), ("compare:eight", 320), ("compare:together", 390),
+    ],
+)  # fmt: skip
 def test_small_screens_do_not_scroll_sideways(open_report, name, width):
     page = open_report(name, width=width, height=844).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -204,7 +212,8 @@ def brightness(colour: str) -> float:
         ("suite", "light", 1280, "screen"), ("suite", "dark", 390, "screen"), ("gpu", "dark", 1280, "print"),
         ("interrupted", "light", 1280, "screen"),
         ("failed", "dark", 1280, "screen"), ("bare", "light", 390, "screen"), ("sweep", "dark", 1280, "screen"),
-        ("serving", "light", 1280, "screen"),
+        ("serving", "light", 1280, "screen"), ("compare:two", "light", 1200, "screen"),
+        ("compare:eight", "dark", 1200, "screen"), ("compare:together", "dark", 1200, "screen"),
     ],
 )  # fmt: skip
 def test_axe_finds_nothing(open_report, name, scheme, width, media):
@@ -222,13 +231,13 @@ def test_axe_finds_nothing(open_report, name, scheme, width, media):
     assert bad == []
 
 
-@pytest.mark.parametrize("name", ["suite", "interrupted"])
+@pytest.mark.parametrize("name", ["suite", "interrupted", "compare:two"])
 def test_without_scripts_the_main_figures_are_still_there(open_report, name):
     page = open_report(name, scripts=False).page
     still = page.locator("#figure-step-time .still svg")
     assert still.is_visible()
     assert still.locator("g.mark-rect path").count() >= 2
-    assert not page.locator(".tools").first.is_visible()
+    assert page.locator(".tools:visible").count() == 0
 
 
 @pytest.mark.parametrize(("name", "format_", "most"), [("suite", "A4", 8), ("four-gpus", "Letter", 8)])
@@ -267,12 +276,12 @@ def test_numbers_can_be_saved(open_report, tmp_path):
     assert len(data["findings"]) == len(analysis("gpu").findings)
 
 
-def test_hostile_names_run_nothing(open_report):
-    opened = open_report("hostile")
+@pytest.mark.parametrize("name", ["hostile", "compare:hostile"])
+def test_hostile_names_run_nothing(open_report, name):
+    opened = open_report(name)
     dialogs = []
     opened.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     opened.page.reload()
     opened.drawn()
     assert dialogs == []
     assert "<script>alert(1)</script>" in opened.page.locator("h1").inner_text()
-    assert "<script>" in opened.page.locator("#figure-step-time .live").inner_text()
