@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -140,7 +141,8 @@ class ImageBuilder:
     def _build(self, target: str, base: Base, context: Path) -> None:
         """Run image.sh in a container of the base and commit it: the same layer as a builder's, on every engine."""
         api, tag = self._engine.api, self._recipes.tag(target, base)
-        name = f"tfbench-build-{tag.partition(':')[2]}"
+        # Whoever shares the cache waits at its lock; other users have names of their own.
+        name = f"tfbench-build-{tag.partition(':')[2]}-{os.getuid()}"
         with suppress(NotFound):  # of a build that was killed
             api.remove_container(name, force=True)
         # The network would make a build depend on more than its context. SELinux lets no bind mount be read else.

@@ -117,8 +117,6 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
     cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
     thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
-    # Mitigations cost speed, and two hosts may differ.
-    flaws = Counter(words.split()[0].strip(":;") for name, words in cpu.items() if name.startswith("Vulnera"))
     result: dict[str, Scalar | None] = {
         "kernel": platform.release(),
         "boot_id": boot_id(),
@@ -129,13 +127,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "cpu_driver": text(cores / "cpu0/cpufreq/scaling_driver") or None,
         "turbo": _turbo(cores),
         "smt": {"0": False, "1": True}.get(text(cores / "smt/active")),
-        "mitigations": ", ".join(
-            f"{flaws[word]} {meaning}"
-            for word, meaning in (
-                ("Mitigation", "mitigated"), ("Vulnerable", "vulnerable"), ("Not", "not affected"),
-            )
-            if flaws[word]
-        ) or None,
+        "mitigations": _mitigations(cpu) or None,
         "transparent_hugepages": thp[1] if thp else None,
         "numa_nodes": int(cpu.get("NUMA node(s)", 0)) or None,
         "hypervisor": cpu.get("Hypervisor vendor"),
@@ -147,8 +139,22 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "own_memory_limit_bytes": limits.memory_bytes,
         "free_disk_bytes": disk_of(folder).free_bytes,
         "load_1min": os.getloadavg()[0],
-    }  # fmt: skip
+    }
     return {name: value for name, value in result.items() if value is not None}
+
+
+def _mitigations(cpu: Mapping[str, str]) -> str:
+    """Sum up the kernel's word on each known flaw: mitigations cost speed, and two hosts may differ."""
+    flaws = [state for name, state in cpu.items() if name.startswith("Vulnerability")]
+    counts = {
+        label: sum(state.startswith(prefix) for state in flaws)
+        for prefix, label in (
+            ("Mitigation", "mitigated"),
+            ("Vulnerable", "vulnerable"),
+            ("Not affected", "not affected"),
+        )
+    }
+    return ", ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _turbo(cores: Path) -> bool | None:

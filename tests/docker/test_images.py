@@ -115,7 +115,7 @@ def test_what_a_killed_build_left_is_in_nobodys_way(
 ) -> None:
     info = builder.ensure("cpu", base_image.reference)
     client.images.remove(info.reference)
-    name = info.reference.replace("tfbench:", "tfbench-build-")
+    name = f"{info.reference.replace('tfbench:', 'tfbench-build-')}-{os.getuid()}"
     client.containers.create(base_image.reference, "true", name=name)
     assert builder.ensure("cpu", base_image.reference).contents == info.contents
     with pytest.raises(NotFound):
