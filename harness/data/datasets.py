@@ -69,13 +69,12 @@ def ensure_data(
                 return empty, DataInfo(
                     workload=workload, name=data.name, kind="synthetic", sha256="", why=why
                 )
-            path, kind, why = _real_or_procedural(data, workload, folder, mode, seed, progress, real)
+            path, kind, why = _real_or_procedural(data, folder, mode, seed, progress, real)
     except OSError as error:
-        full = error.errno == errno.ENOSPC
+        full = "Free some space: a dataset takes up to 1.2 GB. Or: " if error.errno == errno.ENOSPC else ""
         raise DataError(
             f"Data cannot be written to {folder}: {error.strerror}.",
-            hint=f"{'Free some space (a dataset takes up to 1.2 GB), or s' if full else 'S'}et TFBENCH_CACHE to "
-            "another folder of yours.",
+            hint=f"{full}Set TFBENCH_CACHE to another folder of yours.",
         ) from error
     record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
     return path, DataInfo(
@@ -89,13 +88,7 @@ def ensure_data(
 
 
 def _real_or_procedural(
-    data: Data,
-    workload: str,
-    folder: Path,
-    mode: str,
-    seed: int,
-    progress: Progress,
-    real: Mapping[str, Published],
+    data: Data, folder: Path, mode: str, seed: int, progress: Progress, real: Mapping[str, Published]
 ) -> tuple[Path, str, str]:
     """Return the folder with the data, "real" or "procedural", and why it is that."""
     published = real.get(data.name)
@@ -110,11 +103,11 @@ def _real_or_procedural(
         except DataError as error:
             if mode == "real":
                 raise
-            progress.line(f"{workload} trains on procedural data: {error}")
+            progress.line(f"Procedural data stands in for {data.name}: {error}")
             why = error.message
     elif mode == "real":
         raise DataError(
-            f"{workload} uses the dataset {data.name!r}, which exists only as procedural data.",
+            f"The dataset {data.name!r} exists only as procedural data.",
             hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
         )
     recipe = _recipe(data)
