@@ -244,9 +244,9 @@ class RecordingProgress:
 
     @contextmanager
     def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
-        one = RecordingTask(label, total)
-        self.tasks.append(one)
-        yield one
+        each = RecordingTask(label, total)
+        self.tasks.append(each)
+        yield each
 
     def line(self, text: str) -> None:
         self.lines.append(text)

@@ -28,7 +28,7 @@ def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
     """Make the plan of a fleet that chose all of some nodes."""
     return FleetPlan(
         created="now", tfbench_version="1", commit="c", request=Request(command="tfbench fleet", wait_s=5.0),
-        options={"profile": "quick"}, nodes=tuple(nodes), chosen=tuple(one.key for one in nodes),
+        options={"profile": "quick"}, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes),
         files={"/x/my.py": "pass"},
     )  # fmt: skip
 

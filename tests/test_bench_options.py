@@ -64,7 +64,7 @@ def test_profile_and_what_changes_it() -> None:
     assert resolved.profile.stall_s == 7.0
     assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
     assert set(VARIANTS) < set(resolved.planned[0].variants)
-    assert {one.variants for one in resolved.planned[1:]} == {(BASELINE, TUNED)}
+    assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
     assert resolved.targets == ("cpu",)
 
 

@@ -31,13 +31,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Printed:
     code: int
     out: str
     err: str
 
 
-Run = Callable[..., Said]
+Run = Callable[..., Printed]
 
 
 @pytest.fixture
@@ -48,37 +48,37 @@ def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.chdir(tmp_path)
     keep_charts(tmp_path / "cache")
 
-    def run(*arguments: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(one) for one in arguments)])
+    def run(*arguments: object) -> Printed:
+        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(item) for item in arguments)])
         try:
             main()
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         out, err = capsys.readouterr()
-        return Said(code=code, out=out, err=err)
+        return Printed(code=code, out=out, err=err)
 
     return run
 
 
 class TestHelp:
     def test_without_a_word_it_lists_the_commands(self, tfbench: Run) -> None:
-        said = tfbench()
-        assert all(command in said.out + said.err for command in COMMANDS)
+        printed = tfbench()
+        assert all(command in printed.out + printed.err for command in COMMANDS)
 
     @pytest.mark.parametrize("flag", ["--help", "-h"])
     @pytest.mark.parametrize("command", COMMANDS)
     def test_every_command_explains_itself(self, tfbench: Run, command: str, flag: str) -> None:
-        said = tfbench(command, flag)
-        assert said.code == 0
-        assert f"tfbench {command}" in said.out
-        assert said.err == ""
+        printed = tfbench(command, flag)
+        assert printed.code == 0
+        assert f"tfbench {command}" in printed.out
+        assert printed.err == ""
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_option_has_a_sentence(self, name: str) -> None:
         command = command_named(name)
         assert command.help
-        assert [one.name for one in command.params if not getattr(one, "help", None)] == []
+        assert [item.name for item in command.params if not getattr(item, "help", None)] == []
 
     def test_the_list_of_commands_imports_none_of_them(self) -> None:
         code = "import sys; from harness.cli import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
@@ -118,21 +118,21 @@ def command_named(name: str) -> Any:
 
 class TestOptionsOfBench:
     def test_a_fleet_takes_all_but_one(self) -> None:
-        ours, others = ({one.opts[0] for one in command_named(each).params} for each in ("bench", "fleet"))
+        ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
         assert ours - others == {"--weights"}
 
     @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
     def test_workers_who_share_a_machine_have_no_limits_of_their_own(
         self, tfbench: Run, limit: tuple[str, str]
     ) -> None:
-        said = tfbench("fleet", "--workers", "1,2", *limit)
-        assert (said.code, said.out) == (2, "")
-        assert "--cpu-quota" in said.err
+        printed = tfbench("fleet", "--workers", "1,2", *limit)
+        assert (printed.code, printed.out) == (2, "")
+        assert "--cpu-quota" in printed.err
 
 
 class TestMistakes:
     @pytest.mark.parametrize(
-        ("arguments", "code", "said", "hint"),
+        ("arguments", "code", "printed", "hint"),
         [
             (("-w", "cifar10-mlp,none"), 2, "no workload 'none'", "cifar10-mlp"),
             (("-p", "fast"), 2, "no profile 'fast'", "smoke, quick, full"),
@@ -149,18 +149,18 @@ class TestMistakes:
         ],
     )  # fmt: skip
     def test_what_is_not_there_is_named_with_what_is(
-        self, tfbench: Run, arguments: tuple[str, ...], code: int, said: str, hint: str
+        self, tfbench: Run, arguments: tuple[str, ...], code: int, printed: str, hint: str
     ) -> None:
         done = tfbench("bench", *arguments)
         assert done.code == code
         assert done.out == ""
         message, _, remedy = done.err.partition("Try: ")
         assert message.startswith("tfbench: ")
-        assert said in message
+        assert printed in message
         assert hint in remedy
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("arguments", "printed"),
         [
             (("dance",), "No such command 'dance'."),
             (("--dance",), "No such option: --dance"),
@@ -173,12 +173,12 @@ class TestMistakes:
         ],
     )
     def test_what_the_parser_refuses_is_told_like_any_other_mistake(
-        self, tfbench: Run, arguments: tuple[str, ...], said: str
+        self, tfbench: Run, arguments: tuple[str, ...], printed: str
     ) -> None:
         done = tfbench(*arguments)
         assert (done.code, done.out) == (2, "")
         message, remedy = done.err.splitlines()
-        assert message.startswith(f"tfbench: {said}")
+        assert message.startswith(f"tfbench: {printed}")
         assert remedy.startswith("Try: ")
 
     def test_no_engine(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(tfbench: 
 class TestListing:
     def test_json(self, tfbench: Run) -> None:
         listed = json.loads(tfbench("list", "--json").out)
-        assert [one["name"] for one in listed] == [entry.workload.name for entry in built_in()]
-        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= one.keys() for one in listed)
+        assert [item["name"] for item in listed] == [entry.workload.name for entry in built_in()]
+        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= item.keys() for item in listed)
 
     def test_a_line_each(self, tfbench: Run) -> None:
         lines = tfbench("list").out.splitlines()
@@ -230,36 +230,36 @@ class TestListing:
     def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
         command = [sys.executable, "-m", "harness", "list", "--long"]
         narrow = {**os.environ, "COLUMNS": "80"}
-        said = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
-        words = " ".join(said.split())
-        assert "…" not in said
+        printed = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
+        words = " ".join(printed.split())
+        assert "…" not in printed
         for entry in built_in():
-            assert entry.workload.name in said
+            assert entry.workload.name in printed
             for published in entry.workload.published:
                 assert published.note in words
                 assert published.system in words
             assert all(f"{name}={value}" in words for name, value in entry.workload.params.items())
 
     def test_some_by_name(self, tfbench: Run) -> None:
-        said = tfbench("list", "cats-dogs")
-        assert "64/s: " in said.out
-        assert "workers-4-batch-64" in said.out
-        assert "cifar10-mlp" not in said.out
+        printed = tfbench("list", "cats-dogs")
+        assert "64/s: " in printed.out
+        assert "workers-4-batch-64" in printed.out
+        assert "cifar10-mlp" not in printed.out
 
 
 @pytest.mark.slow
 class TestReport:
     def test_of_a_run_folder(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=3)).path
-        said = tfbench("report", folder, "--format", "html,json,md,csv")
-        assert said.code == 0
-        assert f"html: {folder / 'report.html'}" in said.out
+        printed = tfbench("report", folder, "--format", "html,json,md,csv")
+        assert printed.code == 0
+        assert f"html: {folder / 'report.html'}" in printed.out
         assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert results["summaries"]
         assert "cifar100-mlp" in (folder / "report.md").read_text(encoding="utf-8")
         assert (folder / "summary.csv").read_text(encoding="utf-8").startswith("run,")
-        assert "cifar100-mlp" in said.out
+        assert "cifar100-mlp" in printed.out
 
     def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
@@ -273,8 +273,8 @@ class TestReport:
         self, tfbench: Run, tmp_path: Path, build: Callable[[], object]
     ) -> None:
         folder = write_run(tmp_path / "run", build()).path
-        said = tfbench("report", folder)
-        assert (said.code, said.err) == (0, "")
+        printed = tfbench("report", folder)
+        assert (printed.code, printed.err) == (0, "")
         assert (folder / "report.html").exists()
 
     def test_of_a_report_file(self, tfbench: Run, tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ class TestReport:
         assert tfbench("report", folder).code == 0
         page = tmp_path / "from-a-colleague.html"
         shutil.move(folder / "report.html", page)
-        said = tfbench("report", page, "--format", "json")
-        assert said.code == 0
+        printed = tfbench("report", page, "--format", "json")
+        assert printed.code == 0
         results = (folder / "results.json").read_text(encoding="utf-8")
         assert (tmp_path / "from-a-colleague.json").read_text(encoding="utf-8") == results
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
@@ -305,14 +305,14 @@ class TestReport:
     ) -> None:
         folder = write_run(tmp_path / "run", bare_run()).path
         (tmp_path / "there.html").mkdir()
-        said = tfbench("report", folder, *options)
-        assert (said.code, said.err) == (0, "")
-        assert [one.name for one in (tmp_path / path).parent.iterdir()] == [Path(path).name]
+        printed = tfbench("report", folder, *options)
+        assert (printed.code, printed.err) == (0, "")
+        assert [item.name for item in (tmp_path / path).parent.iterdir()] == [Path(path).name]
         assert (tmp_path / path).read_bytes().startswith(begins)
         assert not (folder / "report.html").exists()
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("options", "printed"),
         [
             (("--out", "x.txt"), "ends in .txt"),
             (("--out", "notes"), "notes is a file"),
@@ -322,13 +322,13 @@ class TestReport:
         ],
     )
     def test_an_out_that_does_not_fit_is_refused(
-        self, tfbench: Run, tmp_path: Path, options: tuple[str, ...], said: str
+        self, tfbench: Run, tmp_path: Path, options: tuple[str, ...], printed: str
     ) -> None:
         folder = write_run(tmp_path / "run", bare_run()).path
         (tmp_path / "notes").write_text("mine")
         done = tfbench("report", folder, *options)
         assert (done.code, done.out) == (2, "")
-        assert said in done.err
+        assert printed in done.err
         assert "Try: " in done.err
         assert (tmp_path / "notes").read_text() == "mine"
         assert not (folder / "report.html").exists(), "all or nothing"
@@ -348,18 +348,18 @@ class TestReport:
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Run, tmp_path: Path) -> None:
         page = tmp_path / "report.html"
         page.write_text("precious")
-        said = tfbench("report", page)
-        assert said.code == 2
-        assert "--out" in said.err
+        printed = tfbench("report", page)
+        assert printed.code == 2
+        assert "--out" in printed.err
         assert page.read_text() == "precious"
 
     def test_prices_can_be_given_when_it_is_made(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", gpu_run(trials=2)).path
-        said = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
-        assert said.code == 0
+        printed = tfbench("report", folder, "-f", "json", "--price", "cpu=0.2,gpu=0.526,currency=EUR")
+        assert printed.code == 0
         written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         assert written["run"]["manifest"]["prices"]["gpu"] == 0.526
-        assert {one["device"] for one in written["costs"] if one["training"]} == {"cpu", "gpu0"}
+        assert {item["device"] for item in written["costs"] if item["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", folder, "--price", "cheap").code == 2
 
 
@@ -372,13 +372,13 @@ def spoken(*arguments: str, terminal: bool, **environment: str) -> str:
         piped = subprocess.run(command, capture_output=True, cwd=ROOT, env=surroundings, check=False)
         return (piped.stdout + piped.stderr).decode()
     ours, theirs = pty.openpty()
-    said = b""
+    printed = b""
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=ROOT, env=surroundings):
         os.close(theirs)
         while chunk := _read(ours):
-            said += chunk
+            printed += chunk
     os.close(ours)
-    return said.decode()
+    return printed.decode()
 
 
 def _read(descriptor: int) -> bytes:

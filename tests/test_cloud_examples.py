@@ -24,8 +24,8 @@ def test_cluster_files_fit_the_launcher_s_schema(path: Path) -> None:
     types = document["available_node_types"]
     assert types[document["head_node_type"]]["resources"] == {"CPU": 0}, "the head measures nothing"
     assert any("--num-cpus=0" in command for command in document["head_start_ray_commands"])
-    for name, one in types.items():
-        assert name == "head" or one["labels"]["pool"]
+    for name, each in types.items():
+        assert name == "head" or each["labels"]["pool"]
 
 
 def test_each_of_the_big_clouds_has_one() -> None:

@@ -23,17 +23,17 @@ from tests import builders
 from tests.builders_sweep import sweep_run
 from tests.comparisons import whole
 from tests.folders import write_run
-from tests.test_cli import Said, tfbench
+from tests.test_cli import Printed, tfbench
 
 pytestmark = pytest.mark.slow
 
 __all__ = ["tfbench"]
-Call = Callable[..., Said]
+Call = Callable[..., Printed]
 
 
 def written(folder: Path, *, seed: int = 1, slower: float = 1.0, day: int = 1, trials: int = 5) -> Path:
     speeds = {
-        variant: replace(one, step_s=one.step_s * slower) for variant, one in builders.CPU_SPEEDS.items()
+        variant: replace(item, step_s=item.step_s * slower) for variant, item in builders.CPU_SPEEDS.items()
     }
     run = builders.run({"cpu": speeds}, seed=seed, trials=trials, noise=0.004, window_s=0.2)
     created = (datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
@@ -49,8 +49,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 class TestCompare:
     def test_writes_a_page_and_the_other_formats(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        said = tfbench("compare", *pair, "-f", "html,md,json,csv", "-o", tmp_path / "out")
-        assert said.code == 0, said.err
+        printed = tfbench("compare", *pair, "-f", "html,md,json,csv", "-o", tmp_path / "out")
+        assert printed.code == 0, printed.err
         page = (tmp_path / "out/comparison.html").read_text(encoding="utf-8")
         assert page.startswith("<!DOCTYPE html>")
         assert "run-2 vs run-1" in page
@@ -63,13 +63,16 @@ class TestCompare:
         assert rows[0]["ratio"] == ""
         assert float(rows[-1]["ratio"]) == pytest.approx(1 / 1.12, rel=0.02)
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
-        assert "run-2 is 0.89" in said.err
+        assert "run-2 is 0.89" in printed.err
 
     def test_why_a_sweep_takes_no_part_is_said_everywhere(self, tfbench: Call, pair, tmp_path: Path) -> None:
         sweep = write_run(tmp_path / "sweep", sweep_run({"batch_size": (32, 64)})).path
-        said = tfbench("compare", *pair, f"grid={sweep}", "-f", "html,md", "-o", tmp_path)
-        assert said.code == 0, said.err
-        places = (said.err, *((tmp_path / f"comparison.{one}").read_text("utf-8") for one in ("html", "md")))
+        printed = tfbench("compare", *pair, f"grid={sweep}", "-f", "html,md", "-o", tmp_path)
+        assert printed.code == 0, printed.err
+        places = (
+            printed.err,
+            *((tmp_path / f"comparison.{item}").read_text("utf-8") for item in ("html", "md")),
+        )
         for text in places:
             plain = " ".join(text.split())
             assert "grid: a sweep's points are not compared" in html.unescape(plain)
@@ -81,34 +84,36 @@ class TestCompare:
         made = builders.cpu_run()
         smoke = replace(made, manifest=replace(made.manifest, profile=PROFILES["smoke"]))
         paths = [write_run(tmp_path / name, smoke).path for name in ("a", "b")]
-        said = tfbench("compare", *(f"{path.name}={path}" for path in paths), "-o", tmp_path / "x.html")
-        assert said.code == 0, said.err
-        assert "Ignore the numbers of a, b." in " ".join(said.err.split())
+        printed = tfbench("compare", *(f"{path.name}={path}" for path in paths), "-o", tmp_path / "x.html")
+        assert printed.code == 0, printed.err
+        assert "Ignore the numbers of a, b." in " ".join(printed.err.split())
 
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
         page = tmp_path / "there.html"
         assert tfbench("report", pair[1], "-o", page).code == 0
         before = page.read_bytes()
-        said = tfbench("compare", pair[0], page, "-o", page)
-        assert (said.code, said.out) == (2, "")
-        assert "overwritten" in said.err
+        printed = tfbench("compare", pair[0], page, "-o", page)
+        assert (printed.code, printed.out) == (2, "")
+        assert "overwritten" in printed.err
         assert page.read_bytes() == before
 
     def test_names_and_report_files(self, tfbench: Call, pair, tmp_path: Path) -> None:
         assert tfbench("report", pair[1]).code == 0
-        said = tfbench("compare", f"old={pair[0]}", f"new={pair[1] / 'report.html'}", "-f", "md", "-o", "-")
-        assert said.out.startswith("## new vs old\n")
-        assert said.err == "", "what is printed goes into other programs"
+        printed = tfbench(
+            "compare", f"old={pair[0]}", f"new={pair[1] / 'report.html'}", "-f", "md", "-o", "-"
+        )
+        assert printed.out.startswith("## new vs old\n")
+        assert printed.err == "", "what is printed goes into other programs"
 
     def test_extracts_of_other_machines(self, tfbench: Call, pair, tmp_path: Path) -> None:
         path = tmp_path / "far.extract.json"
         path.write_text(to_json(whole()), encoding="utf-8")
-        said = tfbench("compare", pair[0], f"far={path}", "-f", "json", "-o", "-")
-        assert json.loads(said.out)["runs"][1]["label"] == "far"
+        printed = tfbench("compare", pair[0], f"far={path}", "-f", "json", "-o", "-")
+        assert json.loads(printed.out)["runs"][1]["label"] == "far"
 
     def test_a_price_gives_costs(self, tfbench: Call, pair) -> None:
-        said = tfbench("compare", *pair, "--price", "3.6", "-f", "json", "-o", "-")
-        speed = json.loads(said.out)["runs"][0]["speeds"][0]
+        printed = tfbench("compare", *pair, "--price", "3.6", "-f", "json", "-o", "-")
+        speed = json.loads(printed.out)["runs"][0]["speeds"][0]
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)
 
@@ -118,14 +123,14 @@ class TestCompare:
             ((), [reference, "run-1"]),
             (("--baseline", pair[1]), ["run-2", "run-1", reference]),
         ):
-            said = tfbench("compare", pair[0], *words, "--reference", reference, "-f", "json", "-o", "-")
-            document = json.loads(said.out)
+            printed = tfbench("compare", pair[0], *words, "--reference", reference, "-f", "json", "-o", "-")
+            document = json.loads(printed.out)
             for run, name in zip(document["runs"], places, strict=True):
                 assert name in (run["label"], run["run_id"])
             assert document["reference"] == 0
 
     @pytest.mark.parametrize(
-        ("arguments", "code", "said"),
+        ("arguments", "code", "printed"),
         [
             (("{a}",), 2, "to compare"),
             (("{a}", "{b}", "-f", "pdf"), 2, "no format 'pdf'"),
@@ -145,23 +150,23 @@ class TestCompare:
             (("{a}", "--baseline", "{b}", "-d", "gpu0", "--fail-if-slower", "5%"), 2, "Choose from: cpu."),
         ],
     )  # fmt: skip
-    def test_mistakes(self, tfbench: Call, pair, arguments, code: int, said: str) -> None:
+    def test_mistakes(self, tfbench: Call, pair, arguments, code: int, printed: str) -> None:
         words = [word.format(a=pair[0], b=pair[1]) for word in arguments]
         done = tfbench("compare", *words)
         assert (done.code, done.out) == (code, "")
-        assert said in done.err
+        assert printed in done.err
         assert "Try: " in done.err
 
 
 class TestBaseline:
-    def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Said:
+    def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Printed:
         return tfbench("compare", run, "--baseline", baseline, "-f", "md", "-o", "-", *more)
 
     def test_slower_exits_with_10_and_says_what(self, tfbench: Call, pair) -> None:
-        said = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
-        assert said.code == 10
-        assert "cifar100-mlp cpu baseline (0.89" in said.err
-        assert "❌ slower" in said.out, "the table is written all the same"
+        printed = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
+        assert printed.code == 10
+        assert "cifar100-mlp cpu baseline (0.89" in printed.err
+        assert "❌ slower" in printed.out, "the table is written all the same"
 
     def test_as_fast_faster_and_slower_by_less_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
         same = written(tmp_path / "c", seed=3)
@@ -177,30 +182,30 @@ class TestBaseline:
         self, tfbench: Call, pair, tmp_path: Path
     ) -> None:
         once = written(tmp_path / "once", trials=1)
-        said = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
-        assert said.code == 10
-        assert "Nothing could be judged" in said.err
+        printed = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
+        assert printed.code == 10
+        assert "Nothing could be judged" in printed.err
 
     def test_what_the_baseline_has_not_measured_cannot_be_judged(
         self, tfbench: Call, pair, tmp_path: Path
     ) -> None:
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
-        said = self.check(tfbench, both, pair[0], "--fail-if-slower", "5%", "-d", "gpu0")
-        assert said.code == 10
-        assert "Nothing could be judged" in said.err
+        printed = self.check(tfbench, both, pair[0], "--fail-if-slower", "5%", "-d", "gpu0")
+        assert printed.code == 10
+        assert "Nothing could be judged" in printed.err
 
     def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
         run: Run = builders.gpu_run(trials=3)
         both = write_run(tmp_path / "both", run).path
-        said = self.check(tfbench, pair[0], both, "--fail-if-slower", "90%")
-        assert said.code == 10
-        assert "gpu0" in said.err
+        printed = self.check(tfbench, pair[0], both, "--fail-if-slower", "90%")
+        assert printed.code == 10
+        assert "gpu0" in printed.err
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
 
 
 def test_narrowed_to_workloads_and_devices_that_were_measured_together() -> None:
     (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
-    assert {(one.workload, one.device) for one in made.speeds} == {("resnet50", "gpu0")}
+    assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
     assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
     with pytest.raises(UsageError, match="measured resnet50 on 'cpu'") as caught:
         narrowed([whole()], workloads=("resnet50",), devices=("cpu",))

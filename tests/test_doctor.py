@@ -43,13 +43,13 @@ def test_each_disk_is_asked_for_what_comes_there(
 
 
 def test_one_disk_for_both_is_named_once_and_has_room_for_both() -> None:
-    (one,) = disk_checks(disk("/cache", 4, 1), disk("/images", 4, 1), ("cpu",), engine=True)
-    assert (one.state, one.fact) == (State.FAIL, "4.0 GiB free under /cache and /images")
-    assert one.remedy.startswith("4.2 GiB ")
+    (item,) = disk_checks(disk("/cache", 4, 1), disk("/images", 4, 1), ("cpu",), engine=True)
+    assert (item.state, item.fact) == (State.FAIL, "4.0 GiB free under /cache and /images")
+    assert item.remedy.startswith("4.2 GiB ")
 
 
 def test_a_cache_that_is_not_made_yet_lies_on_a_disk_too(tmp_path) -> None:
     nobody = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), nobody, Silent())
-    (one,) = [check for check in checks if check.name == "Disk"]
-    assert one.fact.endswith(f"free under {tmp_path}/not/there")
+    (item,) = [check for check in checks if check.name == "Disk"]
+    assert item.fact.endswith(f"free under {tmp_path}/not/there")

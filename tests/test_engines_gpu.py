@@ -73,7 +73,7 @@ def test_select_by_index_uuid_beginning_and_mig():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "printed"),
     [
         ("7", "'7' matches no GPU"),
         ("GPU-a", "matches 2 GPUs"),
@@ -82,10 +82,10 @@ def test_select_by_index_uuid_beginning_and_mig():
         ("0,", "''"),
     ],
 )
-def test_select_tells_what_there_is(wanted, said):
+def test_select_tells_what_there_is(wanted, printed):
     with pytest.raises(UsageError) as caught:
         select_gpus((H200, SECOND, *SLICES), wanted)
-    assert said in caught.value.message
+    assert printed in caught.value.message
     for name in ("GPU-aaaa-0", "GPU-abbb-1", "MIG-0"):
         assert name in caught.value.message
 

@@ -58,11 +58,11 @@ def test_ends_where_nobody_says_that_it_was_started():
         start_new_session=True,
     ) as process:
         assert process.wait(timeout=30) == -9
-    told = begin("sh", "-c", "sleep 0.3; exit 3")
-    assert told.stdin
-    told.stdin.write("\n")
-    told.stdin.flush()
-    assert told.wait() == 3
+    begun = begin("sh", "-c", "sleep 0.3; exit 3")
+    assert begun.stdin
+    begun.stdin.write("\n")
+    begun.stdin.flush()
+    assert begun.wait() == 3
 
 
 def test_end_of_input_ends_every_descendant_even_in_other_sessions():

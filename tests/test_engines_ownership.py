@@ -12,10 +12,10 @@ from harness.errors import EngineError
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [(FILE_DIR, "folder of its own"), ("/tfbench/data", "chmod -R o+rX")]
+    ("place", "printed"), [(FILE_DIR, "folder of its own"), ("/tfbench/data", "chmod -R o+rX")]
 )
 def test_what_the_container_cannot_read_is_named_and_no_home_is_opened(
-    tmp_path: Path, place: str, said: str
+    tmp_path: Path, place: str, printed: str
 ) -> None:
     """A workload file may lie in a home, beside keys."""
     (tmp_path / "mine.py").write_text("pass")
@@ -25,5 +25,5 @@ def test_what_the_container_cannot_read_is_named_and_no_home_is_opened(
     with pytest.raises(EngineError) as error:
         check_readable([Mount(container=place, host=tmp_path)])
     assert "key cannot be read" in error.value.message
-    assert said in error.value.hint
+    assert printed in error.value.hint
     assert ("chmod" in error.value.hint) == (place != FILE_DIR)

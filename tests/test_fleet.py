@@ -50,7 +50,7 @@ class TestChoice:
         ],
     )
     def test_words_and_selectors(self, wanted: str, expected: list[str]) -> None:
-        assert [one.key for one in choose(self.NODES, wanted)] == expected
+        assert [each.key for each in choose(self.NODES, wanted)] == expected
 
     @pytest.mark.parametrize("wanted", ["pool=z", "pool=", "d"])
     def test_nothing_fits(self, wanted: str) -> None:
@@ -132,8 +132,8 @@ class TestWorker:
 
     def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
         gpus = ["NVIDIA H200"] * 2
-        one = kind("", gpus, "EPYC", 64, 503 * 2**30)
-        assert one == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
+        each = kind("", gpus, "EPYC", 64, 503 * 2**30)
+        assert each == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
         assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
 
     def test_what_killed_workers_left_is_removed_and_nothing_else(self, tmp_path: Path) -> None:
@@ -150,34 +150,34 @@ class TestWorker:
 
 class TestConnecting:
     @pytest.mark.parametrize(
-        ("address", "said", "tried"),
+        ("address", "printed", "tried"),
         [
             ("ray://10.0.0.1:10001", "Ray client", "on a node of the cluster"),
             ("127.0.0.1:9", "No Ray cluster answers", "Check host and port"),
             ("nowhere", "No Ray cluster answers at nowhere", "Check host and port"),
         ],
     )
-    def test_no_cluster(self, address: str, said: str, tried: str) -> None:
-        with pytest.raises(FleetError, match=said) as caught, connected(address, ROOT):
+    def test_no_cluster(self, address: str, printed: str, tried: str) -> None:
+        with pytest.raises(FleetError, match=printed) as caught, connected(address, ROOT):
             raise AssertionError
         assert tried in caught.value.hint
 
     @pytest.mark.parametrize(
-        ("text", "said", "tried"),
+        ("text", "printed", "tried"),
         [
             # Ray's own word for a missing token, after half a minute.
             ("Failed to connect to Ray cluster at 127.0.0.1:6379", ": Fail", "RAY_AUTH_MODE=token"),
             ("Could not find any running Ray instance.", "No Ray cluster runs on this", "ray start --head"),
         ],
     )
-    def test_ray_refuses(self, monkeypatch: pytest.MonkeyPatch, text: str, said: str, tried: str) -> None:
+    def test_ray_refuses(self, monkeypatch: pytest.MonkeyPatch, text: str, printed: str, tried: str) -> None:
         def refuse(**_: object) -> None:
             raise ConnectionError(text)
 
         monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(init=refuse))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address = f"127.0.0.1:{listening.getsockname()[1]}"
-            with pytest.raises(FleetError, match=said) as caught, connected(address, ROOT):
+            with pytest.raises(FleetError, match=printed) as caught, connected(address, ROOT):
                 raise AssertionError
         assert tried in caught.value.hint
 
@@ -257,7 +257,7 @@ class TestResuming:
         sent: dict[str, Order] = {}
 
         def run_orders(orders: list[tuple[Node, Order]], wait_s: float) -> Iterator[tuple[str, Message]]:
-            sent.update({one.key: order for one, order in orders})
+            sent.update({each.key: order for each, order in orders})
             yield from interleaved({"b": whole(RUN, START, tmp_path / "t", (1, 2))})
             yield "c", Heartbeat(label="Preparing")
 
@@ -279,11 +279,11 @@ class TestResuming:
         silent = {"ill": Failed(message="No module named 'docker'", hint="Install it.")}
         monkeypatch.setattr(session.cluster, "survey", lambda cloud: (there, silent))
         ready = resume(folder.path, checkout=tmp_path, say=lambda text: None)
-        assert [one.key for one in ready.nodes] == ["c"]
+        assert [each.key for each in ready.nodes] == ["c"]
         assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
         assert "No module named 'docker' Install it." in ready.missing["ill"]
         assert folder.read_plan().chosen == ("b", "c", "ill")
-        assert {one.key for one in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
+        assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
         again = resume(folder.path, checkout=tmp_path, say=lambda text: None)
         assert set(again.missing) == {"b", "ill"}
 

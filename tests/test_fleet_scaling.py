@@ -90,11 +90,11 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     team.measure(folder)
     first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
-    one, two = "workers-1", "workers-2"
+    each, two = "workers-1", "workers-2"
     assert team.board.states == [
-        (one, State.WAITING), (two, State.WAITING),
-        (one, State.RUNNING), (one, State.WAITING), (two, State.RUNNING), (two, State.WAITING),
-        (one, State.RUNNING), (one, State.DONE), (two, State.RUNNING), (two, State.DONE),
+        (each, State.WAITING), (two, State.WAITING),
+        (each, State.RUNNING), (each, State.WAITING), (two, State.RUNNING), (two, State.WAITING),
+        (each, State.RUNNING), (each, State.DONE), (two, State.RUNNING), (two, State.DONE),
     ]  # fmt: skip
     teams = teams_of(folder)
     assert sorted(teams) == [1, 2]

@@ -22,12 +22,12 @@ def test_a_run_says_what_its_workloads_took_on_the_processor() -> None:
 
 
 def test_only_the_same_profile_is_replaced() -> None:
-    one, two = (
+    each, two = (
         OLD,
         Footprint(profile="quick", trial_s=30.0, trials=3, memory_bytes=5, data_bytes=7, machine="m"),
     )
-    table = merged({"a": (one,)}, iter([("a", two), ("b", two)]))
-    assert table == {"a": (one, two), "b": (two,)}
+    table = merged({"a": (each,)}, iter([("a", two), ("b", two)]))
+    assert table == {"a": (each, two), "b": (two,)}
     newer = Footprint(profile="smoke", trial_s=8.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
     assert merged(table, iter([("a", newer)]))["a"] == (newer, two)
 

@@ -42,7 +42,7 @@ OTHERS: Mapping[str, str] = {
     "harness.telemetry": "numpy psutil pynvml",
     "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
-    "harness.images": "docker packaging requests",
+    "harness.images": "docker packaging",
     "harness.system": "filelock psutil pynvml requests",
     "harness.run": "cattrs msgspec numpy psutil",
     "harness.fleet": "cattrs psutil ray",
@@ -68,8 +68,8 @@ def table() -> dict[str, Rule]:
         name = folder.replace("/", ".")
         cell, _, but = cells.partition("(not ")
         rules[name] = Rule(
-            ours=frozenset({name} - {"harness"} | {_whole(one) for one in re.findall(r"`([\w.]+)`", cell)}),
-            not_ours=frozenset(f"harness.{one}" for one in re.findall(r"\w+", but)),
+            ours=frozenset({name} - {"harness"} | {_whole(each) for each in re.findall(r"`([\w.]+)`", cell)}),
+            not_ours=frozenset(f"harness.{each}" for each in re.findall(r"\w+", but)),
             others=frozenset(OTHERS.get(name, "").split()),
         )
     return rules
@@ -85,12 +85,12 @@ FOLDER_OF_WORKLOADS = ("harness.run.catalogue", "harness.system.gpu_proof", "har
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    result = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return result
 
 
 MODULES = modules()
@@ -163,7 +163,7 @@ def test_what_is_imported_is_declared(package: str) -> None:
     """Whatever comes along with another package today may be gone tomorrow."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = project["dependencies"] + [
-        one for extra in project["optional-dependencies"].values() for one in extra
+        each for extra in project["optional-dependencies"].values() for each in extra
     ]
     declared = {_canonical(re.split(r"[ <>=~!;\[]", name)[0]) for name in names}
     providers = importlib.metadata.packages_distributions()

@@ -103,16 +103,16 @@ def unknown_workload(tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("build", "error", "said"),
+    ("build", "error", "printed"),
     [
         (missing_file, UsageError, "not here"),
         (unknown_workload, UsageError, "no-such"),
     ],
 )
 def test_what_cannot_be_run_again_is_said(
-    tmp_path: Path, build: Callable[[Path], Run], error: type[Exception], said: str
+    tmp_path: Path, build: Callable[[Path], Run], error: type[Exception], printed: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=printed):
         again(build(tmp_path), out=tmp_path)
 
 

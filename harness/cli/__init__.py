@@ -49,9 +49,9 @@ def main() -> None:
             code = app(arguments, standalone_mode=False)
         except typer.TyperException as error:
             hint = f"`tfbench {arguments[0]} --help` lists the options."
-            known = arguments[0] in COMMANDS
+            is_command = arguments[0] in COMMANDS
             raise UsageError(
-                error.format_message(), hint=hint if known else "See `tfbench --help`."
+                error.format_message(), hint=hint if is_command else "See `tfbench --help`."
             ) from error
         except typer.Abort:
             code = Interrupted.exit_code

@@ -81,30 +81,30 @@ class LoggedTask:
         self._done = 0.0
         self._note = ""
         self._begun = clock()
-        self._said: float | None = None
+        self._printed_at: float | None = None
 
     def advance(self, amount: float) -> None:
         """Move on, and say so where nothing was said for long."""
         self._done += amount
-        self._say_if_due()
+        self._print_if_due()
 
     def note(self, text: str, *, minor: bool = False) -> None:
         """Print `text` if it is new; a minor line only if it is the first, or when one is due."""
         new = text != self._note
         self._note = text
-        if new and not (minor and self._said is not None):
-            self._say()
+        if new and not (minor and self._printed_at is not None):
+            self._print()
         else:
-            self._say_if_due()
+            self._print_if_due()
 
-    def _say_if_due(self) -> None:
-        if self._clock() - (self._begun if self._said is None else self._said) >= ALIVE_EVERY_S:
-            self._say()
+    def _print_if_due(self) -> None:
+        if self._clock() - (self._begun if self._printed_at is None else self._printed_at) >= ALIVE_EVERY_S:
+            self._print()
 
-    def _say(self) -> None:
-        self._said = self._clock()
+    def _print(self) -> None:
+        self._printed_at = self._clock()
         share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
-        line = f"{self._label}:{share} {self._said - self._begun:4.0f} s  {self._note}"
+        line = f"{self._label}:{share} {self._printed_at - self._begun:4.0f} s  {self._note}"
         self._console.print(Text(line.rstrip()), soft_wrap=True)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import requests
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import APIError, ImageNotFound
 
+from harness.engines.calls import LOST
 from harness.errors import ImageError
 from harness.images.recipes import Base
 from harness.progress import Progress
@@ -100,7 +100,7 @@ def _listen(client: docker.DockerClient, reference: str, events: queue.Queue[dic
     try:
         for event in client.api.pull(reference, stream=True, decode=True):
             events.put(event)
-    except (DockerException, requests.RequestException, OSError) as error:
+    except LOST as error:
         events.put({"error": (isinstance(error, APIError) and error.explanation) or str(error)})
     events.put(None)
 

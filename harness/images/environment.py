@@ -94,10 +94,10 @@ def _interpreter() -> tuple[Path, str]:
         # The base installation, so that every virtual environment of it gets the same one here.
         return Path(sys.base_prefix) / "bin" / f"python{_minor(version)}", version
     for minor in SUPPORTED:
-        if found := shutil.which(f"python{minor}"):
-            answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+        if result := shutil.which(f"python{minor}"):
+            answer = subprocess.run([result, "--version"], capture_output=True, text=True, check=False)
             if answer.returncode == 0:
-                return Path(found), answer.stdout.split()[-1]
+                return Path(result), answer.stdout.split()[-1]
     raise ImageError(
         f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is "
         f"{version}, and there is no other on PATH.",

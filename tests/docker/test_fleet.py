@@ -74,11 +74,11 @@ class Fleet:
     def wait_for_line(self, text: str) -> None:
         """Wait until standard error says so."""
         assert self._process.stderr is not None
-        said = ""
-        while text not in said:
+        printed = ""
+        while text not in printed:
             line = self._process.stderr.readline()
-            assert line, said
-            said += line
+            assert line, printed
+            printed += line
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)

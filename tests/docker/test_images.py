@@ -57,8 +57,8 @@ def builder(
 ) -> Iterator[ImageBuilder]:
     builder = ImageBuilder(checkout, tmp_path / "cache", client, RecordingProgress())
     yield builder
-    if found := builder.existing("cpu", base_image.reference):
-        client.images.remove(found.reference)
+    if result := builder.existing("cpu", base_image.reference):
+        client.images.remove(result.reference)
 
 
 def run(client: docker.DockerClient, reference: str, code: str) -> str:
