@@ -148,7 +148,6 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     for run, workers in ((alone, 1), (together, 2)):
         (trial,) = run.trials
         assert trial.status is Status.OK, trial.message
-        assert {metric.name: metric.value for metric in trial.metrics}["workers"] == workers
         # Every step takes a batch of each worker.
         assert all(window.samples == window.steps * 32 * workers for window in trial.windows)
         losses = {metric.variant: metric.value for metric in trial.metrics if metric.name == "final_loss"}
