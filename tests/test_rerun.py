@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import lzma
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,14 +62,12 @@ def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "no more and no fewer"
 
 
-def test_trials_that_were_left_out_because_the_interval_was_narrow_are_left_out_again(tmp_path: Path) -> None:
+def test_trials_that_the_stopping_rule_left_out_are_left_out_again_and_those_cut_off_are_not(
+    tmp_path: Path,
+) -> None:
     run = recorded(builders.cpu_run(trials=5))
-    run = replace(run, trials=run.trials[:3])
-    assert [trial.index for trial in again(run, out=tmp_path).planned] == [0, 1, 2]
-
-
-def test_of_a_run_that_was_cut_off_the_whole_plan(tmp_path: Path) -> None:
-    run = recorded(builders.cpu_run(trials=5))
+    narrow = replace(run, trials=run.trials[:3])
+    assert [trial.index for trial in again(narrow, out=tmp_path).planned] == [0, 1, 2]
     last = replace(run.trials[1], status=Status.INTERRUPTED)
     cut = replace(run, trials=(run.trials[0], last), stops=())
     assert again(cut, out=tmp_path).planned == run.planned
@@ -91,29 +88,13 @@ def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) 
         again(run, out=tmp_path, price="cheap")
 
 
-def missing_file(tmp_path: Path) -> Run:
+def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
     run = recorded()
-    options = replace(OPTIONS, files=(tmp_path / "gone.py",))
-    return replace(run, manifest=replace(run.manifest, options=options))
-
-
-def unknown_workload(tmp_path: Path) -> Run:
-    run = recorded()
-    return replace(run, planned=tuple(replace(trial, workload="no-such") for trial in run.planned))
-
-
-@pytest.mark.parametrize(
-    ("build", "error", "printed"),
-    [
-        (missing_file, UsageError, "not here"),
-        (unknown_workload, UsageError, "no-such"),
-    ],
-)
-def test_what_cannot_be_run_again_is_said(
-    tmp_path: Path, build: Callable[[Path], Run], error: type[Exception], printed: str
-) -> None:
-    with pytest.raises(error, match=printed):
-        again(build(tmp_path), out=tmp_path)
+    with pytest.raises(UsageError, match="not here"):
+        again(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))), out=tmp_path)
+    unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
+    with pytest.raises(UsageError, match="no-such"):
+        again(replace(run, planned=unknown), out=tmp_path)
 
 
 def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
