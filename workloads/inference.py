@@ -8,42 +8,60 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, requests, steps
+from workloads import building, steps
 from workloads.job import Job
 from workloads.protocol import BASELINE, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
+from workloads.requests import Client, Serve
 from workloads.resident import first_batch
 from workloads.stepwise import factor
 from workloads.timing import Meter
 
 
 def infer(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run baseline (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again."""
+    """Run baseline (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again.
+
+    Then time requests, from samples in host memory to predictions in host memory.
+    """
+    model, images = _built(job, params, meter)
+    serve = (_resident if params["feed"] == "resident" else _predict)(job, params, meter, model, images)
+    wanted = job.workload.requests
+    if wanted is None or variant not in (BASELINE, TUNED):
+        Client(job, variant, serve, images).single_stream(len(images))
+        return
+    sizes = (wanted.compiled_batch_sizes if params["jit_compile"] else ()) or wanted.batch_sizes
+    pool = np.asarray(first_batch(job, {**params, "batch_size": sizes[-1]})[0])
+    Client(job, variant, serve, pool).measure(sizes, wanted.bounds_ms)
+
+
+def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    """Run baseline's model on a batch that lies on the device: what the copies cost is the difference."""
+    model, images = _built(job, params, meter, times=factor(variant, BATCH_PREFIX))
+    serve = _resident(job, params, meter, model, images)
+    if variant == MODEL_ONLY:
+        Client(job, variant, serve, images).single_stream(len(images))
+
+
+def _built(job: Job, params: Mapping[str, Any], meter: Meter, times: int = 1) -> tuple[Any, Any]:
+    """Return the model and a batch that many times as large, in host memory."""
     began = meter.now()
-    model, images = _built(job, params)
-    meter.phase(BUILD, began)
-    if params["feed"] == "resident":
-        serve = _resident(job, params, meter, model, images)
-    else:
-        serve = _predict(params, meter, model, images)
-    _ask(job, variant, params, serve, images)
-
-
-def _built(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:
     with tf.device(job.devices[0]):
         model = building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed)
-    return model, np.asarray(first_batch(job, params)[0])
+    images = np.concatenate([np.asarray(first_batch(job, params)[0])] * times)
+    meter.phase(BUILD, began)
+    return model, images
 
 
-def _predict(params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
+def _predict(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> Serve:
+    del job
     meter.begin()
     while True:
         model.predict_on_batch(images)
         if not meter.tick(1, params["batch_size"], -1):
-            serve: requests.Serve = model.predict_on_batch
+            serve: Serve = model.predict_on_batch
             return serve
 
 
-def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> requests.Serve:
+def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, images: Any) -> Serve:
     constant = bool(params.get("constant_weights"))
     forward = steps.compile_forward(model, jit=bool(params["jit_compile"]), constant_weights=constant)
     with tf.device(job.devices[0]):
@@ -65,26 +83,3 @@ def _resident(job: Job, params: Mapping[str, Any], meter: Meter, model: Any, ima
             forward(tf.convert_to_tensor(batch)).numpy()
 
     return serve
-
-
-def model_only(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    """Run baseline's model on a batch that lies on the device: what the copies cost is the difference."""
-    began = meter.now()
-    model, images = _built(job, params)
-    images = np.concatenate([images] * factor(variant, BATCH_PREFIX))
-    meter.phase(BUILD, began)
-    serve = _resident(job, params, meter, model, images)
-    if variant == MODEL_ONLY:
-        requests.single_stream(job, variant, serve, images)
-
-
-def _ask(job: Job, variant: str, params: Mapping[str, Any], serve: requests.Serve, images: Any) -> None:
-    """Time requests, from samples in host memory to predictions in host memory."""
-    wanted = job.workload.requests
-    if wanted is None or variant not in (BASELINE, TUNED):
-        requests.single_stream(job, variant, serve, images)
-        return
-    compiled = wanted.compiled_batch_sizes if params["jit_compile"] else ()
-    sizes = compiled or wanted.batch_sizes
-    pool = np.asarray(first_batch(job, {**params, "batch_size": sizes[-1]})[0])
-    requests.measure(job, variant, serve, pool, sizes)

@@ -36,93 +36,132 @@ _SPIN_NS = 200_000  # sleeping is not exact enough for the last of a wait
 Serve = Callable[[Any], None]
 
 
-def single_stream(job: Job, variant: str, serve: Serve, batch: Any) -> list[int]:
-    """Time requests of one batch, write them as an event, return their latencies in nanoseconds."""
-    budget_ns = max(BATCH_WINDOWS * job.spec.window_s, 0.1) * 1e9
-    latencies: list[int] = []
-    serve(batch)  # traces and compiles
-    began = time.monotonic_ns()
-    while len(latencies) < FEWEST_REQUESTS or (
-        len(latencies) < REQUESTS and time.monotonic_ns() - began < budget_ns
-    ):
-        start = time.monotonic_ns()
-        serve(batch)
-        latencies.append(time.monotonic_ns() - start)
-    _write(job, variant, SINGLE_STREAM, len(batch), began, latencies)
-    return latencies
-
-
-def measure(job: Job, variant: str, serve: Serve, pool: Any, sizes: Sequence[int]) -> None:
-    """Measure what the workload declares in `requests`: latency at each batch size, then the server.
+class Client:
+    """Asks one variant for predictions, and writes what that took as events.
 
     Args:
         pool: samples in host memory, as many as the largest batch.
-        sizes: ascending.
     """
-    wanted = job.workload.requests
-    assert wanted is not None
-    stop_ns = max(STOP_WINDOWS * job.spec.window_s, 1.0) * 1e9
-    medians: dict[int, float] = {}
-    first: list[int] = []
-    for size in sizes:
-        if medians and FEWEST_REQUESTS * medians[max(medians)] * size / max(medians) > stop_ns:
-            message = f"{variant}: batches from {size} on were skipped: a request would take too long."
-            job.events.warning(message)
-            break
-        latencies = single_stream(job, variant, serve, pool[:size])
-        first = first or latencies
-        medians[size] = float(np.median(latencies))
-    if wanted.bounds_ms and medians:
-        _search(job, variant, serve, pool, medians, first)
 
+    def __init__(self, job: Job, variant: str, serve: Serve, pool: Any) -> None:
+        self._job = job
+        self._variant = variant
+        self._serve = serve
+        self._pool = pool
+        self._window_s = max(job.spec.window_s, 0.1)
 
-def _search(
-    job: Job, variant: str, serve: Serve, pool: Any, medians: Mapping[int, float], alone: Sequence[int]
-) -> None:
-    """Look for the largest rate that keeps to a bound: the least one to which a useful rate keeps.
+    def single_stream(self, size: int) -> list[int]:
+        """Time requests of one batch; return their latencies in nanoseconds."""
+        budget_ns = BATCH_WINDOWS * self._window_s * 1e9
+        batch, latencies = self._pool[:size], []
+        self._serve(batch)  # traces and compiles
+        began = time.monotonic_ns()
+        while len(latencies) < FEWEST_REQUESTS or (
+            len(latencies) < REQUESTS and time.monotonic_ns() - began < budget_ns
+        ):
+            start = time.monotonic_ns()
+            self._serve(batch)
+            latencies.append(time.monotonic_ns() - start)
+        self._write(SINGLE_STREAM, size, began, latencies, planned=len(latencies))
+        return latencies
 
-    A bound that only requests by themselves keep to tells little: two that meet are late already.
+    def measure(self, sizes: Sequence[int], bounds_ms: Sequence[float]) -> None:
+        """Measure the latency at each batch size, ascending, then the server where there are bounds."""
+        stop_ns = STOP_WINDOWS * self._window_s * 1e9
+        latencies: dict[int, list[int]] = {}
+        for size in sizes:
+            last = max(latencies, default=0)
+            if last and FEWEST_REQUESTS * float(np.median(latencies[last])) * size / last > stop_ns:
+                self._warn(f"batches from {size} on were skipped: a request would take too long.")
+                break
+            latencies[size] = self.single_stream(size)
+        if bounds_ms:
+            medians = {size: float(np.median(each)) for size, each in latencies.items()}
+            self.search(
+                bounds_ms, medians, alone_ms=float(np.percentile(latencies[min(latencies)], 99)) / 1e6
+            )
 
-    Args:
-        medians: of a request of each batch size, in nanoseconds.
-        alone: latencies of requests of the least size, likewise.
-    """
-    wanted = job.workload.requests
-    assert wanted is not None
-    least_ms = float(np.percentile(alone, 99)) / 1e6
-    bounds_ms = [bound for bound in sorted(wanted.bounds_ms) if bound > least_ms]
-    if not bounds_ms:
-        message = f"{variant}: a request alone takes {least_ms:.3g} ms, longer than every latency bound."
-        job.events.warning(message)
-    for bound_ms in bounds_ms:
-        most = _most(medians, sizes_within(medians, bound_ms))
-        if _largest(job, variant, serve, pool, medians, bound_ms) >= USEFUL_SHARE * most:
-            break
+    def search(self, bounds_ms: Sequence[float], medians: Mapping[int, float], alone_ms: float) -> None:
+        """Look for the largest rate that keeps to a bound: the least one to which a useful rate keeps.
 
+        A bound that only requests by themselves keep to tells little: two that meet are late already.
 
-def _largest(
-    job: Job, variant: str, serve: Serve, pool: Any, medians: Mapping[int, float], bound_ms: float
-) -> float:
-    """Halve between 0 and what the server can do at all; return the largest rate within the bound, or 0.
+        Args:
+            medians: of a request of each batch size, in nanoseconds.
+            alone_ms: what a request of the least size takes at most, but for one in a hundred.
+        """
+        possible = [bound for bound in sorted(bounds_ms) if bound > alone_ms]
+        if not possible:
+            self._warn(f"a request alone takes {alone_ms:.3g} ms, longer than every latency bound.")
+        for bound_ms in possible:
+            sizes = sizes_within(medians, bound_ms)
+            most = max(size / medians[size] * 1e9 for size in sizes)
+            if self.largest(sizes, most, bound_ms) >= USEFUL_SHARE * most:
+                break
 
-    A rate of which the fewest requests would take longer than a series may last is not asked for.
-    """
-    sizes = sizes_within(medians, bound_ms)
-    low, high = 0.0, _most(medians, sizes)
-    for probe in range(PROBES):
-        rate = (low + high) / 2
-        if rate * _longest_s(job) < SERVER_REQUESTS[0]:
-            break
-        planned, latencies, began = _offer(job, serve, pool, sizes, rate, bound_ms, probe)
-        _write(job, variant, SERVER, max(sizes), began, latencies, rate=rate, planned=planned)
-        late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
-        low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
-    return low
+    def largest(self, sizes: Sequence[int], most: float, bound_ms: float) -> float:
+        """Halve between 0 and `most`; return the largest rate within the bound, samples/s, or 0.
 
+        A rate of which the fewest requests would take longer than a series may last is not asked for.
+        """
+        low, high = 0.0, most
+        for probe in range(PROBES):
+            rate = (low + high) / 2
+            if rate * LONGEST_PROBE_WINDOWS * self._window_s < SERVER_REQUESTS[0]:
+                break
+            planned, latencies, began = self.offer(sizes, rate, bound_ms, probe)
+            self._write(SERVER, max(sizes), began, latencies, planned=planned, rate=rate)
+            late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
+            low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
+        return low
 
-def _most(medians: Mapping[int, float], sizes: Sequence[int]) -> float:
-    """Return the samples a second that batches of the best of some sizes make, back to back."""
-    return max(size / medians[size] * 1e9 for size in sizes)
+    def offer(
+        self, sizes: Sequence[int], rate: float, bound_ms: float, probe: int
+    ) -> tuple[int, list[int], int]:
+        """Offer samples at `rate` a second; stop when so many were late that the bound is lost anyway.
+
+        Returns:
+            How many were planned, the latencies of those served in nanoseconds, and when it began.
+        """
+        least, most = SERVER_REQUESTS
+        lasts_s = max(PROBE_WINDOWS * self._window_s, LASTS_BOUNDS * bound_ms / 1e3)
+        lasts_s = min(lasts_s, LONGEST_PROBE_WINDOWS * self._window_s)
+        planned = min(max(round(rate * lasts_s), least), most)
+        random = np.random.default_rng((self._job.spec.seed, probe))
+        began = time.monotonic_ns()
+        due = began + np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
+        latencies: list[int] = []
+        late = served = 0
+        while served < planned and late <= LATE_SHARE * planned:
+            _wait_until(int(due[served]))
+            waiting = int(np.searchsorted(due, time.monotonic_ns(), side="right")) - served
+            count = min(waiting, sizes[-1])
+            # Compiled shapes are few: the rest of the batch is filled up.
+            self._serve(self._pool[: next(size for size in sizes if size >= count)])
+            done = time.monotonic_ns()
+            own = (done - due[served : served + count]).tolist()
+            latencies += own
+            late += sum(latency > bound_ms * 1e6 for latency in own)
+            served += count
+        return planned, latencies, began
+
+    def _warn(self, text: str) -> None:
+        self._job.events.warning(f"{self._variant}: {text}")
+
+    def _write(
+        self,
+        scenario: str,
+        batch_size: int,
+        began: int,
+        latencies: list[int],
+        *,
+        planned: int,
+        rate: float = 0.0,
+    ) -> None:
+        self._job.events.write(
+            "requests", variant=self._variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
+            planned=planned, start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,
+        )  # fmt: skip
 
 
 def sizes_within(medians: Mapping[int, float], bound_ms: float) -> tuple[int, ...]:
@@ -137,58 +176,7 @@ def sizes_within(medians: Mapping[int, float], bound_ms: float) -> tuple[int, ..
     return (least, *(size for size in others if 2 * medians[size] <= bound_ms * 1e6))
 
 
-def _offer(
-    job: Job, serve: Serve, pool: Any, sizes: Sequence[int], rate: float, bound_ms: float, probe: int
-) -> tuple[int, list[int], int]:
-    """Offer samples at `rate` a second; stop when so many were late that the bound is lost anyway.
-
-    Returns:
-        How many were planned, the latencies of those served in nanoseconds, and when it began.
-    """
-    least, most = SERVER_REQUESTS
-    lasts_s = max(PROBE_WINDOWS * max(job.spec.window_s, 0.1), LASTS_BOUNDS * bound_ms / 1e3)
-    planned = min(max(round(rate * min(lasts_s, _longest_s(job))), least), most)
-    random = np.random.default_rng((job.spec.seed, probe))
-    offsets_ns = np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
-    began = time.monotonic_ns()
-    due = began + offsets_ns
-    latencies: list[int] = []
-    late = served = 0
-    while served < planned and late <= LATE_SHARE * planned:
-        _wait_until(int(due[served]))
-        waiting = int(np.searchsorted(due, time.monotonic_ns(), side="right")) - served
-        count = min(waiting, sizes[-1])
-        # Compiled shapes are few: the rest of the batch is filled up.
-        serve(pool[: next(size for size in sizes if size >= count)])
-        done = time.monotonic_ns()
-        own = (done - due[served : served + count]).tolist()
-        latencies += own
-        late += sum(latency > bound_ms * 1e6 for latency in own)
-        served += count
-    return planned, latencies, began
-
-
-def _longest_s(job: Job) -> float:
-    return LONGEST_PROBE_WINDOWS * max(job.spec.window_s, 0.1)
-
-
 def _wait_until(instant_ns: int) -> None:
     while (left := instant_ns - time.monotonic_ns()) > 0:
         if left > _SPIN_NS:
             time.sleep((left - _SPIN_NS) / 1e9)
-
-
-def _write(
-    job: Job,
-    variant: str,
-    scenario: str,
-    batch_size: int,
-    began: int,
-    latencies: list[int],
-    rate: float = 0.0,
-    planned: int = 0,
-) -> None:
-    job.events.write(
-        "requests", variant=variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
-        planned=planned or len(latencies), start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,
-    )  # fmt: skip

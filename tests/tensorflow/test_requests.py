@@ -72,7 +72,7 @@ def serve(batch):
     batches.append(len(batch))
     time.sleep(0.3 if len(batches) == 20 else 0.001)
 pool = np.zeros((8, 1), np.float32)
-planned, latencies, _ = requests._offer(job, serve, pool, (1, 4, 8), 100.0, 10_000.0, 0)
+planned, latencies, _ = requests.Client(job, "tuned", serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
 latency_ms = [value / 1e6 for value in latencies]
 print(json.dumps({"planned": planned, "latency_ms": latency_ms, "batches": batches}))
 """
@@ -94,20 +94,18 @@ import json, time
 from types import SimpleNamespace
 import numpy as np
 from workloads import requests
-from workloads.protocol import Requests, Spec
+from workloads.protocol import Spec
 requests.LASTS_BOUNDS, requests.PROBE_WINDOWS, requests.SERVER_REQUESTS = 0, 0, (100, 200)
 def searched(bounds_ms, took_ms):
-    wanted = Requests(batch_sizes=tuple(took_ms), bounds_ms=bounds_ms)
     asked, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: asked.append(values), warning=print)
     job = SimpleNamespace(
-        spec=Spec(window_s=0.3), events=events,
-        workload=SimpleNamespace(requests=wanted))
+        spec=Spec(window_s=0.3), events=events)
     def serve(batch):
         largest.append(len(batch))
         time.sleep(took_ms[len(batch)] / 1e3)
     medians = {size: took * 1e6 for size, took in took_ms.items()}
-    requests._search(job, "tuned", serve, np.zeros((8, 1)), medians, [int(medians[1])] * 100)
+    requests.Client(job, "tuned", serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
     return {"sizes": [one["batch_size"] for one in asked], "largest": max(largest, default=0),
             "message": [one["message"] for one in asked if "message" in one]} if asked else {}
 print(json.dumps([
@@ -137,15 +135,16 @@ from workloads import requests
 from workloads.protocol import Spec
 job = SimpleNamespace(spec=Spec(window_s=0.1))
 pool = np.zeros((8, 1), np.float32)
+client = requests.Client(job, "tuned", lambda batch: None, pool)
 # rate * (100 / rate) is a little below 100 for these; all samples are late, so that each series is given up.
 offered = [
-    requests._offer(job, lambda batch: None, pool, (1, 4, 8), rate, 1e-6, 0)[0]
+    client.offer((1, 4, 8), rate, 1e-6, 0)[0]
     for rate in (131.2, 151.6, 158.3)
 ]
 # 3 s is as long as a series may last here, and of these rates a hundred requests take longer.
 job.events = SimpleNamespace(write=lambda kind, **values: offered.append(values["planned"]))
 for a_request_ms in (14.0, 20.0, 100.0):
-    requests._largest(job, "tuned", lambda batch: None, pool, {1: a_request_ms * 1e6}, 1e-6)
+    client.largest((1,), 1e3 / a_request_ms, 1e-6)
 print(json.dumps(offered))
 """
 
