@@ -26,8 +26,7 @@ BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", 
 OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
 
-# How a model is asked, by MLPerf Inference's names: one request after the other; single samples that come at
-# random instants; everything at once.
+# How a model is asked, by MLPerf Inference's names: one request after the other; single samples at random instants.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
 # Variants that only serve the breakdown of a step. Not all apply to every workload and device: the driver leaves out
 # those.
@@ -130,8 +129,7 @@ class Published:
     """A number that an article printed for this workload.
 
     Attributes:
-        source: who published it, with the year.
-        system: the hardware as the article names it.
+        source, system: who published it, with the year, and on what hardware, as the article names it.
         device: "cpu" or "gpu".
         value: the number, in `unit`; the lower end where a range was published.
         unit: "s" for the whole training, "samples/s" for a speed, "ratio" for GPU over CPU, "requests
@@ -159,8 +157,7 @@ class Data:
     Attributes:
         name: a dataset that the harness knows ("cifar10", "cifar100", "fashion-mnist"), or any other
             name for one that is made procedurally from the shape below.
-        shape: one sample's shape, e.g. (32, 32, 3).
-        classes: how many labels there are.
+        shape: one sample's, e.g. (32, 32, 3).
         train, test: how many samples; train=0 when the workload makes its own (synthetic) samples, so
             that nothing has to be fetched or mounted.
         dtype: NumPy's name of the stored type.
@@ -219,15 +216,11 @@ class Workload:
 
     Attributes:
         name: the command line's name for it, lower case with hyphens.
-        title: one line for people.
-        model: the layers, in words.
-        data: what it trains on.
+        model, optimizer, loss: as published, in words; the code is in the file's `model` function.
         batch_size: samples a step, as published.
         epochs: as published; what a projected training time is projected to.
         samples_per_epoch: of an epoch as published, where that is not data.train: steps_per_epoch times the
             batch. Its pipeline then has no end.
-        task: "train" or "infer".
-        optimizer, loss: as published, in words; the code is in the file's `model` function.
         tuned: parameters of the tuned variant, by name, over those of baseline. The driver knows
             batch_size (on each device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's
             default; "fp32", "fp16", "bf16"), feed ("fit": Keras fit; "resident": the data lies on the
@@ -240,10 +233,7 @@ class Workload:
             and for those that make their samples themselves (train=0).
         optimizations: name -> the parameters that differ from baseline, with keys as in `tuned`; each is run as the
             variant "opt:NAME". One that changes nothing on a device is left out there.
-        published: what articles measured.
-        requests: how an inference workload is asked beside its windows; None for not at all.
         takes_weights: whether its model starts from the file of --weights when one is given.
-        source: where the workload was published.
         suite: "default" runs without being named, "extra" when asked for.
         min_accuracy: accuracy on held-out procedural data, between 0 and 1, below which training
             has not worked; 0 for workloads that learn nothing.
@@ -408,11 +398,6 @@ class EventWriter:
         self.write("start", wall_ns=time.time_ns(), boot_id=boot_id())
 
 
-_FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    kind: {"kind": (str,), "t_ns": (int,), **fields} for kind, fields in EVENTS.items()
-}
-
-
 def measures_speed(variant: str) -> bool:
     """Tell whether a variant's speed is a result; all others serve the breakdown of a step."""
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
@@ -432,7 +417,7 @@ def check(event: Mapping[str, Any]) -> None:
     kind = event.get("kind")
     if not isinstance(kind, str) or kind not in EVENTS:
         raise ProtocolError(f"unknown event kind {kind!r}")
-    fields = _FIELDS[kind]
+    fields = {"kind": (str,), "t_ns": (int,), **EVENTS[kind]}
     if event.keys() != fields.keys():
         odd = sorted(event.keys() ^ fields.keys())
         raise ProtocolError(f"event {kind!r}: fields {odd} missing or unknown")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.truth.case import Case, Kind
 from benchmarks.truth.cpu_cases import BATCH, DEVICE_S, METERED, RECORD_BYTES
 from benchmarks.truth.running import file_of
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY
+from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -34,3 +35,26 @@ def test_a_metered_store_and_a_simulated_accelerator(drive):
         (window,) = done.of("window", variant=variant)
         assert window["steps"] >= STEPS
         assert (window["end_ns"] - window["start_ns"]) / 1e9 >= seconds * 0.99
+
+
+@pytest.mark.parametrize(
+    ("workload", "params"),
+    [
+        ("jpegs", {"side": 128, "real": "convolutions", "width": 8}),
+        ("augmenting", {"rounds": 1, "real": "convolutions", "width": 8}),
+        ("generating", {"fields": 64, "real": "dense", "width": 16}),
+        ("caching", {"sample_us": 100}),
+        ("computing", {"rows": 16, "batch_size": 2}),
+        ("computing", {"side": 64, "batch_size": 2}),
+        ("computing", {"width": 16, "depth": 2, "batch_size": 1}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_the_cases_for_gpus_run_is_run_here(drive, workload, params):
+    case = Case("c", Kind.INPUT, workload, "")
+    variants = [BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:2", TUNED]
+    done = drive(
+        file=str(file_of(case)), workload=f"truth-{workload}", variants=variants, params=params, steps=2
+    )
+    assert done.code == 0, done.log
+    assert {window["variant"] for window in done.of("window")} == set(variants)
