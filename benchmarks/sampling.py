@@ -80,7 +80,9 @@ def measure(rounds: int, workload: str, device: str, engine: str) -> Iterator[st
     with training(options) as watched:
         wait_for_windows(watched)
         turns, unavailable = take_turns(commands(watched), rounds)
-        windows = [(one.start_ns, one.end_ns, one.samples) for one in read_outcome(watched.folder).windows]
+        windows = [
+            (each.start_ns, each.end_ns, each.samples) for each in read_outcome(watched.folder).windows
+        ]
     turns = [replace(turn, speed=speed(windows, turn.start_ns, turn.end_ns)) for turn in turns]
     name = watched.gpu.name if watched.gpu else f"{psutil.cpu_count()} cores"
     yield f"Sampling, {workload} {variant} on {name}, {rounds} interleaved rounds of {TURN_S:g} s:"

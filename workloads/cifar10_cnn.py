@@ -73,10 +73,10 @@ class LocalResponse(tf.keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Normalise; the kernel is float32's."""
-        found = tf.nn.local_response_normalization(
+        normalised = tf.nn.local_response_normalization(
             tf.cast(inputs, tf.float32), depth_radius=4, bias=1.0, alpha=0.001 / 9.0, beta=0.75
         )
-        return tf.cast(found, self.compute_dtype)
+        return tf.cast(normalised, self.compute_dtype)
 
 
 def prepared(images: Any, *, random: bool) -> Any:

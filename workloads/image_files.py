@@ -125,8 +125,8 @@ def _augmented(before: Any, params: Mapping[str, Any]) -> Any:
 
 
 def _check(params: Mapping[str, Any]) -> None:
-    known = {"loader": ("keras", "tfdata"), "preprocess": ("host", "device"), "decode_ratio": (1, 2, 4, 8)}
-    for name, values in known.items():
+    choices = {"loader": ("keras", "tfdata"), "preprocess": ("host", "device"), "decode_ratio": (1, 2, 4, 8)}
+    for name, values in choices.items():
         if params[name] not in values:
             raise ValueError(f"{name}={params[name]!r} is not one of {', '.join(map(str, values))}.")
     if params["loader"] == "keras" and params["preprocess"] == "device":

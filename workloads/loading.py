@@ -81,10 +81,10 @@ def required(module: ModuleType, function: str) -> Callable[[Mapping[str, Any]],
     Raises:
         WorkloadFileError: it has none of that name.
     """
-    found = getattr(module, function, None)
-    if not callable(found):
+    builder = getattr(module, function, None)
+    if not callable(builder):
         raise WorkloadFileError(f"{module.__file__} has no function `{function}(params)`.")
-    return found  # type: ignore[no-any-return]
+    return builder  # type: ignore[no-any-return]
 
 
 def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:

@@ -23,7 +23,7 @@ class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
         finite = self.check_finite(grads)
         kept = [*variables, *self.inner_optimizer.variables]
         before = [tf.convert_to_tensor(variable) for variable in kept]
-        scale, count = (tf.convert_to_tensor(one) for one in (self.dynamic_scale, self.step_counter))
+        scale, count = (tf.convert_to_tensor(value) for value in (self.dynamic_scale, self.step_counter))
         self.inner_optimizer.apply([grad / scale for grad in grads], variables)
         for variable, old in zip(kept, before, strict=True):
             variable.assign(tf.where(finite, tf.convert_to_tensor(variable), old))

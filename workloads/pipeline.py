@@ -139,9 +139,9 @@ def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
     samples = int(before.cardinality())
     if samples == tf.data.INFINITE_CARDINALITY:
         return Pass(batch, batches, ends=not endless)
-    known = pass_of(samples, batch)
-    if samples > 0 and (endless or count == known.batches):
-        return replace(known, ends=not endless)
+    counted = pass_of(samples, batch)
+    if samples > 0 and (endless or count == counted.batches):
+        return replace(counted, ends=not endless)
     return Pass(batch, batches, ends=not endless, sure=False)
 
 

@@ -25,7 +25,7 @@ def operations(function: Callable[..., Any], *arguments: Any) -> tuple[tuple[str
         metadata = running.export_run_metadata()
     finally:
         running.disable_run_metadata()
-    graphs = [graph for one in metadata.function_graphs for graph in one.partition_graphs]
+    graphs = [graph for function in metadata.function_graphs for graph in function.partition_graphs]
     nodes = [node for graph in (*graphs, *metadata.partition_graphs) for node in graph.node]
     inner = [node for graph in graphs for each in graph.library.function for node in each.node_def]
     return tuple(dict.fromkeys((node.op, node.device) for node in (*nodes, *inner)))
@@ -44,9 +44,9 @@ def recurrent_kernel(model: Any, batch: Any, *, jit: bool) -> str:
 
     placed = operations(step, batch)
     for names, words in ((CUDNN_OPERATIONS, "cuDNN's kernel"), (LOOP_OPERATIONS, "the generic while loop")):
-        found = [(name, device) for name, device in placed if name in names]
-        if found:
-            name, device = found[0]
+        named = [(name, device) for name, device in placed if name in names]
+        if named:
+            name, device = named[0]
             where = device.rpartition("device:")[2] or "a device that TensorFlow does not name"
             return f"{words} ({name} on {where})"
     return "none: no recurrent operation was placed"

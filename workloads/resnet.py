@@ -110,7 +110,7 @@ def folded(network: tf.keras.Model) -> tf.keras.Model:
     targets = [layer for layer in plain.layers if isinstance(layer, tf.keras.layers.Conv2D)]
     for source, norm, target in zip(convolutions, norms, targets, strict=True):
         gamma, beta, mean, variance = (
-            np.asarray(one) for one in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
+            np.asarray(weight) for weight in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
         )
         factor = gamma / np.sqrt(variance + EPSILON)
         target.set_weights([source.get_weights()[0] * factor, beta - mean * factor])

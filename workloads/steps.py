@@ -97,12 +97,12 @@ def compile_forward(model: Any, *, jit: bool, constant_weights: bool = False) ->
     if not constant_weights:
         return tf.function(lambda batch: model(batch, training=False), jit_compile=jit, autograph=False)
     trained, others = (
-        [np.asarray(one).astype(model.compute_dtype) for one in part]
+        [np.asarray(weight).astype(model.compute_dtype) for weight in part]
         for part in (model.trainable_variables, model.non_trainable_variables)
     )
     return tf.function(
         lambda batch: model.stateless_call(
-            [tf.constant(one) for one in trained], [tf.constant(one) for one in others], batch, training=False
+            [*map(tf.constant, trained)], [*map(tf.constant, others)], batch, training=False
         )[0],
         jit_compile=jit,
         autograph=False,

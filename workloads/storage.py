@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,20 +27,15 @@ def in_ram(folder: str) -> str:
     Raises:
         StorageError: there is no room.
     """
-    files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
-    needed = sum(path.stat().st_size for path in files) * _MARGIN
-    place = place_for(
-        needed, (tempfile.gettempdir(), SHARED_MEMORY), MOUNTS.read_text(encoding="utf-8"), _free
-    )
-    copy = Path(tempfile.mkdtemp(prefix=f"{os.environ.get(MEMORY_ENV, 'tfbench')}-", dir=place))
-    for parent in {path.parent for path in files}:
-        (copy / parent.relative_to(folder)).mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda path: shutil.copyfile(path, copy / path.relative_to(folder)), files))
-    return str(copy)
+    needed = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) * _MARGIN
+    mounts = MOUNTS.read_text(encoding="utf-8")
+    places = (tempfile.gettempdir(), SHARED_MEMORY)
+    place = place_for(needed, places, mounts, lambda place: shutil.disk_usage(place).free)
+    copy = tempfile.mkdtemp(prefix=f"{os.environ.get(MEMORY_ENV, 'tfbench')}-", dir=place)
+    return shutil.copytree(folder, copy, dirs_exist_ok=True)
 
 
-def place_for(needed: float, places: tuple[str, ...], mounts: str, free: Callable[[str], int]) -> str:
+def place_for(needed: float, places: Sequence[str], mounts: str, free: Callable[[str], int]) -> str:
     """Return the first of `places` that lies in memory and has `needed` bytes free.
 
     Args:
@@ -52,22 +46,15 @@ def place_for(needed: float, places: tuple[str, ...], mounts: str, free: Callabl
         StorageError: none has; the message says what each has.
     """
     kinds = {fields[1]: fields[2] for line in mounts.splitlines() if len(fields := line.split()) > 2}
-    found = []
+    reasons = []
     for place in places:
-        at = Path(place)
-        mount = next((str(one) for one in (at, *at.parents) if str(one) in kinds), "")
-        if kinds.get(mount) not in IN_MEMORY:
-            found.append(f"{place} is on a disk")
-        elif (there := free(place)) < needed:
-            found.append(f"{place} has {there / 2**20:,.0f} MiB free")
-        else:
+        folders = (Path(place), *Path(place).parents)
+        kind = next((kinds[str(folder)] for folder in folders if str(folder) in kinds), "")
+        if kind in IN_MEMORY and free(place) >= needed:
             return place
+        in_memory = f"has {free(place) / 2**20:,.0f} MiB free" if kind in IN_MEMORY else "is on a disk"
+        reasons.append(f"{place} {in_memory}")
     raise StorageError(
-        f"storage=ram needs {needed / 2**20:,.0f} MiB in memory: {', '.join(found)}. "
+        f"storage=ram needs {needed / 2**20:,.0f} MiB in memory: {', '.join(reasons)}. "
         "Use storage=disk, or a container engine."
     )
-
-
-def _free(place: str) -> int:
-    state = os.statvfs(place)
-    return state.f_bavail * state.f_frsize

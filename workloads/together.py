@@ -36,9 +36,9 @@ def strategy(workers: int) -> tf.distribute.Strategy:
     """
     made = tf.distribute.MultiWorkerMirroredStrategy()
     spec = made.cluster_resolver.cluster_spec().as_dict()
-    found = len(spec.get("worker", ()))
-    if found != workers:
-        raise WorkersError(f"TF_CONFIG names {found} workers, the spec {workers}.")
+    listed = len(spec.get("worker", ()))
+    if listed != workers:
+        raise WorkersError(f"TF_CONFIG names {listed} workers, the spec {workers}.")
     return made
 
 
@@ -130,4 +130,4 @@ def report_collective(job: Job) -> None:
 def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:
     params = tuning.variant_params(job.workload, job.spec, job.spec.variants[0])
     model = building.build(job.loaded.model, params, strategy=among, seed=job.spec.seed)
-    return [tf.TensorShape(one.shape) for one in model.trainable_variables]
+    return [tf.TensorShape(variable.shape) for variable in model.trainable_variables]

@@ -79,7 +79,7 @@ class Judged:
 
 def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
     """Return a variant's seconds a step."""
-    return next((one.step_time.median for one in analysis.summaries if one.variant == variant), None)
+    return next((each.step_time.median for each in analysis.summaries if each.variant == variant), None)
 
 
 def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
@@ -128,7 +128,7 @@ def utilisation(case: Case, analysis: Analysis) -> float | None:
     memory.
     """
     actual = step_s(analysis)
-    summary = next((one for one in analysis.summaries if one.variant == BASELINE), None)
+    summary = next((each for each in analysis.summaries if each.variant == BASELINE), None)
     if actual is None or summary is None:
         return None
     free = simulated_step_s(case, summary.batch_size) or step_s(analysis, MODEL_ONLY)

@@ -36,36 +36,36 @@ class Compared:
 
 def compared(judged: Sequence[Judged], answers: Answers) -> Iterator[Compared]:
     """Ask all three; left out are cases in which the question has no single answer, and those not traced."""
-    for one in judged:
-        answer = answers.get(one.case.name)
-        if answer is None or one.case.mixed:
+    for each in judged:
+        answer = answers.get(each.case.name)
+        if answer is None or each.case.mixed:
             continue
         share, conclusion = answer.get("input_pct"), str(answer.get("conclusion"))
         yield Compared(
-            judged=one,
+            judged=each,
             xprof_pct=share,
-            ours=one.input_bound,
+            ours=each.input_bound,
             xprof=None if share is None else any(word in conclusion for word in XPROF_YES),
-            utilisation=None if one.utilisation is None else one.utilisation < UTILISATION,
+            utilisation=None if each.utilisation is None else each.utilisation < UTILISATION,
         )
 
 
 def peers_table(answers: Sequence[Compared]) -> Iterator[str]:
     """Yield Markdown: a line for each case, and how many each got right."""
     rows = []
-    for one in answers:
-        truth = one.judged.case.input_bound
+    for each in answers:
+        truth = each.judged.case.input_bound
         rows.append(
             (
-                f"`{one.judged.case.name}`",
+                f"`{each.judged.case.name}`",
                 _word(truth),
-                _mark(one.ours, truth, str(one.judged.answer)),
-                _mark(one.xprof, truth, percent(None if one.xprof_pct is None else one.xprof_pct / 100)),
-                _mark(one.utilisation, truth, percent(one.judged.utilisation)),
+                _mark(each.ours, truth, str(each.judged.answer)),
+                _mark(each.xprof, truth, percent(None if each.xprof_pct is None else each.xprof_pct / 100)),
+                _mark(each.utilisation, truth, percent(each.judged.utilisation)),
             )
         )
     right = (
-        f"**{sum(getattr(one, tool) is one.judged.case.input_bound for one in answers)} of {len(answers)}**"
+        f"**{sum(getattr(each, tool) is each.judged.case.input_bound for each in answers)} of {len(answers)}**"
         for tool in ("ours", "xprof", "utilisation")
     )
     heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")
