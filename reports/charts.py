@@ -213,8 +213,8 @@ def still(figure: Figure) -> str:
     width = PRINT_WIDTH_PX - figure.reserve_px
     sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
-    seen: dict[str, int] = {}
-    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{seen.setdefault(clip[2], len(seen))}", svg)
+    shown: dict[str, int] = {}
+    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{shown.setdefault(clip[2], len(shown))}", svg)
     return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
 
 

@@ -150,9 +150,9 @@ def _holders(runs: Sequence[Extract], difference: Difference) -> str:
 
 def notes(versus: Versus) -> list[str]:
     """Return which runs are incomplete."""
-    found = [text for run in versus.runs for text in _incomplete(run)]
-    more = len(found) - 2 * _NAMED
-    return [*found[: 2 * _NAMED], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
+    result = [text for run in versus.runs for text in _incomplete(run)]
+    more = len(result) - 2 * _NAMED
+    return [*result[: 2 * _NAMED], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
 
 
 def _incomplete(run: Extract) -> Iterator[str]:

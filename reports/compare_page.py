@@ -106,11 +106,11 @@ class ComparePage:
 
     def caveats(self) -> list[tuple[str, list[str]]]:
         """Return the warnings of the shown runs' own reports, each with the runs that have it."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for run in self.shown:
             for text, _ in caveat_lines(self.runs[run].caveats, notes=False):
-                found.setdefault(text, []).append(self.runs[run].label)
-        return list(found.items())
+                result.setdefault(text, []).append(self.runs[run].label)
+        return list(result.items())
 
     def costed(self) -> list[tuple[Extract, Speed]]:
         """Return the speeds with an energy reading or a price."""

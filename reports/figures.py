@@ -27,7 +27,10 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
     titles, devices = titles_of(analysis), devices_of(analysis)
     trials = shown_trials(analysis)
     built = [
-        *(sweep_figure(one, titles[one.workload], number) for number, one in enumerate(analysis.sweeps, 1)),
+        *(
+            sweep_figure(each, titles[each.workload], number)
+            for number, each in enumerate(analysis.sweeps, 1)
+        ),
         step_time_figure(analysis),
         requests_figure(analysis),
         pipeline_figure(analysis),

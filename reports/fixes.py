@@ -46,13 +46,13 @@ class Fix:
 
 def fixes(analysis: Analysis) -> tuple[Fix, ...]:
     """Return a fix for each row that has a finding with something to do about it."""
-    found = []
+    result = []
     for row in rows(analysis):
         finding = row.finding
         if finding is None or (finding.cause is Cause.COMPUTE and finding.remedy is None):
             continue
         slower = finding.remedy is not None and finding.remedy.gain.median <= 1
-        found.append(
+        result.append(
             Fix(
                 row=row,
                 finding=finding,
@@ -60,7 +60,7 @@ def fixes(analysis: Analysis) -> tuple[Fix, ...]:
                 tried=finding.remedy if slower else None,
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def diff_of(finding: Finding, row: Row) -> tuple[str, ...]:

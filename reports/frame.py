@@ -143,13 +143,13 @@ def _hash(text: str) -> str:
 
 def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Render the sections of a folder that have something to say; their names begin with their order."""
-    made, found = environment(html=True), []
-    for name in sorted(one for one in made.list_templates() if one.startswith(f"{folder}/")):
+    made, result = environment(html=True), []
+    for name in sorted(each for each in made.list_templates() if each.startswith(f"{folder}/")):
         module: Any = made.get_template(name).make_module(dict(context))
         if body := str(module).strip():
             id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1]
-            found.append({"id": id_, "title": str(module.title), "body": Markup(body)})  # noqa: S704
-    return found
+            result.append({"id": id_, "title": str(module.title), "body": Markup(body)})  # noqa: S704
+    return result
 
 
 def _json(document: Any) -> str:

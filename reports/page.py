@@ -73,6 +73,7 @@ class Page:
             manifest.engine.name,
             manifest.profile.name,
             numbers.when(manifest.created),
+            f"rerun of {manifest.rerun_of}" if manifest.rerun_of else "",
         )
         return [word for word in words if word]
 
@@ -91,7 +92,7 @@ class Page:
 
     def workload_facts(self) -> list[tuple[str, str, str]]:
         """Return what workloads reported of their variants, the same once."""
-        known = (
+        valid = (
             (
                 f"{trial.workload}, {self.devices[trial.device]}, {variant_name(fact.variant)}",
                 fact.name,
@@ -100,7 +101,7 @@ class Page:
             for trial in self.analysis.run.trials
             for fact in trial.reported
         )
-        return list(dict.fromkeys(known))
+        return list(dict.fromkeys(valid))
 
 
 def page_of(analysis: Analysis, figures: Mapping[str, Figure]) -> Page:

@@ -36,14 +36,14 @@ class Band:
 
 def bands(trial: Trial) -> tuple[Band, ...]:
     """Return the phases of a trial without a gap, those of one kind and variant that touch as one."""
-    found: list[Band] = []
+    result: list[Band] = []
     for band in _filled(trial):
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if last and (last.kind, last.variant) == (band.kind, band.variant):
-            found[-1] = replace(last, end_s=band.end_s)
+            result[-1] = replace(last, end_s=band.end_s)
         else:
-            found.append(band)
-    return tuple(found)
+            result.append(band)
+    return tuple(result)
 
 
 def _filled(trial: Trial) -> Iterator[Band]:
@@ -67,9 +67,9 @@ def _filled(trial: Trial) -> Iterator[Band]:
         yield Band(kind=OTHER, variant="", label="container end", start_s=at, end_s=end)
 
 
-def measured_span(found: tuple[Band, ...]) -> tuple[float, float] | None:
+def measured_span(phases: tuple[Band, ...]) -> tuple[float, float] | None:
     """Return the seconds from the first to the last measured stretch of baseline and tuned; else of all."""
-    measured = [band for band in found if band.kind == MEASURED]
+    measured = [band for band in phases if band.kind == MEASURED]
     own = [band for band in measured if band.variant in (BASELINE, TUNED)] or measured
     return (min(band.start_s for band in own), max(band.end_s for band in own)) if own else None
 

@@ -36,7 +36,7 @@ def speeds_figure(analysis: Analysis) -> charts.Figure | None:
                 numbers.speed(each.throughput),
             )
             text = f"{speed}, {numbers.factor(gain.median)}" if gain else speed
-            changes = ", ".join(f"{one.what} {one.before} → {one.after}" for one in each.changes)
+            changes = ", ".join(f"{item.what} {item.before} → {item.after}" for item in each.changes)
             records.append(
                 {
                     **charts.span(each.throughput),

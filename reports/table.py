@@ -100,7 +100,7 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
 
 def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:
     """Give a median and its interval; a single value has none."""
-    known = value is not None and value.n > 1
+    valid = value is not None and value.n > 1
     yield name, value.median if value else None
-    yield f"{name}_low", value.low if value and known else None
-    yield f"{name}_high", value.high if value and known else None
+    yield f"{name}_low", value.low if value and valid else None
+    yield f"{name}_high", value.high if value and valid else None

@@ -75,7 +75,7 @@ def _lines(trial: Trial) -> Iterator[Line]:
     """Yield what is drawn of each quantity and device, in the panels' order: the source that was read most often."""
     devices = dict.fromkeys(series.device for series in trial.telemetry)
     for quantity, device in itertools.product(QUANTITIES, devices):
-        found = [
+        result = [
             (-rank, len(series.t_ns), series, metric)
             for rank, metric in enumerate(quantity.metrics)
             for series in trial.telemetry
@@ -84,8 +84,8 @@ def _lines(trial: Trial) -> Iterator[Line]:
             and metric in series.columns
             and np.isfinite(series.columns[metric]).any()
         ]
-        if found:
-            *_, series, metric = max(found, key=lambda each: each[:2])
+        if result:
+            *_, series, metric = max(result, key=lambda each: each[:2])
             t_s = (series.t_ns - trial.started_ns) / 1e9
             yield Line(quantity=quantity, device=device, t_s=t_s, values=series.columns[metric])
 
@@ -246,15 +246,15 @@ def _record(line: Line, points: int) -> dict[str, Any]:
 def _cells(groups: dict[str, list[Line]], extent_s: float) -> list[dict[str, Any]]:
     """Return stretches that the pointer picks in any panel, and by a panel's place what it reads there."""
     step = extent_s / _CELLS
-    found = []
+    result = []
     for number in range(_CELLS):
         start = number * step
         cell: dict[str, Any] = {"t": round(start, 3), "end": round(start + step, 3)}
         for place, own in enumerate(groups.values()):
             texts = [text for line in own if (text := _reading(line, start, start + step, len(own) > 1))]
             cell[f"p{place}"] = f"{start:.1f} s: {', '.join(texts)} {own[0].quantity.unit}" if texts else ""
-        found.append(cell)
-    return found
+        result.append(cell)
+    return result
 
 
 def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
@@ -289,9 +289,9 @@ def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -
 
 
 def _table(drawn: Sequence[Line]) -> Table:
-    found = []
+    result = []
     for line in drawn:
         figures = (float(reduce(line.values)) for reduce in (np.nanmin, np.nanmean, np.nanmax))
         cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
-        found.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
-    return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(found))
+        result.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
+    return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(result))

@@ -128,10 +128,10 @@ def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    seen = ""
+    shown = ""
     for name, text in lines:
-        table.add_row("" if name == seen else name, Text(_plain(text)))
-        seen = name
+        table.add_row("" if name == shown else name, Text(_plain(text)))
+        shown = name
     return table
 
 

@@ -78,7 +78,7 @@ def suite_run(*, trials: int = 3, seed: int = 1) -> Run:
     planned = tuple(
         PlannedTrial(
             id=each.id, workload=each.workload, device=each.device, index=each.index,
-            variants=tuple(one.variant for one in each.variants),
+            variants=tuple(item.variant for item in each.variants),
         )
         for each in played
     )  # fmt: skip

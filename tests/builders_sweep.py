@@ -36,16 +36,16 @@ def sweep_run(
     played: list[Trial] = []
     now = 1_000 * SECOND_NS
     lost: set[Point] = set()
-    for number, one in enumerate(planned):
-        if one.point in lost:
+    for number, item in enumerate(planned):
+        if item.point in lost:
             continue
-        speed = VariantSpeed(step_s=_step_s(one.point), batch=int(dict(one.point).get("batch_size", 32)))
+        speed = VariantSpeed(step_s=_step_s(item.point), batch=int(dict(item.point).get("batch_size", 32)))
         each = trial(
-            name, device, one.index, speeds={BASELINE: speed}, seed=seed + number, start_ns=now, noise=noise
+            name, device, item.index, speeds={BASELINE: speed}, seed=seed + number, start_ns=now, noise=noise
         )
-        each = replace(each, id=one.id, point=one.point)
-        if dict(one.point).get("batch_size") == 4096:
-            lost.add(one.point)
+        each = replace(each, id=item.id, point=item.point)
+        if dict(item.point).get("batch_size") == 4096:
+            lost.add(item.point)
             each = replace(
                 each, status=Status.OUT_OF_MEMORY, exit_code=137, windows=(), steps=(), metrics=(),
                 message="It was killed for reaching its memory limit of 2.0 GiB.",

@@ -53,8 +53,8 @@ def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float
                 replace(
                     trial,
                     windows=tuple(
-                        replace(one, start_ns=one.start_ns + shift, end_ns=one.end_ns + shift)
-                        for one in trial.windows
+                        replace(each, start_ns=each.start_ns + shift, end_ns=each.end_ns + shift)
+                        for each in trial.windows
                     ),
                     telemetry=tuple(
                         replace(
@@ -71,7 +71,7 @@ def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float
 
     runs = {number: other(number) for number in range(1, len(placement.nodes))}
     others = {
-        trial.id: {number: one.trials[position] for number, one in runs.items()}
+        trial.id: {number: each.trials[position] for number, each in runs.items()}
         for position, trial in enumerate(run.trials)
     }
     return Recorded(run=run, others=others)

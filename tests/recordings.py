@@ -94,8 +94,8 @@ def _rounded(value: Any) -> Any:
 def _write() -> None:
     for name in ALL:
         with tempfile.TemporaryDirectory() as folder:
-            found = figures(analyse(read_run(recording(name, Path(folder)))))
-        lines = (f"{json.dumps(key)}: {json.dumps(_rounded(value))}" for key, value in found.items())
+            result = figures(analyse(read_run(recording(name, Path(folder)))))
+        lines = (f"{json.dumps(key)}: {json.dumps(_rounded(value))}" for key, value in result.items())
         text = ",\n".join(lines)
         (DATA / f"{name}{EXPECTED}").write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
 

@@ -31,9 +31,9 @@ def played(
 
 
 def kept(speeds: dict[Point, dict[int, float]]) -> frozenset[Point]:
-    found = may_be_best(speeds)
-    assert found is not None
-    return found
+    result = may_be_best(speeds)
+    assert result is not None
+    return result
 
 
 def test_the_fastest_is_kept_as_often_as_is_said() -> None:
@@ -48,8 +48,8 @@ def test_the_fastest_is_kept_as_often_as_is_said() -> None:
 def test_points_that_are_clearly_slower_are_left_out() -> None:
     random = np.random.default_rng(2)
     sweeps = [kept(played(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
-    assert all(found <= {point(0), point(1)} for found in sweeps)
-    assert sum(found == {point(0), point(1)} for found in sweeps) > 40
+    assert all(result <= {point(0), point(1)} for result in sweeps)
+    assert sum(result == {point(0), point(1)} for result in sweeps) > 40
 
 
 def test_what_all_trials_of_an_index_share_is_taken_out() -> None:

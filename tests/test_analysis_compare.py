@@ -62,5 +62,5 @@ def test_which_slice_of_a_gpu_was_used_makes_no_other_machine() -> None:
     made = gpu_run(trials=1)
     (gpu,) = made.manifest.gpus
     slices = [replace(gpu, gpu_instance_id=number, compute_instance_id=number) for number in (1, 2)]
-    one, other = (facts(replace(made, manifest=replace(made.manifest, gpus=(each,)))) for each in slices)
-    assert one == other
+    item, other = (facts(replace(made, manifest=replace(made.manifest, gpus=(each,)))) for each in slices)
+    assert item == other

@@ -18,9 +18,9 @@ def at(prices: Prices | None, run: Run | None = None) -> Analysis:
     return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
 
 
-def of(found: Analysis, device: str) -> tuple[Summary, Cost]:
+def of(result: Analysis, device: str) -> tuple[Summary, Cost]:
     key = Key("cifar100-mlp", device, "baseline")
-    summary, cost = of_key(found.summaries, key), of_key(found.costs, key)
+    summary, cost = of_key(result.summaries, key), of_key(result.costs, key)
     assert summary is not None and cost is not None
     return summary, cost
 
@@ -43,9 +43,9 @@ def test_an_hour_of_the_most_specific_price_counts(
 
 
 def test_money_follows_from_speed_energy_and_price() -> None:
-    found = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
+    result = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
     for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
-        summary, cost = of(found, device)
+        summary, cost = of(result, device)
         assert summary.training_s is not None and cost.training is not None
         assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
         speed, million = summary.throughput, cost.per_million_samples
@@ -66,18 +66,18 @@ def test_each_of_several_workers_has_a_machine_that_is_paid_for() -> None:
 
 
 def test_cpu_over_gpu_in_money_is_the_time_times_the_prices() -> None:
-    found = at(Prices(cpu=0.2, gpu=0.8))
-    assert {each.variant for each in found.cost_ratios} == {"baseline", "tuned"}
-    for each in found.cost_ratios:
-        faster = next(one.ratio.median for one in found.comparisons if one.key == each.key)
+    result = at(Prices(cpu=0.2, gpu=0.8))
+    assert {each.variant for each in result.cost_ratios} == {"baseline", "tuned"}
+    for each in result.cost_ratios:
+        faster = next(item.ratio.median for item in result.comparisons if item.key == each.key)
         assert (each.ratio.median, each.break_even) == pytest.approx((faster / 4, 0.2 * faster))
 
 
 @pytest.mark.parametrize("prices", [None, Prices(gpu=1.0), Prices(electricity_per_kwh=1.0)])
 def test_without_a_price_on_both_sides_there_is_no_ratio(prices: Prices | None) -> None:
-    found = at(prices)
-    assert found.cost_ratios == ()
-    assert bool(found.costs) == (prices is not None)
+    result = at(prices)
+    assert result.cost_ratios == ()
+    assert bool(result.costs) == (prices is not None)
 
 
 def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:

@@ -43,9 +43,9 @@ def windows(start_s: float = 5.0) -> tuple[Window, ...]:
 def true_joules(t_ns: np.ndarray, measured: tuple[Window, ...]) -> np.ndarray:
     """Integrate power exactly: idle, and what a window's variant takes while it lasts."""
     joules = IDLE_W * (t_ns - t_ns[0]) / SECOND_NS
-    for one in measured:
-        inside_s = (np.clip(t_ns, one.start_ns, one.end_ns) - one.start_ns) / SECOND_NS
-        joules = joules + (WATTS[one.variant] - IDLE_W) * inside_s
+    for each in measured:
+        inside_s = (np.clip(t_ns, each.start_ns, each.end_ns) - each.start_ns) / SECOND_NS
+        joules = joules + (WATTS[each.variant] - IDLE_W) * inside_s
     return joules
 
 
@@ -61,8 +61,8 @@ def alternating(*, sensor: float = 1.0, counter_s: float = 1.0, device: str = "g
     ticks = np.arange(0, end_ns, SECOND_NS // 10, dtype=np.int64)
     ticks = ticks + random.integers(0, 2_000_000, len(ticks))
     power = np.full(len(ticks), IDLE_W)
-    for one in measured:
-        power[(ticks >= one.start_ns) & (ticks <= one.end_ns)] = WATTS[one.variant]
+    for each in measured:
+        power[(ticks >= each.start_ns) & (ticks <= each.end_ns)] = WATTS[each.variant]
     read = np.append(np.arange(0, end_ns, int(counter_s * SECOND_NS), dtype=np.int64), end_ns)
     return replace(
         gpu_run(trials=1).trials[1],
@@ -81,12 +81,14 @@ def energy_per_sample(trial: Trial, variant: str) -> tuple[float, str]:
 
 
 def without(trial: Trial, source: str) -> Trial:
-    return replace(trial, telemetry=tuple(one for one in trial.telemetry if one.source != source))
+    return replace(trial, telemetry=tuple(each for each in trial.telemetry if each.source != source))
 
 
 def expected(variant: str) -> float:
-    own = [one for one in windows() if one.variant == variant]
-    return WATTS[variant] * sum(one.end_ns - one.start_ns for one in own) / SECOND_NS / (SAMPLES * len(own))
+    own = [each for each in windows() if each.variant == variant]
+    return (
+        WATTS[variant] * sum(each.end_ns - each.start_ns for each in own) / SECOND_NS / (SAMPLES * len(own))
+    )
 
 
 @pytest.mark.parametrize("sensor", [0.8, 0.97, 1.0, 1.05])
@@ -95,15 +97,15 @@ def expected(variant: str) -> float:
 def test_each_of_two_interleaved_variants_gets_its_own_joules(
     variant: str, counter_s: float, sensor: float
 ) -> None:
-    found = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), variant)
-    assert found[0] == pytest.approx(expected(variant), rel=0.02)
-    assert found[1] == SHARED
+    result = energy_per_sample(alternating(sensor=sensor, counter_s=counter_s), variant)
+    assert result[0] == pytest.approx(expected(variant), rel=0.02)
+    assert result[1] == SHARED
 
 
 def test_the_counter_alone_would_mix_them_up() -> None:
-    found = energy_per_sample(without(alternating(), "nvml"), BASELINE)
-    assert found[1] == energy.GPU_COUNTER
-    assert found[0] > 1.2 * expected(BASELINE)
+    result = energy_per_sample(without(alternating(), "nvml"), BASELINE)
+    assert result[1] == energy.GPU_COUNTER
+    assert result[0] > 1.2 * expected(BASELINE)
 
 
 def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
@@ -111,15 +113,15 @@ def test_over_a_trial_joules_are_what_the_counter_counted() -> None:
     power, counter = trial.telemetry
     start, end = int(power.t_ns[0]), int(power.t_ns[-1])
     whole = (replace(trial.windows[0], start_ns=start, end_ns=end, samples=1),)
-    found = energy_per_sample(replace(trial, windows=whole), BASELINE)
+    result = energy_per_sample(replace(trial, windows=whole), BASELINE)
     counted = np.interp((start, end), counter.t_ns, counter.columns["energy_j"])
-    assert found[0] == pytest.approx(counted[1] - counted[0], rel=0.005)
+    assert result[0] == pytest.approx(counted[1] - counted[0], rel=0.005)
 
 
 def test_power_alone_where_there_is_no_counter() -> None:
-    found = energy_per_sample(without(alternating(), "nvml_slow"), TUNED)
-    assert found[0] == pytest.approx(expected(TUNED), rel=0.02)
-    assert found[1] == "integrated instant GPU power"
+    result = energy_per_sample(without(alternating(), "nvml_slow"), TUNED)
+    assert result[0] == pytest.approx(expected(TUNED), rel=0.02)
+    assert result[1] == "integrated instant GPU power"
 
 
 def test_a_counter_that_was_reset_still_counts() -> None:
@@ -128,8 +130,8 @@ def test_a_counter_that_was_reset_still_counts() -> None:
     reset = counter.columns["energy_j"].copy()
     reset[10:] -= reset[10]
     trial = replace(trial, telemetry=(power, replace(counter, columns={"energy_j": reset})))
-    found = energy_per_sample(trial, TUNED)
-    assert found[0] == pytest.approx(expected(TUNED), rel=0.02)
+    result = energy_per_sample(trial, TUNED)
+    assert result[0] == pytest.approx(expected(TUNED), rel=0.02)
 
 
 def test_windows_in_which_power_was_not_read_are_left_out() -> None:
@@ -139,12 +141,12 @@ def test_windows_in_which_power_was_not_read_are_left_out() -> None:
     power = series("nvml", power.t_ns[lost], power_instant_w=power.columns["power_instant_w"][lost])
     trial = replace(trial, telemetry=(power, counter))
     for variant in (BASELINE, TUNED):
-        found = energy_per_sample(trial, variant)
-        assert found[0] == pytest.approx(expected(variant), rel=0.02)
+        result = energy_per_sample(trial, variant)
+        assert result[0] == pytest.approx(expected(variant), rel=0.02)
 
 
 def test_cards_are_scaled_each_by_its_own_counter() -> None:
-    one, two = alternating(sensor=0.9), alternating(sensor=1.2, device="gpu1")
-    both = replace(one, device="gpu0+gpu1", telemetry=(*one.telemetry, *two.telemetry))
-    found = energy_per_sample(both, TUNED)
-    assert found[0] == pytest.approx(2 * expected(TUNED), rel=0.02)
+    each, two = alternating(sensor=0.9), alternating(sensor=1.2, device="gpu1")
+    both = replace(each, device="gpu0+gpu1", telemetry=(*each.telemetry, *two.telemetry))
+    result = energy_per_sample(both, TUNED)
+    assert result[0] == pytest.approx(2 * expected(TUNED), rel=0.02)

@@ -28,16 +28,16 @@ def beside(run: Run, **fields: object) -> PublishedComparison:
 
 
 def speed(run: Run, device: str) -> float:
-    found = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE))
-    assert found is not None
-    return found.throughput.median
+    result = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE))
+    assert result is not None
+    return result.throughput.median
 
 
 def test_the_factor_is_a_speed_whatever_the_unit() -> None:
     run = gpu_run()
-    one = beside(run, value=speed(run, "gpu0") / 4)
-    assert one.factor is not None
-    assert one.factor.median == 4
+    each = beside(run, value=speed(run, "gpu0") / 4)
+    assert each.factor is not None
+    assert each.factor.median == 4
     seconds = beside(run, unit="s", value=1e9)
     assert seconds.factor is not None
     assert seconds.measured is not None
@@ -48,46 +48,46 @@ def test_the_factor_is_a_speed_whatever_the_unit() -> None:
 def test_a_published_range_is_compared_by_its_nearer_end(low: float, high: float, factor: float) -> None:
     run = gpu_run()
     here = speed(run, "gpu0")
-    one = beside(run, value=here * low, upto=here * high)
-    assert one.factor is not None
-    assert one.factor.median == pytest.approx(factor)
+    each = beside(run, value=here * low, upto=here * high)
+    assert each.factor is not None
+    assert each.factor.median == pytest.approx(factor)
 
 
 def test_where_the_published_settings_did_not_run_the_baseline_stands_in() -> None:
-    one = beside(gpu_run(), variant="opt:no-augment")
-    assert (one.measured_variant, one.other_variant) == (BASELINE, True)
+    each = beside(gpu_run(), variant="opt:no-augment")
+    assert (each.measured_variant, each.other_variant) == (BASELINE, True)
     assert not beside(gpu_run()).other_variant
 
 
 @pytest.mark.parametrize("unit", ["accuracy", "utilisation"])
 def test_shares_have_no_factor(unit: str) -> None:
-    one = beside(gpu_run(), unit=unit, value=0.8)
-    assert one.factor is None
-    assert one.measured is not None
-    assert 0 <= one.measured.median <= 1
+    each = beside(gpu_run(), unit=unit, value=0.8)
+    assert each.factor is None
+    assert each.measured is not None
+    assert 0 <= each.measured.median <= 1
 
 
 def test_the_gain_by_tuning() -> None:
     run = gpu_run()
     gain = analyse(run).ratio(RatioKind.OVER_BASELINE, Key("cifar100-mlp", "gpu0", "tuned"))
     assert gain is not None
-    one = beside(run, unit="gain", value=gain.median)
-    assert one.factor is not None
-    assert one.factor.median == 1
+    each = beside(run, unit="gain", value=gain.median)
+    assert each.factor is not None
+    assert each.factor.median == 1
 
 
 @pytest.mark.parametrize(
     ("fields", "variant"), [({"device": "gpu"}, BASELINE), ({"device": "cpu", "unit": "furlongs"}, BASELINE)]
 )
 def test_nothing_to_compare_with_is_kept_without_a_factor(fields: dict[str, str], variant: str) -> None:
-    one = beside(cpu_run(), **fields)
-    assert (one.measured, one.factor, one.other_variant) == (None, None, False)
-    assert one.measured_variant == variant
+    each = beside(cpu_run(), **fields)
+    assert (each.measured, each.factor, each.other_variant) == (None, None, False)
+    assert each.measured_variant == variant
 
 
 def test_a_number_of_a_gpu_stands_beside_each_single_gpu_in_its_own_unit() -> None:
     cpu, gpu, ratio = analyse(gpu_run()).published
-    assert [(one.device, one.number.value, one.number.unit) for one in (cpu, gpu, ratio)] == [
+    assert [(each.device, each.number.value, each.number.unit) for each in (cpu, gpu, ratio)] == [
         ("cpu", 1075, "s"), ("gpu0", 343, "s"), ("gpu0", 3.1, "ratio"),
     ]  # fmt: skip
     assert cpu.measured is not None and cpu.measured.unit == "s"
@@ -95,6 +95,6 @@ def test_a_number_of_a_gpu_stands_beside_each_single_gpu_in_its_own_unit() -> No
     assert gpu.measured is not None and gpu.measured.median > 343
     assert ratio.measured is not None and ratio.measured.median == pytest.approx(0.54, rel=0.06)
     of_four = analyse(four_gpu_run()).published
-    assert {one.device for one in of_four} == {"gpu0"}
+    assert {each.device for each in of_four} == {"gpu0"}
     assert of_four[0].measured is not None
     assert of_four[0].measured.median == pytest.approx(256 / 0.29, rel=0.05)

@@ -12,14 +12,14 @@ from harness.model.analysis import Estimate
 
 
 def apart(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
-    one, other = (sample(values, adaptive=adaptive) for values in (top, bottom))
-    assert one is not None and other is not None
-    return gap(one, other)
+    each, other = (sample(values, adaptive=adaptive) for values in (top, bottom))
+    assert each is not None and other is not None
+    return gap(each, other)
 
 
-def covers(found: Estimate | None, truth: float) -> bool:
-    assert found is not None
-    return found.low <= truth <= found.high
+def covers(result: Estimate | None, truth: float) -> bool:
+    assert result is not None
+    return result.low <= truth <= result.high
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -30,9 +30,9 @@ def test_paired_ratios_cover_the_truth_on_a_machine_that_drifts(n: int) -> None:
         machine = np.exp(random.normal(0, 0.2, n))
         top = 3 * machine * np.exp(random.normal(0, 0.03, n))
         bottom = machine * np.exp(random.normal(0, 0.03, n))
-        found = ratio(dict(enumerate(top.tolist())), dict(enumerate(bottom.tolist())))
-        hits.append(covers(found, 3.0))
-        widths.append(found.half_width if found else None)
+        result = ratio(dict(enumerate(top.tolist())), dict(enumerate(bottom.tolist())))
+        hits.append(covers(result, 3.0))
+        widths.append(result.half_width if result else None)
     assert 0.93 <= np.mean(hits) <= 0.97
     if n == 10:
         assert np.median(np.array(widths, dtype=float)) < 0.05  # what the machine does cancels out
@@ -51,16 +51,16 @@ def test_unpaired_sides_are_compared_as_independent_samples() -> None:
 def test_ratios_with_one_or_no_trial_in_common() -> None:
     assert ratio({}, {0: 1.0}) is None
     for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
-        found = ratio({0: 6.0}, bottom)
-        assert found is not None and (found.median, found.n) == (pytest.approx(3.0), 1)
+        result = ratio({0: 6.0}, bottom)
+        assert result is not None and (result.median, result.n) == (pytest.approx(3.0), 1)
 
 
 def test_welch_by_hand_around_the_ratio_of_the_medians() -> None:
     """Worked with the formulas of Welch 1947: variances 4e-4 of three and 1e-4 of five."""
     top, bottom = np.exp(np.array([-0.02, 0.0, 0.02])), np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
-    found = apart(top.tolist(), bottom.tolist())
-    assert found.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
-    assert found.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
+    result = apart(top.tolist(), bottom.tolist())
+    assert result.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
+    assert result.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
     skewed = apart([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
     assert skewed.median == pytest.approx(2.0) and skewed.low < 2 < skewed.high
 
@@ -80,7 +80,7 @@ def test_a_run_that_stopped_when_it_agreed_counts_as_noisier() -> None:
 
 
 def test_the_mean_of_several_is_narrower_than_each() -> None:
-    one = apart([1.0, 1.02, 1.04], [1.0, 1.02, 1.04])
-    mean = mean_gap([one] * 4)
-    assert mean.error == pytest.approx(one.error / 2)
-    assert mean.degrees > one.degrees
+    each = apart([1.0, 1.02, 1.04], [1.0, 1.02, 1.04])
+    mean = mean_gap([each] * 4)
+    assert mean.error == pytest.approx(each.error / 2)
+    assert mean.degrees > each.degrees

@@ -24,14 +24,14 @@ def only(run: Run, *requests: RequestTimes) -> Run:
 class TestLatency:
     def test_quantiles_are_those_of_all_requests_of_all_trials(self) -> None:
         run = serving_run()
-        one = next(one for one in latencies(run) if (one.device, one.batch_size) == ("cpu", 4))
+        item = next(item for item in latencies(run) if (item.device, item.batch_size) == ("cpu", 4))
         pooled = np.concatenate(
             [each.latency_ns for trial in run.trials if trial.device == "cpu" for each in trial.requests[1:2]]
         )
-        assert one.requests == 600
-        assert one.quantiles_s["p99"] == pytest.approx(np.percentile(pooled, 99) / 1e9)
-        assert one.samples_per_s.n == 3
-        assert one.samples_per_s.median == pytest.approx(4 / (pooled.mean() / 1e9), rel=0.01)
+        assert item.requests == 600
+        assert item.quantiles_s["p99"] == pytest.approx(np.percentile(pooled, 99) / 1e9)
+        assert item.samples_per_s.n == 3
+        assert item.samples_per_s.median == pytest.approx(4 / (pooled.mean() / 1e9), rel=0.01)
 
     def test_a_quantile_needs_requests_beyond_it(self) -> None:
         run = serving_run(1)
@@ -41,16 +41,16 @@ class TestLatency:
             (99, {"p50", "p90"}),
             (100, {"p50", "p90", "p99"}),
         ):
-            (one,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
-            assert set(one.quantiles_s) == names
+            (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
+            assert set(each.quantiles_s) == names
 
     def test_each_batch_is_one_row_and_each_series_of_the_server_another(self) -> None:
-        found = latencies(serving_run(2))
-        card = [one for one in found if one.device == "gpu0"]
-        assert [one.batch_size for one in card if one.scenario == SINGLE_STREAM] == [*BATCHES]
-        served = [one for one in card if one.scenario == SERVER]
+        result = latencies(serving_run(2))
+        card = [each for each in result if each.device == "gpu0"]
+        assert [each.batch_size for each in card if each.scenario == SINGLE_STREAM] == [*BATCHES]
+        served = [each for each in card if each.scenario == SERVER]
         assert len(served) == 6
-        assert sum(one.requests < one.planned for one in served) == 2
+        assert sum(each.requests < each.planned for each in served) == 2
 
     def test_the_points_of_a_sweep_are_left_out(self) -> None:
         run = serving_run()
@@ -61,8 +61,8 @@ class TestLatency:
 
 def kept(run: Run) -> tuple[float, NoRate | None]:
     """Return the bound of the CPU's capacity, and why no rate counts for it."""
-    (found,) = (each for each in capacities(run) if each.device == "cpu")
-    return found.bound_s, found.why
+    (result,) = (each for each in capacities(run) if each.device == "cpu")
+    return result.bound_s, result.why
 
 
 class TestCapacity:
@@ -88,8 +88,8 @@ class TestCapacity:
     def test_late_and_lost_requests_count_against_a_rate(
         self, milliseconds: list[float], planned: int, bound_s: float | None
     ) -> None:
-        (found,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
-        assert (found.bound_s if found.rate_per_s else None) == bound_s
+        (result,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
+        assert (result.bound_s if result.rate_per_s else None) == bound_s
 
     @pytest.mark.parametrize(
         ("requests", "why"),
@@ -121,11 +121,11 @@ class TestCapacity:
             replace(trial, requests=(late,) if trial.device == "cpu" and trial.index else (late, fine))
             for trial in run.trials
         )
-        (one,) = request_ratios(replace(run, trials=trials))
-        assert one.ratio.n == 3, "at 0.1 s, which all of the CPU's trials keep to"
+        (item,) = request_ratios(replace(run, trials=trials))
+        assert item.ratio.n == 3, "at 0.1 s, which all of the CPU's trials keep to"
         analysis = analyse(run)
-        (one,) = (each for each in analysis.comparisons if each.kind is RatioKind.REQUESTS_GPU_OVER_CPU)
-        assert one.ratio.median == pytest.approx(901 / 13)
+        (item,) = (each for each in analysis.comparisons if each.kind is RatioKind.REQUESTS_GPU_OVER_CPU)
+        assert item.ratio.median == pytest.approx(901 / 13)
         (published,) = analysis.published
-        assert published.measured == one.ratio
+        assert published.measured == item.ratio
         assert published.factor is not None and published.factor.median == pytest.approx(901 / 13 / 8.04)

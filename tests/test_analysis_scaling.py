@@ -13,9 +13,9 @@ from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 
 
 def points() -> dict[tuple[str, int], Point]:
-    one = run_of([1000.0, 2000.0, 1000.0], batch=100, sent=0.0, exchange_s=0.001)
+    each = run_of([1000.0, 2000.0, 1000.0], batch=100, sent=0.0, exchange_s=0.001)
     two = run_of([1600.0, 3200.0, 1600.0], batch=200, sent=50e6, exchange_s=0.02)
-    return {(point.variant, point.workers): point for point in scaling({2: two, 1: one})}
+    return {(point.variant, point.workers): point for point in scaling({2: two, 1: each})}
 
 
 def test_efficiency_is_taken_index_by_index() -> None:
@@ -48,11 +48,13 @@ def test_without_one_worker_there_is_no_efficiency() -> None:
 
 def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
     made = scaled(teams())
-    four = next(one for one in made.points if one.workers == 4)
-    assert [one.nodes for one in four.traffic] == [("a",), ("b", "c", "d")]
-    assert [one.sent_bytes_per_s for one in four.traffic] == pytest.approx([50e6, 25e6 / 3], rel=0.01)
+    four = next(each for each in made.points if each.workers == 4)
+    assert [each.nodes for each in four.traffic] == [("a",), ("b", "c", "d")]
+    assert [each.sent_bytes_per_s for each in four.traffic] == pytest.approx([50e6, 25e6 / 3], rel=0.01)
     # Of what was received only loopback's is known here.
-    assert [one.received_bytes_per_s for one in four.traffic] == pytest.approx([12.5e6, 25e6 / 12], rel=0.01)
+    assert [each.received_bytes_per_s for each in four.traffic] == pytest.approx(
+        [12.5e6, 25e6 / 12], rel=0.01
+    )
 
 
 def test_without_counters_there_is_no_traffic() -> None:
@@ -67,4 +69,4 @@ def test_without_counters_there_is_no_traffic() -> None:
         for workers, team in teams().items()
     }  # fmt: skip
     made = scaled(silent)
-    assert {one.traffic for one in made.points} == {()}
+    assert {each.traffic for each in made.points} == {()}

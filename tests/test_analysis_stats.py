@@ -15,14 +15,14 @@ SPEEDS = st.lists(st.floats(min_value=1e-3, max_value=1e9), min_size=1, max_size
 @pytest.mark.parametrize("n", [3, 4, 5, 7, 10, 30])
 def test_intervals_cover_the_median_as_often_as_they_say(n: int) -> None:
     random = np.random.default_rng(n)
-    found = [estimate(np.exp(random.normal(0, 0.05, n)).tolist(), "") for _ in range(1500)]
+    result = [estimate(np.exp(random.normal(0, 0.05, n)).tolist(), "") for _ in range(1500)]
     # 1500 draws have a standard error of 0.6 points; a percentile bootstrap gives 75 % at n = 3.
-    assert 0.93 <= np.mean([each is not None and each.low <= 1.0 <= each.high for each in found]) <= 0.97
+    assert 0.93 <= np.mean([each is not None and each.low <= 1.0 <= each.high for each in result]) <= 0.97
 
 
 def test_one_value_has_no_interval_and_none_has_no_estimate() -> None:
-    one = estimate([7.0], "s")
-    assert one is not None and (one.median, one.low, one.high, one.n, one.half_width) == (
+    each = estimate([7.0], "s")
+    assert each is not None and (each.median, each.low, each.high, each.n, each.half_width) == (
         7.0,
         7.0,
         7.0,
@@ -33,19 +33,19 @@ def test_one_value_has_no_interval_and_none_has_no_estimate() -> None:
 
 
 def test_values_that_are_not_positive_still_get_an_interval() -> None:
-    found = estimate([-1.0, 0.0, 1.0], "")
-    assert found is not None
-    assert (-found.low, found.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
+    result = estimate([-1.0, 0.0, 1.0], "")
+    assert result is not None
+    assert (-result.low, result.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
 
 
 @given(SPEEDS, st.floats(min_value=0.01, max_value=100))
 def test_the_median_lies_in_its_interval_and_another_unit_scales_all_of_it(
     values: list[float], factor: float
 ) -> None:
-    found, scaled = estimate(values, ""), estimate([value * factor for value in values], "")
-    assert found is not None and scaled is not None
-    assert found.low <= found.median <= found.high and found.n == len(values)
-    assert (scaled.low, scaled.high) == pytest.approx((found.low * factor, found.high * factor), rel=1e-6)
+    result, scaled = estimate(values, ""), estimate([value * factor for value in values], "")
+    assert result is not None and scaled is not None
+    assert result.low <= result.median <= result.high and result.n == len(values)
+    assert (scaled.low, scaled.high) == pytest.approx((result.low * factor, result.high * factor), rel=1e-6)
 
 
 @pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (2, 4.303), (10, 2.228), (1000, 1.962)])
@@ -72,5 +72,5 @@ def test_drift_needs_a_trend_that_chance_does_not_give() -> None:
     assert still is not None and still.p > 0.3
     assert drift([1, 2, 3]) is None
     random = np.random.default_rng(3)
-    found = [drift(random.normal(100, 5, 7).tolist()) for _ in range(1000)]
-    assert np.mean([each.p < 0.05 for each in found if each is not None]) < 0.06
+    result = [drift(random.normal(100, 5, 7).tolist()) for _ in range(1000)]
+    assert np.mean([each.p < 0.05 for each in result if each is not None]) < 0.06

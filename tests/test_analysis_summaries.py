@@ -19,9 +19,9 @@ from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
 def summary(run: Run, device: str, variant: str) -> Summary:
-    found = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
-    assert found is not None
-    return found
+    result = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
+    assert result is not None
+    return result
 
 
 def window(
@@ -50,18 +50,18 @@ class TestSpeeds:
     def test_a_trials_throughput_is_all_its_samples_over_all_its_time(self) -> None:
         run = cpu_run(trials=1)
         windows = (window(100, 101), window(102, 105, samples=700, steps=70))
-        found = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
-        assert (found.throughput.median, found.throughput.n, found.batch_size) == (800 / 4, 1, 10)
-        assert found.step_time.median == pytest.approx(4 / 80)
+        result = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
+        assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 10)
+        assert result.step_time.median == pytest.approx(4 / 80)
 
     @pytest.mark.parametrize(
         ("device", "variant", "speed"),
         [("cpu", BASELINE, 32 / 0.003), ("gpu0", TUNED, 32 / 0.0009), ("gpu0", BASELINE, 32 / 0.0056)],
     )
     def test_they_are_those_that_the_run_was_made_with(self, device: str, variant: str, speed: float) -> None:
-        found = summary(gpu_run(), device, variant)
-        assert found.throughput.median == pytest.approx(speed, rel=0.05)
-        assert found.throughput.n == len(found.trial_ids) == 5
+        result = summary(gpu_run(), device, variant)
+        assert result.throughput.median == pytest.approx(speed, rel=0.05)
+        assert result.throughput.n == len(result.trial_ids) == 5
 
     def test_only_trials_that_went_well_count(self) -> None:
         run = gpu_run(trials=3)
@@ -79,9 +79,11 @@ class TestSpeeds:
 
 class TestTraining:
     def test_it_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
-        found = summary(cpu_run(), "cpu", BASELINE)
-        assert found.training_s is not None and found.training_projected
-        assert found.training_s.median == pytest.approx(math.ceil(50_000 / 32) * found.step_time.median * 100)
+        result = summary(cpu_run(), "cpu", BASELINE)
+        assert result.training_s is not None and result.training_projected
+        assert result.training_s.median == pytest.approx(
+            math.ceil(50_000 / 32) * result.step_time.median * 100
+        )
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
         assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
 
@@ -90,9 +92,9 @@ class TestTraining:
         first = run.trials[0]
         measured = Metric(variant=BASELINE, name="training_s", value=481.0)
         run = replace(run, trials=(replace(first, metrics=(*first.metrics, measured)), *run.trials[1:]))
-        found = summary(run, "cpu", BASELINE)
-        assert found.training_s is not None and found.training_s.median == 481.0
-        assert not found.training_projected
+        result = summary(run, "cpu", BASELINE)
+        assert result.training_s is not None and result.training_s.median == 481.0
+        assert not result.training_projected
 
     def test_cold_start_holds_shared_phases_and_the_variants_own_in_order(self) -> None:
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)
@@ -158,10 +160,12 @@ class TestTelemetry:
     def test_means_are_over_the_variants_windows_only(
         self, windows: tuple[Window, ...], series: Series, means: dict[str, dict[str, float]]
     ) -> None:
-        found = steady_means(trial_with(windows, series))
-        assert found.keys() == means.keys()
+        result = steady_means(trial_with(windows, series))
+        assert result.keys() == means.keys()
         for variant, values in means.items():
-            assert found[variant] == pytest.approx({f"nvml.gpu0.{key}": each for key, each in values.items()})
+            assert result[variant] == pytest.approx(
+                {f"nvml.gpu0.{key}": each for key, each in values.items()}
+            )
 
     def test_per_core_columns_are_left_out(self) -> None:
         keys = summary(cpu_run(), "cpu", BASELINE).telemetry
@@ -171,8 +175,8 @@ class TestTelemetry:
     def test_increase_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
         series = nvml([1, 2, 3, 4], energy_j=[10, 20, 0, 10])
         windows = [window(0.5, 1.5), window(1, 2), window(1.5, 3), window(3, 4), window(3.5, 4.5)]
-        found = increase(series.t_ns, series.columns["energy_j"], windows)
-        assert found.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
+        result = increase(series.t_ns, series.columns["energy_j"], windows)
+        assert result.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
 
     def test_times_near_the_limit_of_float_stay_exact(self) -> None:
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
@@ -189,8 +193,8 @@ class TestEnergy:
             ("nvml_slow", "power_average_w"),
         ):  # fmt: skip
             run = lost(run, source, *columns)
-            found = summary(run, "gpu0", BASELINE)
-            sources[found.energy_source] = found.energy_j_per_sample
+            result = summary(run, "gpu0", BASELINE)
+            sources[result.energy_source] = result.energy_j_per_sample
         assert list(sources) == [
             f"{GPU_COUNTER}, shared out over time by instant GPU power", "integrated instant GPU power",
             "integrated GPU power", "integrated average GPU power", "",
@@ -201,11 +205,11 @@ class TestEnergy:
 
     def test_that_of_several_gpus_is_their_sum_and_needs_them_all(self) -> None:
         run = four_gpu_run()
-        one, four = (
+        item, four = (
             summary(run, each, BASELINE).energy_j_per_sample for each in ("gpu0", "gpu0+gpu1+gpu2+gpu3")
         )
-        assert one is not None and four is not None
-        assert four.median == pytest.approx(one.median / 0.9, rel=0.05)
+        assert item is not None and four is not None
+        assert four.median == pytest.approx(item.median / 0.9, rel=0.05)
         trial = next(each for each in run.trials if each.device == "gpu0+gpu1")
         rest = replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
         assert energy_per_sample(rest, (BASELINE,)) == {}

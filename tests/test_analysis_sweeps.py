@@ -16,34 +16,34 @@ from tests.builders_sweep import sweep_run
 
 
 def only(run: Run) -> Sweep:
-    (found,) = sweeps(run)
-    return found
+    (result,) = sweeps(run)
+    return result
 
 
 def at(sweep: Sweep, **values: int) -> SweepPoint:
-    return next(one for one in sweep.points if dict(one.point) == values)
+    return next(each for each in sweep.points if dict(each.point) == values)
 
 
-def speed(one: SweepPoint) -> Estimate:
-    assert one.throughput is not None
-    return one.throughput
+def speed(each: SweepPoint) -> Estimate:
+    assert each.throughput is not None
+    return each.throughput
 
 
 def test_every_point_that_was_planned_is_there_in_order() -> None:
     sweep = only(sweep_run())
     assert [axis.name for axis in sweep.axes] == ["batch_size", "steps_per_execution"]
     assert [axis.values for axis in sweep.axes] == [(32, 128, 4096), (1, 10)]
-    assert [tuple(dict(one.point).values()) for one in sweep.points] == [
+    assert [tuple(dict(each.point).values()) for each in sweep.points] == [
         (32, 1), (32, 10), (128, 1), (128, 10), (4096, 1), (4096, 10),
     ]  # fmt: skip
 
 
 def test_a_points_speed_is_that_of_its_own_trials() -> None:
     sweep = only(sweep_run(noise=0.0))
-    one = at(sweep, batch_size=128, steps_per_execution=10)
-    assert speed(one).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
-    assert speed(one).n == 3
-    assert all(".p04." in trial for trial in one.trial_ids)
+    each = at(sweep, batch_size=128, steps_per_execution=10)
+    assert speed(each).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
+    assert speed(each).n == 3
+    assert all(".p04." in trial for trial in each.trial_ids)
 
 
 def test_the_best_and_what_cannot_be_told_from_it() -> None:
@@ -61,9 +61,9 @@ def test_the_best_and_what_cannot_be_told_from_it() -> None:
 
 def test_running_out_of_memory_is_an_outcome() -> None:
     sweep = only(sweep_run())
-    one = at(sweep, batch_size=4096, steps_per_execution=1)
-    assert (one.status, one.throughput, one.tied) == (Status.OUT_OF_MEMORY, None, None)
-    assert "memory limit" in one.message
+    each = at(sweep, batch_size=4096, steps_per_execution=1)
+    assert (each.status, each.throughput, each.tied) == (Status.OUT_OF_MEMORY, None, None)
+    assert "memory limit" in each.message
 
 
 def test_an_axis_is_worth_what_it_gives_averaged_over_the_others() -> None:
@@ -80,7 +80,7 @@ def test_an_axis_with_a_value_that_never_ran_says_nothing() -> None:
 def test_a_sweep_that_was_cut_short_keeps_the_rest_of_the_grid() -> None:
     run = sweep_run()
     sweep = only(replace(run, trials=run.trials[:2]))
-    assert [one.status for one in sweep.points] == [Status.OK, Status.OK, None, None, None, None]
+    assert [each.status for each in sweep.points] == [Status.OK, Status.OK, None, None, None, None]
 
 
 def test_nothing_measured_has_no_best() -> None:
@@ -89,21 +89,21 @@ def test_nothing_measured_has_no_best() -> None:
 
 def test_single_trials_cannot_be_told_apart() -> None:
     run = sweep_run(trials=1)
-    assert {one.tied for one in only(run).points} == {None}
+    assert {each.tied for each in only(run).points} == {None}
 
 
 def test_points_are_in_no_other_figure() -> None:
     """Their parameters differ: as summaries they would be averaged over the grid."""
-    found = analyse(sweep_run())
-    assert found.summaries == found.comparisons == found.published == found.findings == found.costs == ()
-    assert found.step_times == found.pipelines == ()
+    result = analyse(sweep_run())
+    assert result.summaries == result.comparisons == result.published == result.findings == result.costs == ()
+    assert result.step_times == result.pipelines == ()
     assert analyse(builders.gpu_run()).sweeps == ()
 
 
 def test_devices_and_variants_are_sweeps_of_their_own() -> None:
     cpu, gpu = sweep_run(), sweep_run(device="gpu0")
     both = replace(cpu, planned=cpu.planned + gpu.planned, trials=cpu.trials + gpu.trials)
-    assert [(one.device, one.variant, len(one.points)) for one in sweeps(both)] == [
+    assert [(each.device, each.variant, len(each.points)) for each in sweeps(both)] == [
         ("cpu", "baseline", 6), ("gpu0", "baseline", 6),
     ]  # fmt: skip
 

@@ -171,8 +171,8 @@ class TestComparable:
     def test_what_changes_the_meaning_of_a_speed_is_named(self, section: Section, field: str) -> None:
         base = changed(whole(), section, field, "one")
         made = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
-        (found,) = made.differences
-        assert (found.section, found.field, found.values, found.comparable) == (
+        (result,) = made.differences
+        assert (result.section, result.field, result.values, result.comparable) == (
             section, field, ("one", "other"), False,
         )  # fmt: skip
         assert any(section in each.not_comparable for each in made.results)
@@ -190,9 +190,9 @@ class TestComparable:
     def test_the_machine_itself_may_differ(self) -> None:
         other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
         made = versus([whole(), other])
-        (found,) = made.differences
-        assert found.comparable
-        assert (found.field, found.values[1]) == ("host_processor_model_name", "Xeon")
+        (result,) = made.differences
+        assert result.comparable
+        assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
         assert not any(each.not_comparable for each in made.results)
 
     def test_what_one_side_does_not_know_is_no_difference(self) -> None:
@@ -202,8 +202,8 @@ class TestComparable:
     def test_only_the_baselines_batch_is_given(self) -> None:
         field = "cifar100-mlp cpu batch size"
         other = changed(whole(), Section.WORKLOADS, field, "64")
-        found = {each.key for each in versus([whole(), other]).results if each.not_comparable}
-        assert found == {("cifar100-mlp", "cpu", "baseline")}
+        result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
+        assert result == {("cifar100-mlp", "cpu", "baseline")}
 
 
 class TestTrends:
@@ -272,7 +272,7 @@ class TestGate:
 
     def test_what_the_baseline_alone_has_is_missing(self) -> None:
         run = again(whole(), 2, label="new")
-        without = replace(run, speeds=tuple(one for one in run.speeds if one.device == "cpu"))
+        without = replace(run, speeds=tuple(each for each in run.speeds if each.device == "cpu"))
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)
         assert (1, ("resnet50", "gpu0", "tuned")) in checked.missing
         assert gate(versus([without, run], reference=0), 0.05).missing == ()

@@ -27,9 +27,9 @@ def only(run: Extract, *variants: str, trials: int = 3) -> Extract:
     """Give a run with these variants of its first workload on the CPU, and so many trials of each."""
     first = run.speeds[0].workload
     speeds = tuple(
-        replace(one, throughput=one.throughput[:trials])
-        for one in run.speeds
-        if (one.workload, one.device) == (first, "cpu") and one.variant in variants
+        replace(each, throughput=each.throughput[:trials])
+        for each in run.speeds
+        if (each.workload, each.device) == (first, "cpu") and each.variant in variants
     )
     return replace(run, speeds=speeds)
 

@@ -65,12 +65,12 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize("cause", Cause)
 @pytest.mark.parametrize("facts", [{}, FACTS], ids=["without facts", "with facts"])
 def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[str, float]) -> None:
-    one = finding(cause, **facts)
-    text = explanation(one)
+    each = finding(cause, **facts)
+    text = explanation(each)
     assert text.endswith(".")
     assert not text[0].islower()
-    assert limit(one, None)
-    assert fix(one)
+    assert limit(each, None)
+    assert fix(each)
     assert FIXES.keys() == set(Cause)
 
 
@@ -103,7 +103,7 @@ def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "text"),
+    ("each", "text"),
     [
         (finding(Cause.INPUT, Part.INPUT_WAIT, share=0.94), "input 94 %"),
         (finding(Cause.LAUNCH, Part.LAUNCH, share=0.55), "launch 55 %"),
@@ -114,8 +114,8 @@ def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
         (None, "not analysed"),
     ],
 )
-def test_what_limits_a_workload_is_a_few_words(one: Finding | None, text: str) -> None:
-    assert plain(limit(one, None)) == text
+def test_what_limits_a_workload_is_a_few_words(each: Finding | None, text: str) -> None:
+    assert plain(limit(each, None)) == text
 
 
 def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
@@ -128,14 +128,14 @@ def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
 
 
 def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
-    one = finding(Cause.LAUNCH, Part.LAUNCH)
-    assert gain(one, None) == "Without it: predicted 2.0×."
-    tuned = replace(one, remedy=Remedy(variant=TUNED, changes=(), gain=of(3.1, "ratio"), alone=True))
+    item = finding(Cause.LAUNCH, Part.LAUNCH)
+    assert gain(item, None) == "Without it: predicted 2.0×."
+    tuned = replace(item, remedy=Remedy(variant=TUNED, changes=(), gain=of(3.1, "ratio"), alone=True))
     assert alone(tuned) == ""
     assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
     parts = (Part.LAUNCH, Part.FRAMEWORK)
     single = replace(
-        one,
+        item,
         ablation=Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio")),
         remedy=Remedy(variant="opt:xla", changes=(), gain=of(1.6, "ratio"), alone=True),
     )
@@ -146,8 +146,8 @@ def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
     assert single.remedy is not None
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
-    assert [alone(each) for each in (None, one, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
-    assert [expected(each) for each in (one, tuned, mixed, single)] == [
+    assert [alone(each) for each in (None, item, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
+    assert [expected(each) for each in (item, tuned, mixed, single)] == [
         "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "1.6× by itself",
     ]  # fmt: skip
 

@@ -77,17 +77,17 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_figures_and_findings_are_those_expected(name: str, folder: Folders) -> None:
-    found, wanted = (
+    result, wanted = (
         dict(leaves(each))
         for each in (
             figures(replay(folder(name))), json.loads((DATA / f"{name}{EXPECTED}").read_text(encoding="utf-8"))
         )
     )  # fmt: skip
     numbers = {key for key, value in wanted.items() if isinstance(value, float)}
-    assert {key: found[key] for key in found.keys() - numbers} == {
+    assert {key: result[key] for key in result.keys() - numbers} == {
         key: wanted[key] for key in wanted.keys() - numbers
     }
-    assert {key: found[key] for key in numbers} == pytest.approx(
+    assert {key: result[key] for key in numbers} == pytest.approx(
         {key: wanted[key] for key in numbers}, rel=1e-4
     )
 

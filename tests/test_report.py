@@ -140,34 +140,34 @@ def test_every_figure_can_be_drawn_and_has_words_and_a_table(name):
         assert still(figure).startswith("<svg")
 
 
-def speeds(found: Analysis) -> Iterator[str]:
+def speeds(result: Analysis) -> Iterator[str]:
     """Yield every speed that there is to show, each in its one form."""
-    for summary in found.summaries:
+    for summary in result.summaries:
         yield numbers.speed(summary.throughput)
-    for group in measures(found.run).values():
+    for group in measures(result.run).values():
         yield from (f"{numbers.number(each.throughput)}/s" for each in group)
-    for each in found.published:
+    for each in result.published:
         yield numbers.published(each.number)
-    for latency in found.latencies:
+    for latency in result.latencies:
         yield numbers.speed(latency.samples_per_s)
-    for capacity in found.capacities:
+    for capacity in result.capacities:
         yield numbers.speed(capacity.rate_per_s)
-    for sweep in found.sweeps:
+    for sweep in result.sweeps:
         yield from (numbers.speed(point.throughput) for point in sweep.points)
 
 
-def factors(found: Analysis) -> Iterator[str]:
+def factors(result: Analysis) -> Iterator[str]:
     """Yield every ratio that there is to show, each in its one form."""
-    for ratio in (*found.comparisons, *found.cost_ratios):
+    for ratio in (*result.comparisons, *result.cost_ratios):
         yield numbers.factor(ratio.ratio.median)
-    for finding in found.findings:
+    for finding in result.findings:
         yield from (numbers.factor(finding.gain),) if finding.gain else ()
         yield from (numbers.factor(finding.ablation.predicted),) if finding.ablation else ()
-    for each in found.published:
+    for each in result.published:
         yield numbers.published(each.number)
         yield from (numbers.factor(each.factor.median),) if each.factor else ()
-    for sweep in found.sweeps:
-        yield from (numbers.factor(one.over_best.median) for one in sweep.points if one.over_best)
+    for sweep in result.sweeps:
+        yield from (numbers.factor(item.over_best.median) for item in sweep.points if item.over_best)
         yield from (numbers.factor(axis.effect) for axis in sweep.axes if axis.effect)
 
 
@@ -185,9 +185,9 @@ def test_a_quantity_has_one_value_wherever_it_stands(name):
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
 def test_the_first_table_has_a_row_a_workload_and_device(name):
-    found = analysis(name)
-    own = rows(found)
-    pairs = {(each.workload, each.device) for each in found.summaries}
+    result = analysis(name)
+    own = rows(result)
+    pairs = {(each.workload, each.device) for each in result.summaries}
     on_gpu = {workload for workload, device in pairs if device != "cpu"}
     assert {(row.workload, row.device) for row in own} == {
         pair for pair in pairs if pair[1] != "cpu" or pair[0] not in on_gpu
@@ -216,17 +216,17 @@ def test_a_limit_has_the_share_that_its_bar_has():
 
 
 def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
-    found = analysis("suite")
-    cards = fixes(found)
+    result = analysis("suite")
+    cards = fixes(result)
     assert len(cards) == 4
     assert all(card.diff and not card.tried for card in cards)
     slower = replace(
-        found,
+        result,
         findings=tuple(
             replace(each, remedy=replace(each.remedy, gain=replace(each.remedy.gain, median=0.7)))
             if each.remedy
             else each
-            for each in found.findings
+            for each in result.findings
         ),
     )
     assert [(card.diff, card.tried is None) for card in fixes(slower)] == [((), False)] * 4

@@ -20,12 +20,12 @@ def rows(name: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_csv_has_one_row_for_each_workload_device_and_variant(name: str) -> None:
-    found = rows(name)
-    wanted = [(one.workload, one.device, one.variant) for one in analysis(name).summaries]
+    result = rows(name)
+    wanted = [(each.workload, each.device, each.variant) for each in analysis(name).summaries]
     if name != "hostile":
-        assert [(row["workload"], row["device"], row["variant"]) for row in found] == wanted
-    assert len(found) == len(wanted)
-    for row, summary in zip(found, analysis(name).summaries, strict=True):
+        assert [(row["workload"], row["device"], row["variant"]) for row in result] == wanted
+    assert len(result) == len(wanted)
+    for row, summary in zip(result, analysis(name).summaries, strict=True):
         assert float(row["samples_per_s"]) == summary.throughput.median
         assert (row["samples_per_s_low"] == "") == (summary.throughput.n == 1)
         assert row["trial_ids"] == harmless(" ".join(summary.trial_ids))

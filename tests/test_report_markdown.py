@@ -28,14 +28,14 @@ def test_tables_hold_together(name):
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
 def test_it_has_a_row_for_each_of_the_overview_the_caveats_and_the_command(name):
-    found = analysis(name)
-    text = render_markdown(found)
-    for row in rows(found):
+    result = analysis(name)
+    text = render_markdown(result)
+    for row in rows(result):
         assert row.baseline is not None
         assert f"**{speed(row.baseline.throughput)}**" in text
-    for caveat, _ in caveat_lines(found.caveats, notes=False):
+    for caveat, _ in caveat_lines(result.caveats, notes=False):
         assert str(coded_markdown(caveat)) in text
-    assert found.run.manifest.command in text
+    assert result.run.manifest.command in text
     assert "None" not in text
 
 

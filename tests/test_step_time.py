@@ -108,8 +108,8 @@ def test_a_hiccup_in_one_variant_says_nothing_of_the_others() -> None:
     last = [each for each in trial.windows if each.variant == INPUT_ONLY][-1]
     slow = replace(last, samples=last.samples // 50)
     windows = tuple(slow if each is last else each for each in trial.windows)
-    found = analyse(replace(played, trials=(replace(trial, windows=windows),))).findings
-    assert found[0].cause is Cause.INPUT
+    result = analyse(replace(played, trials=(replace(trial, windows=windows),))).findings
+    assert result[0].cause is Cause.INPUT
 
 
 def test_tuned_is_in_milliseconds_of_the_baselines_batch() -> None:

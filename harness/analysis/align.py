@@ -142,7 +142,9 @@ def grown(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats
 
 def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
     """Return the mean of one CPU's own metric over a variant's windows, None where it was not read."""
-    series = next((one for one in trial.telemetry if one.device == PER_CORE and metric in one.columns), None)
+    series = next(
+        (each for each in trial.telemetry if each.device == PER_CORE and metric in each.columns), None
+    )
     steady = _steady(trial)
     if series is None or variant not in steady.variants or not len(series.t_ns):
         return None

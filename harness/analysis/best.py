@@ -48,12 +48,12 @@ def may_be_best(speeds: Speeds) -> frozenset[Point] | None:
 def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64], float, int]:
     """Return each point's mean logarithm freed of the blocks, and the pooled spread with its degrees."""
     blocks = {
-        index: column for column, index in enumerate(sorted({index for one in values for index in one}))
+        index: column for column, index in enumerate(sorted({index for each in values for index in each}))
     }
     rows = [
         (point, blocks[index], math.log(value))
-        for point, one in enumerate(values)
-        for index, value in one.items()
+        for point, each in enumerate(values)
+        for index, value in each.items()
     ]
     design = np.zeros((len(rows), len(values) + len(blocks) - 1))
     for row, (point, block, _) in enumerate(rows):
@@ -61,11 +61,11 @@ def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64],
         if block:
             design[row, len(values) + block - 1] = 1.0
     logs = np.array([value for *_, value in rows])
-    found, _, rank, _ = np.linalg.lstsq(design, logs, rcond=None)
+    result, _, rank, _ = np.linalg.lstsq(design, logs, rcond=None)
     degrees = len(rows) - int(rank)
-    left = logs - design @ found
+    left = logs - design @ result
     spread = math.sqrt(float(left @ left) / degrees) if degrees > 0 else math.nan
-    return found[: len(values)], spread, degrees
+    return result[: len(values)], spread, degrees
 
 
 @cache

@@ -90,8 +90,8 @@ class Case:
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
         """Return what a comparison of a variant on this device comes to."""
         wanted = (kind, self.device, variant)
-        found = (each.ratio for each in self.ratios if (each.kind, each.device, each.variant) == wanted)
-        return next(found, None)
+        result = (each.ratio for each in self.ratios if (each.kind, each.device, each.variant) == wanted)
+        return next(result, None)
 
     @property
     def pinned(self) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class Case:
 
 
 def cases(
-    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], found: Measures
+    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], measured: Measures
 ) -> Iterator[Case]:
     """Yield one case for each workload and device that has a summary."""
     declared = {workload.name: workload for workload in run.workloads}
@@ -140,17 +140,19 @@ def cases(
     for summary in summaries:
         groups.setdefault((summary.workload, summary.device), {})[summary.variant] = summary
     for (name, device), variants in groups.items():
-        measures = {
-            key.variant: group for key, group in found.items() if (key.workload, key.device) == (name, device)
+        own_measures = {
+            key.variant: group
+            for key, group in measured.items()
+            if (key.workload, key.device) == (name, device)
         }
-        trials = {each.trial.id: each.trial for group in measures.values() for each in group}
+        trials = {each.trial.id: each.trial for group in own_measures.values() for each in group}
         yield Case(
             run=run,
             workload=declared.get(name),
             name=name,
             device=device,
             variants=variants,
-            measures=measures,
+            measures=own_measures,
             ratios=tuple(each for each in ratios if each.workload == name),
             trials=tuple(trials.values()),
         )

@@ -28,10 +28,10 @@ _OF_GPUS = {
 }
 
 
-def caveats(run: Run, found: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
+def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
     """Return what is to be known of the run and of the machine while it measured, warnings first."""
     groups = (
-        _of_run(run), _trials(run), _precision(summaries), _stability(found), _telemetry(run), _steal(summaries),
+        _of_run(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _steal(summaries),
         _clocks(run), _settings(run), *map(_counted, run.trials),
     )  # fmt: skip
     once = dict.fromkeys(caveat for group in groups for caveat in group)
@@ -82,8 +82,8 @@ def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         yield Caveat(kind=kind, subject=_subject(summary.key), value=value)
 
 
-def _stability(found: Measures) -> Iterator[Caveat]:
-    for key, group in found.items():
+def _stability(measured: Measures) -> Iterator[Caveat]:
+    for key, group in measured.items():
         if key.variant not in (BASELINE, TUNED):
             continue
         values = [measure.throughput for measure in group]

@@ -23,15 +23,15 @@ _HARMLESS = frozenset({"trials", "max_trials", "target_interval", "variants", "a
 
 def differences(runs: Sequence[Extract]) -> tuple[Difference, ...]:
     """Return the fields that are known of all runs and not the same, by section."""
-    found = []
+    result = []
     for section in Section:
         first = runs[0].facts.get(section, {}) if runs else {}
         for name in first:
             values = tuple(run.facts.get(section, {}).get(name, "") for run in runs)
             if all(values) and len(set(values)) > 1:
                 comparable = not _decides(section, name)
-                found.append(Difference(section=section, field=name, values=values, comparable=comparable))
-    return tuple(found)
+                result.append(Difference(section=section, field=name, values=values, comparable=comparable))
+    return tuple(result)
 
 
 def usual_facts(runs: Sequence[Extract], reference: int | None) -> Facts:
@@ -61,12 +61,12 @@ def not_comparable(run: Extract, speed: Speed, usual: Facts) -> tuple[Section, .
         asked.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
     if gpu:
         asked.append((Section.DRIVER, "driver_version"))
-    found = []
+    result = []
     for section, name in asked:
         mine, theirs = (each.get(section, {}).get(name, "") for each in (run.facts, usual))
         if _decides(section, name) and mine and theirs and mine != theirs:
-            found.append(section)
-    return tuple(dict.fromkeys(found))
+            result.append(section)
+    return tuple(dict.fromkeys(result))
 
 
 def _decides(section: Section, name: str) -> bool:

@@ -13,24 +13,24 @@ from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
 CPU = "cpu"
 
 
-def comparisons(found: Measures) -> tuple[Comparison, ...]:
+def comparisons(measured: Measures) -> tuple[Comparison, ...]:
     """Return every ratio that the measures allow: GPU over CPU, tuned and optimizations over baseline, scaling."""
     return tuple(
         Comparison(kind=kind, ratio=value, **top._asdict())
-        for top, kind, bottom, gpus in _pairs(found)
-        if bottom in found
+        for top, kind, bottom, gpus in _pairs(measured)
+        if bottom in measured
         and (
             value := ratio(
-                {index: speed / gpus for index, speed in by_index(found[top]).items()},
-                by_index(found[bottom]),
+                {index: speed / gpus for index, speed in by_index(measured[top]).items()},
+                by_index(measured[bottom]),
             )
         )
     )
 
 
-def _pairs(found: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
+def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
     """Yield what is over what, and by how many GPUs the speed of the former is divided."""
-    for key in found:
+    for key in measured:
         if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
             yield key, RatioKind.GPU_OVER_CPU, key._replace(device=CPU), 1
         if key.variant == TUNED or changes_baseline(key.variant):

@@ -69,8 +69,8 @@ def _trained_samples(summary: Summary, workload: Workload | None) -> int | None:
     return (workload.samples_per_epoch or workload.data.train) * workload.epochs
 
 
-def _product(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one * other
+def _product(each: float | None, other: float | None) -> float | None:
+    return None if each is None or other is None else each * other
 
 
 def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate | None:

@@ -43,26 +43,28 @@ def energy_per_sample(trial: Trial, variants: Iterable[str]) -> Mapping[str, tup
     of_variant = {
         variant: windows
         for variant in variants
-        if (windows := [one for one in trial.windows if one.variant == variant and one.samples > 0])
+        if (windows := [each for each in trial.windows if each.variant == variant and each.samples > 0])
     }
-    found: dict[str, tuple[float, str]] = {}
+    result: dict[str, tuple[float, str]] = {}
     gpus = gpu_names(trial.device)
     sources = _of_gpus(trial, gpus) if gpus else _of_packages(trial)
-    while of_variant.keys() > found.keys() and (source := next(sources, None)):
+    while of_variant.keys() > result.keys() and (source := next(sources, None)):
         series, label = source
-        for variant in of_variant.keys() - found.keys():
+        for variant in of_variant.keys() - result.keys():
             joules = _per_sample(series, of_variant[variant])
             if joules is not None:
-                found[variant] = (joules, label)
-    return found
+                result[variant] = (joules, label)
+    return result
 
 
-def energy_over_trials(found: Sequence[tuple[float, str]]) -> tuple[Estimate | None, str]:
+def energy_over_trials(joules_of_trials: Sequence[tuple[float, str]]) -> tuple[Estimate | None, str]:
     """Summarise joules a sample over the trials that have the source most have: sources are not mixed."""
-    if not found:
+    if not joules_of_trials:
         return None, ""
-    source = Counter(source for _, source in found).most_common(1)[0][0]
-    return estimate([joules for joules, its_source in found if its_source == source], "J/sample"), source
+    source = Counter(source for _, source in joules_of_trials).most_common(1)[0][0]
+    return estimate(
+        [joules for joules, its_source in joules_of_trials if its_source == source], "J/sample"
+    ), source
 
 
 def _of_gpus(trial: Trial, gpus: Sequence[str]) -> Iterator[tuple[Sequence[Series], str]]:
@@ -93,20 +95,20 @@ def _of_gpus(trial: Trial, gpus: Sequence[str]) -> Iterator[tuple[Sequence[Serie
 def _of_packages(trial: Trial) -> Iterator[tuple[Sequence[Series], str]]:
     """Yield the packages and their memory; RAPL's other zones are parts of a package or hold all of it."""
     series = [
-        _readings(one, "energy_j")
-        for one in trial.telemetry
-        if one.source == "rapl"
-        and one.device.startswith("package")
-        and "_" not in one.device.removesuffix("_dram")
+        _readings(each, "energy_j")
+        for each in trial.telemetry
+        if each.source == "rapl"
+        and each.device.startswith("package")
+        and "_" not in each.device.removesuffix("_dram")
     ]
     if series:
         yield series, CPU_COUNTER
 
 
-def _every(found: Iterable[Series | None]) -> list[Series]:
+def _every(each: Iterable[Series | None]) -> list[Series]:
     """Return all of them, none when one is missing."""
-    series = list(found)
-    whole = [one for one in series if one is not None]
+    series = list(each)
+    whole = [item for item in series if item is not None]
     return whole if len(whole) == len(series) else []
 
 
@@ -132,8 +134,8 @@ def _readings(series: Series, metric: str) -> Series:
 
 def _per_sample(series: Sequence[Series], windows: Sequence[Window]) -> float | None:
     ends = edges(windows)
-    joules = np.sum([grown(one.t_ns, one.columns["energy_j"], *ends) for one in series], axis=0)
-    missed = np.sum([grown(one.t_ns, one.columns[_MISSED], *ends) for one in series], axis=0)
+    joules = np.sum([grown(each.t_ns, each.columns["energy_j"], *ends) for each in series], axis=0)
+    missed = np.sum([grown(each.t_ns, each.columns[_MISSED], *ends) for each in series], axis=0)
     samples = np.array([window.samples for window in windows], dtype=np.float64)
     good = np.isfinite(joules) & (missed == 0)
     return float(joules[good].sum() / samples[good].sum()) if good.any() else None
@@ -182,5 +184,5 @@ def _factor(counter: Series, power: Series) -> float | None:
 def _at(t_ns: NDArray[np.int64], series: Series, column: str) -> Floats:
     # Relative times: float64 holds nanoseconds since boot exactly for 104 days only.
     origin = series.t_ns[0]
-    times, known = (t_ns - origin).astype(np.float64), (series.t_ns - origin).astype(np.float64)
-    return np.asarray(np.interp(times, known, series.columns[column]))
+    times, read = (t_ns - origin).astype(np.float64), (series.t_ns - origin).astype(np.float64)
+    return np.asarray(np.interp(times, read, series.columns[column]))

@@ -26,22 +26,22 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
     run = analysis.run
     manifest = run.manifest
     speeds = tuple(_speeds(analysis))
-    known = facts(run)
+    valid = facts(run)
     for each in speeds:
         if each.variant == BASELINE:
-            known[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
+            valid[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
-    found = (primary(analysis.findings, *pair) for pair in pairs)
+    result = (primary(analysis.findings, *pair) for pair in pairs)
     return Extract(
         run_id=manifest.run_id,
         label=label or manifest.run_id,
         created=manifest.created,
         tfbench_version=manifest.tfbench_version,
         machine=machine_name(manifest),
-        facts=known,
+        facts=valid,
         speeds=speeds,
         step_times=analysis.step_times,
-        findings=tuple(each for each in found if each is not None),
+        findings=tuple(each for each in result if each is not None),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},

@@ -31,11 +31,11 @@ _DESCRIPTION = ("published", "title", "suite", "source")
 
 def facts(run: Run) -> dict[Section, dict[str, str]]:
     """Return section -> field -> value of all that may make a run differ from another; "" is left out."""
-    found: dict[Section, dict[str, str]] = {section: {} for section in Section}
+    result: dict[Section, dict[str, str]] = {section: {} for section in Section}
     for section, name, value in _facts(run):
         if text := _text(value):
-            found[section][name] = text
-    return found
+            result[section][name] = text
+    return result
 
 
 def machine_name(manifest: Manifest) -> str:
@@ -71,6 +71,7 @@ def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
             yield Section.MACHINE, name, fact
     for name in _LIMITS:
         yield Section.LIMITS, name, getattr(manifest.options, name)
+    yield Section.LIMITS, "memory of a container", manifest.memory_limit_bytes
     for gpu in manifest.gpus:
         for name, setting in asdict(gpu).items():
             if name in ("driver_version", "cuda_version"):

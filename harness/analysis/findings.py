@@ -90,20 +90,20 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     Training that does not work, and measurements that cannot be, come before everything. A device that is
     itself the limit comes after what costs MATTERS of the time, and before what costs less.
     """
-    found: list[Finding] = []
+    result: list[Finding] = []
     for case in cases:
         time = of_key(times, Key(case.name, case.device, BASELINE))
         own = [*not_learning(case), *(_of_step(case, time) if time and Part.COMPUTE in time.parts else ())]
-        found += (
+        result += (
             replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
             for each in sorted(own, key=_rank)
         )
-    return tuple(found)
+    return tuple(result)
 
 
-def primary(found: Sequence[Finding], workload: str, device: str) -> Finding | None:
+def primary(ordered: Sequence[Finding], workload: str, device: str) -> Finding | None:
     """Return what holds a workload back most on a device; None where nothing was found."""
-    return next((each for each in found if (each.workload, each.device) == (workload, device)), None)
+    return next((each for each in ordered if (each.workload, each.device) == (workload, device)), None)
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
@@ -163,9 +163,9 @@ def _share(time: StepTime, *parts: Part) -> Estimate:
     """Return the share of some parts, with the wider of their intervals added up."""
     own = [time.parts[part] for part in parts if part in time.parts]
     total = time.total.median
-    middle = sum(one.median for one in own)
-    down = max((one.median - one.low for one in own), default=0.0)
-    up = max((one.high - one.median for one in own), default=0.0)
+    middle = sum(each.median for each in own)
+    down = max((each.median - each.low for each in own), default=0.0)
+    up = max((each.high - each.median for each in own), default=0.0)
     return Estimate(
         median=middle / total, low=(middle - down) / total, high=(middle + up) / total,
         n=time.total.n, unit="share",
@@ -263,7 +263,7 @@ def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     calls = [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)]
     if Part.LAUNCH not in parts or not calls:
         return removed
-    least = time.batch / max(one for one in calls if one) / time.total.median
+    least = time.batch / max(item for item in calls if item) / time.total.median
     saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - least)
     return removed - max(0.0, time.share(Part.LAUNCH) - saved)
 
@@ -271,7 +271,7 @@ def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
-    found: dict[tuple[int, int], Remedy] = {}
+    result: dict[tuple[int, int], Remedy] = {}
     for variant, summary in case.variants.items():
         # Nobody can feed a training from memory by one batch.
         if variant == WITHOUT_INPUT or not (variant == TUNED or changes_baseline(variant)):
@@ -282,5 +282,5 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
         if mine and gain is not None:
             others = len(changed) - len(mine)
             remedy = Remedy(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
-            found.setdefault((others, -len(mine)), remedy)
-    return found[min(found)] if found else None
+            result.setdefault((others, -len(mine)), remedy)
+    return result[min(result)] if result else None

@@ -29,12 +29,12 @@ def kinds(runs: Sequence[Extract], standings: Sequence[Standing]) -> tuple[Kind,
     groups: dict[str, list[Standing]] = {}
     for each in standings:
         groups.setdefault(runs[each.run].machine, []).append(each)
-    found = []
+    result = []
     for machine, own in groups.items():
         scores = [each.score.median for each in own]
         score = estimate(scores, "ratio")
         assert score is not None
-        found.append(
+        result.append(
             Kind(
                 machine=machine,
                 runs=tuple(each.run for each in own),
@@ -42,7 +42,7 @@ def kinds(runs: Sequence[Extract], standings: Sequence[Standing]) -> tuple[Kind,
                 spread=stdev(scores) / mean(scores) if len(scores) >= FEW else None,
             )
         )
-    return tuple(sorted(found, key=lambda kind: -kind.score.median))
+    return tuple(sorted(result, key=lambda kind: -kind.score.median))
 
 
 def from_kind(
@@ -61,11 +61,11 @@ def from_kind(
     spreads = {group: _spread(values) for group, values in groups.items() if len(values) >= ENOUGH_MACHINES}
 
     def gap(run: int, key: Key) -> Gap | None:
-        found = spreads.get((runs[run].machine, key))
-        if found is None:
+        result = spreads.get((runs[run].machine, key))
+        if result is None:
             return None
         made = samples[run][key]
-        return replace(found, mean=made.mean - found.mean, median=made.median - found.median)
+        return replace(result, mean=made.mean - result.mean, median=made.median - result.median)
 
     return gap
 
@@ -94,20 +94,20 @@ def trends(runs: Sequence[Extract], results: Sequence[Result]) -> Iterator[Trend
         own = sorted(
             (at for at, run in enumerate(runs) if run.machine == machine), key=lambda at: runs[at].created
         )
-        if len(own) < ENOUGH_RUNS or any(_overlap(runs[one], runs[two]) for one, two in pairwise(own)):
+        if len(own) < ENOUGH_RUNS or any(_overlap(runs[item], runs[two]) for item, two in pairwise(own)):
             continue
         for key, of_run in speeds.items():
             shown = tuple(at for at in own if at in of_run)
             if len(shown) >= ENOUGH_RUNS:
-                found = drift([of_run[at] for at in shown])
-                real = found is not None and found.p < DRIFT_P and abs(found.change) > DRIFT_CHANGE
-                change = found.change if found is not None and real else None
+                result = drift([of_run[at] for at in shown])
+                real = result is not None and result.p < DRIFT_P and abs(result.change) > DRIFT_CHANGE
+                change = result.change if result is not None and real else None
                 yield Trend(machine=machine, runs=shown, change=change, **key._asdict())
 
 
-def _overlap(one: Extract, two: Extract) -> bool:
+def _overlap(each: Extract, two: Extract) -> bool:
     try:
-        begins = [datetime.fromisoformat(run.created) for run in (one, two)]
-        return begins[0] + timedelta(seconds=one.duration_s) > begins[1]
+        begins = [datetime.fromisoformat(run.created) for run in (each, two)]
+        return begins[0] + timedelta(seconds=each.duration_s) > begins[1]
     except (TypeError, ValueError):  # no time, or one with and one without a zone
         return True

@@ -38,26 +38,26 @@ def measures(run: Run) -> Measures:
 
     The points of a sweep are left out: they run with other parameters, and harness.analysis.sweeps has them.
     """
-    found: dict[Key, list[Measure]] = {}
+    result: dict[Key, list[Measure]] = {}
     for trial in run.trials:
         if trial.status is Status.OK and not trial.point:
             for variant in dict.fromkeys(window.variant for window in trial.windows):
                 measure = measure_of(trial, variant)
                 if measure is not None:
-                    found.setdefault(Key(trial.workload, trial.device, variant), []).append(measure)
+                    result.setdefault(Key(trial.workload, trial.device, variant), []).append(measure)
     names = _ranks(workload.name for workload in run.workloads)
-    devices = _ranks((*(one.device for one in run.planned), *(one.device for one in run.trials)))
-    variants = _ranks((*VARIANTS, *(key.variant for key in found)))
+    devices = _ranks((*(each.device for each in run.planned), *(each.device for each in run.trials)))
+    variants = _ranks((*VARIANTS, *(key.variant for key in result)))
     ordered = sorted(
-        found,
+        result,
         key=lambda key: (names.get(key.workload, len(names)), devices[key.device], variants[key.variant]),
     )
-    return {key: tuple(sorted(found[key], key=lambda one: one.trial.index)) for key in ordered}
+    return {key: tuple(sorted(result[key], key=lambda each: each.trial.index)) for key in ordered}
 
 
 def by_index(values: Iterable[Measure]) -> dict[int, float]:
     """Return trial index -> throughput."""
-    return {one.trial.index: one.throughput for one in values}
+    return {each.trial.index: each.throughput for each in values}
 
 
 def _ranks(names: Iterable[str]) -> dict[str, int]:
@@ -88,6 +88,6 @@ def measure_of(trial: Trial, variant: str) -> Measure | None:
 
 
 def _wait_share(windows: Iterable[Window]) -> float | None:
-    seen = [window for window in windows if window.wait_ns >= 0]
-    time_ns = sum(window.end_ns - window.start_ns for window in seen)
-    return min(1.0, sum(window.wait_ns for window in seen) / time_ns) if time_ns > 0 else None
+    shown = [window for window in windows if window.wait_ns >= 0]
+    time_ns = sum(window.end_ns - window.start_ns for window in shown)
+    return min(1.0, sum(window.wait_ns for window in shown) / time_ns) if time_ns > 0 else None

@@ -20,7 +20,6 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
             workload=case.name,
             device=case.device,
             stages=stages(case.stage_names, case.measures),
-            slowest=case.slowest_stages,
             cpus_used=cpus_used(case, INPUT_ONLY),
             cpus=case.cpus,
             serial=is_serial(case),

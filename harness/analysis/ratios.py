@@ -122,5 +122,5 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | N
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
         return estimate([top[index] / bottom[index] for index in common], "ratio")
-    one, other = sample(list(top.values())), sample(list(bottom.values()))
-    return gap(one, other).estimate() if one and other else None
+    each, other = sample(list(top.values())), sample(list(bottom.values()))
+    return gap(each, other).estimate() if each and other else None

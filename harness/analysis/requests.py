@@ -24,18 +24,26 @@ _LATE_SHARE = 0.01
 def latencies(run: Run) -> tuple[Latency, ...]:
     """Return SingleStream by batch size over all trials, and each series of Server by itself."""
     groups: dict[tuple[str, str, str, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
-    for trial, one in _all(run):
-        own = trial.id if one.scenario == SERVER else ""
-        key = (trial.workload, trial.device, one.variant, one.scenario, one.batch_size, one.rate_per_s, own)
-        groups.setdefault(key, []).append((trial, one))
-    found = [_latency(group) for _, group in groups.items()]
+    for trial, each in _all(run):
+        own = trial.id if each.scenario == SERVER else ""
+        key = (
+            trial.workload,
+            trial.device,
+            each.variant,
+            each.scenario,
+            each.batch_size,
+            each.rate_per_s,
+            own,
+        )
+        groups.setdefault(key, []).append((trial, each))
+    result = [_latency(group) for _, group in groups.items()]
     order = {workload.name: rank for rank, workload in enumerate(run.workloads)}
     return tuple(
         sorted(
-            (one for one in found if one is not None),
-            key=lambda one: (
-                order.get(one.workload, len(order)), one.device, one.variant, one.scenario != SINGLE_STREAM,
-                one.batch_size, one.rate_per_s or 0.0,
+            (each for each in result if each is not None),
+            key=lambda each: (
+                order.get(each.workload, len(order)), each.device, each.variant, each.scenario != SINGLE_STREAM,
+                each.batch_size, each.rate_per_s or 0.0,
             ),
         )
     )  # fmt: skip
@@ -44,16 +52,16 @@ def latencies(run: Run) -> tuple[Latency, ...]:
 def _all(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
     for trial in run.trials:
         if trial.status is Status.OK and not trial.point:
-            for one in trial.requests:
-                if len(one.latency_ns) and one.end_ns > one.start_ns:
-                    yield trial, one
+            for each in trial.requests:
+                if len(each.latency_ns) and each.end_ns > each.start_ns:
+                    yield trial, each
 
 
 def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
-    (trial, first), pooled = group[0], np.concatenate([one.latency_ns for _, one in group])
+    (trial, first), pooled = group[0], np.concatenate([each.latency_ns for _, each in group])
     samples = 1 if first.scenario == SERVER else first.batch_size
     served = estimate(
-        [len(one.latency_ns) * samples * SECOND_NS / _busy_ns(one) for _, one in group], "samples/s"
+        [len(each.latency_ns) * samples * SECOND_NS / _busy_ns(each) for _, each in group], "samples/s"
     )
     if served is None:
         return None
@@ -71,13 +79,15 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
             if len(pooled) * (100 - share) / 100 >= _BEYOND
         },
         requests=len(pooled),
-        planned=sum(one.planned for _, one in group),
+        planned=sum(each.planned for _, each in group),
         trial_ids=tuple(dict.fromkeys(trial.id for trial, _ in group)),
     )
 
 
-def _busy_ns(one: RequestTimes) -> float:
-    return float(one.latency_ns.sum()) if one.scenario == SINGLE_STREAM else float(one.end_ns - one.start_ns)
+def _busy_ns(each: RequestTimes) -> float:
+    return (
+        float(each.latency_ns.sum()) if each.scenario == SINGLE_STREAM else float(each.end_ns - each.start_ns)
+    )
 
 
 _Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
@@ -85,15 +95,15 @@ _Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
 
 def _served(run: Run) -> _Served:
     """Return the series of each trial by its id, for each variant that has bounds to keep to."""
-    found: dict[Key, dict[str, list[RequestTimes]]] = {}
-    for trial, one in _all(run):
+    result: dict[Key, dict[str, list[RequestTimes]]] = {}
+    for trial, item in _all(run):
         if _bounds(run, trial.workload):
-            key = Key(trial.workload, trial.device, one.variant)
-            found.setdefault(key, {}).setdefault(trial.id, []).append(one)
+            key = Key(trial.workload, trial.device, item.variant)
+            result.setdefault(key, {}).setdefault(trial.id, []).append(item)
     return {
         key: trials
-        for key, trials in found.items()
-        if any(one.batch_size == 1 or one.scenario == SERVER for each in trials.values() for one in each)
+        for key, trials in result.items()
+        if any(item.batch_size == 1 or item.scenario == SERVER for each in trials.values() for item in each)
     }
 
 
@@ -110,20 +120,20 @@ def capacities(run: Run) -> tuple[Capacity, ...]:
     which no rate kept in half of the trials or more has none: the others' luck would stand for all. The search
     ends with the first bound that a useful rate keeps to: larger ones were not asked for more.
     """
-    found = []
+    result = []
     for key, trials in _served(run).items():
         of_bounds = [_capacity(key, trials, bound) for bound in _bounds(run, key.workload)]
-        found.append(next((each for each in of_bounds if each.rate_per_s), of_bounds[-1]))
-    return tuple(found)
+        result.append(next((each for each in of_bounds if each.rate_per_s), of_bounds[-1]))
+    return tuple(result)
 
 
 def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: float) -> Capacity:
     rates = [rate for each in trials.values() if (rate := _best(each, bound_s)) > 0]
     alone_s = [
-        float(np.percentile(one.latency_ns, 99)) / SECOND_NS
+        float(np.percentile(item.latency_ns, 99)) / SECOND_NS
         for each in trials.values()
-        for one in each
-        if one.scenario == SINGLE_STREAM and one.batch_size == 1
+        for item in each
+        if item.scenario == SINGLE_STREAM and item.batch_size == 1
     ]
     why = None
     if rates and 2 * len(rates) <= len(trials):
@@ -131,7 +141,7 @@ def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: f
     elif not rates and min(alone_s, default=0.0) > bound_s:
         why = NoRate.ALONE
     elif not rates:
-        enough = any(_counts(one) for each in trials.values() for one in each)
+        enough = any(_counts(item) for each in trials.values() for item in each)
         why = NoRate.NONE_KEPT if enough else NoRate.FEW_REQUESTS
     return Capacity(
         bound_s=bound_s,
@@ -144,17 +154,17 @@ def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: f
     )
 
 
-def _counts(one: RequestTimes) -> bool:
-    return one.scenario == SERVER and one.planned >= _FEWEST_SERVED
+def _counts(each: RequestTimes) -> bool:
+    return each.scenario == SERVER and each.planned >= _FEWEST_SERVED
 
 
 def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
     """Return the largest rate within the bound, 0 where there is none."""
     rates = [0.0]
-    for one in series:
-        late = int((one.latency_ns > bound_s * SECOND_NS).sum()) + one.planned - len(one.latency_ns)
-        if _counts(one) and late <= _LATE_SHARE * one.planned:
-            rates.append(one.rate_per_s)
+    for each in series:
+        late = int((each.latency_ns > bound_s * SECOND_NS).sum()) + each.planned - len(each.latency_ns)
+        if _counts(each) and late <= _LATE_SHARE * each.planned:
+            rates.append(each.rate_per_s)
     return max(rates)
 
 
@@ -162,19 +172,19 @@ def request_ratios(run: Run) -> tuple[Comparison, ...]:
     """Compare each GPU's rate with the CPU's, at the least bound that both keep to."""
     served = _served(run)
     index = {trial.id: trial.index for trial in run.trials}
-    found = []
+    result = []
     for key, trials in served.items():
         on_cpu = served.get(key._replace(device=CPU), {})
         for bound in _bounds(run, key.workload) if key.device != CPU else ():
             if any(_capacity(key, each, bound).why for each in (trials, on_cpu)):
                 continue
             top, bottom = (
-                {index[id_]: rate for id_, one in each.items() if (rate := _best(one, bound))}
+                {index[id_]: rate for id_, item in each.items() if (rate := _best(item, bound))}
                 for each in (trials, on_cpu)
             )
             value = ratio(top, bottom)
             if value is not None:
                 kind = RatioKind.REQUESTS_GPU_OVER_CPU
-                found.append(Comparison(kind=kind, ratio=value, **key._asdict()))
+                result.append(Comparison(kind=kind, ratio=value, **key._asdict()))
                 break
-    return tuple(found)
+    return tuple(result)

@@ -43,19 +43,19 @@ def scaling(runs: Mapping[int, Run]) -> tuple[Point, ...]:
         runs: number of workers -> the run that the first of them recorded. Trials of one index were
             interleaved, so that ratios are taken index by index.
     """
-    found = {workers: measures(run) for workers, run in sorted(runs.items())}
-    keys = dict.fromkeys(key for one in found.values() for key in one if key.variant in TRAINING)
+    result = {workers: measures(run) for workers, run in sorted(runs.items())}
+    keys = dict.fromkeys(key for each in result.values() for key in each if key.variant in TRAINING)
     return tuple(
-        _point(key, workers, one[key], found.get(1, {}).get(key))
+        _point(key, workers, each[key], result.get(1, {}).get(key))
         for key in keys
-        for workers, one in found.items()
-        if key in one
+        for workers, each in result.items()
+        if key in each
     )
 
 
 def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Measure, ...] | None) -> Point:
-    throughput = estimate([one.throughput for one in these], "samples/s")
-    step = estimate([one.step_s for one in these], "s")
+    throughput = estimate([item.throughput for item in these], "samples/s")
+    step = estimate([item.step_s for item in these], "s")
     assert throughput is not None
     assert step is not None
     efficiency = None
@@ -63,8 +63,8 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
     if alone:
         each = {index: value / workers for index, value in by_index(these).items()}
         efficiency = ratio(each, by_index(alone))
-        added = step.median - statistics.median(one.step_s for one in alone)
-    trials = [one.trial for one in these]
+        added = step.median - statistics.median(item.step_s for item in alone)
+    trials = [item.trial for item in these]
     exchange_s = _metric(trials, "collective_s")
     return Point(
         workers=workers,
@@ -79,7 +79,7 @@ def _point(key: Key, workers: int, these: tuple[Measure, ...], alone: tuple[Meas
 
 
 def _metric(trials: list[Trial], name: str) -> float | None:
-    return _median([one.value for trial in trials for one in trial.metrics if one.name == name])
+    return _median([each.value for trial in trials for each in trial.metrics if each.name == name])
 
 
 def _sent(trial: Trial, variant: str, column: str) -> Iterator[float]:
@@ -100,10 +100,10 @@ def _sent(trial: Trial, variant: str, column: str) -> Iterator[float]:
 
 def _by_machine(placement: Placement) -> Mapping[int, tuple[int, ...]]:
     """Return machine -> the numbers of its workers."""
-    found: dict[int, tuple[int, ...]] = {}
+    result: dict[int, tuple[int, ...]] = {}
     for worker, machine in enumerate(placement.machines):
-        found[machine] = (*found.get(machine, ()), worker)
-    return found
+        result[machine] = (*result.get(machine, ()), worker)
+    return result
 
 
 def _recorded(team: Recorded, trial: Trial, worker: int) -> Trial | None:
@@ -113,14 +113,14 @@ def _recorded(team: Recorded, trial: Trial, worker: int) -> Trial | None:
 
 def _traffic(team: Recorded, point: Point) -> Iterator[Traffic]:
     trials = [
-        one
-        for one in team.run.trials
-        if (one.workload, one.device, one.status) == (point.workload, point.device, Status.OK)
+        each
+        for each in team.run.trials
+        if (each.workload, each.device, each.status) == (point.workload, point.device, Status.OK)
     ]
     for workers in _by_machine(team.placement).values():
-        seen = [one for trial in trials if (one := _recorded(team, trial, workers[0])) is not None]
+        shown = [each for trial in trials if (each := _recorded(team, trial, workers[0])) is not None]
         sent, received = (
-            _median([rate / len(workers) for one in seen for rate in _sent(one, point.variant, column)])
+            _median([rate / len(workers) for each in shown for rate in _sent(each, point.variant, column)])
             for column in (SENT, RECEIVED)
         )
         if sent is not None or received is not None:

@@ -68,8 +68,8 @@ def chi_median(degrees: int) -> float:
 
 def narrow_enough(values: Sequence[float], target: float) -> bool:
     """Return whether the interval's half width is at most `target` of the median; never for one value."""
-    found = estimate(values, "")
-    width = found.half_width if found else None
+    result = estimate(values, "")
+    width = result.half_width if result else None
     return width is not None and width <= target
 
 

@@ -158,8 +158,10 @@ def _clipped(value: Floats) -> Floats:
 def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
     """Return the breakdown of baseline and tuned, for each workload and device that has them."""
     alone = {case.name: case for case in cases if case.device.startswith("gpu") and "+" not in case.device}
-    found = (one for case in cases for one in (baseline_time(case, alone.get(case.name)), tuned_time(case)))
-    return tuple(one for one in found if one is not None)
+    result = (
+        each for case in cases for each in (baseline_time(case, alone.get(case.name)), tuned_time(case))
+    )
+    return tuple(each for each in result if each is not None)
 
 
 def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
@@ -251,7 +253,7 @@ def _launch(case: Case, drawn: _Drawn, model: Floats, python: float) -> Floats |
     So the middle one of the three counts, or the lower of two; of a GPU its idle time alone, where neither of
     the others was measured. Python inside the step is neither of them.
     """
-    evidence = [one for one in (_fixed(case, drawn, model), _saved(case, drawn, model)) if one is not None]
+    evidence = [item for item in (_fixed(case, drawn, model), _saved(case, drawn, model)) if item is not None]
     idle = _idle(case)
     if idle is not None and (evidence or case.on_gpu):
         evidence.append(idle * model)
@@ -267,8 +269,8 @@ def _fixed(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
     factors = np.array([1.0, *(float(name.removeprefix(BATCH_PREFIX)) for name in larger)])
     if not larger:
         return None
-    steps = [one * factor for name, factor in zip(larger, factors[1:], strict=True)
-             if (one := drawn.step(name)) is not None]  # fmt: skip
+    steps = [each * factor for name, factor in zip(larger, factors[1:], strict=True)
+             if (each := drawn.step(name)) is not None]  # fmt: skip
     y = np.stack([model, *steps])
     x = factors - factors.mean()
     slope = (x[:, None] * (y - y.mean(axis=0))).sum(axis=0) / (x**2).sum()
@@ -277,8 +279,8 @@ def _fixed(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
 
 def _saved(case: Case, drawn: _Drawn, model: Floats) -> Floats | None:
     """Return what many steps in one call save of each."""
-    steps = [one for name in case.variants if name.startswith(CALLS_PREFIX)
-             if (one := drawn.step(name)) is not None]  # fmt: skip
+    steps = [each for name in case.variants if name.startswith(CALLS_PREFIX)
+             if (each := drawn.step(name)) is not None]  # fmt: skip
     return np.clip(model - np.min(steps, axis=0), 0.0, model) if steps else None
 
 
@@ -325,14 +327,14 @@ class _Drawn:
         group = self._case.measures.get(variant)
         if not group:
             return None
-        point = self._batch / np.median([one.throughput for one in group])
+        point = self._batch / np.median([each.throughput for each in group])
         values = np.log(self._batch / np.array(_values(group)))
         return np.asarray(point * np.exp(self._noise(values, variant)))
 
     def wait_share(self, variant: str) -> Floats | None:
         """Return the share of a variant's time spent waiting for input; None where that was not seen."""
         shares = [
-            one.wait_share for one in self._case.measures.get(variant, ()) if one.wait_share is not None
+            each.wait_share for each in self._case.measures.get(variant, ()) if each.wait_share is not None
         ]
         if not shares:
             return None
@@ -353,5 +355,5 @@ class _Drawn:
 def _values(group: Sequence[Measure]) -> list[float]:
     """Return samples/s of each trial, or of each window where the trials are few."""
     if len(group) >= ENOUGH_TRIALS:
-        return [one.throughput for one in group]
-    return [speed for one in group for speed in one.window_throughputs]
+        return [each.throughput for each in group]
+    return [speed for each in group for speed in each.window_throughputs]

@@ -23,10 +23,10 @@ ACCURACY = "accuracy"
 TRAINING_TIME = "training_s"
 
 
-def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
+def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
     """Return one summary for each workload, device and variant that has at least one finished trial."""
     declared = {workload.name: workload for workload in run.workloads}
-    trials = {one.trial.id: one.trial for group in found.values() for one in group}
+    trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
     joules = {
         trial_id: energy_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
@@ -38,10 +38,14 @@ def summaries(run: Run, found: Measures) -> tuple[Summary, ...]:
             key,
             group,
             declared.get(key.workload),
-            [means[one.trial.id].get(one.variant, {}) for one in group],
-            [each for one in group if (each := joules[one.trial.id].get(one.variant)) is not None],
+            [means[measure.trial.id].get(measure.variant, {}) for measure in group],
+            [
+                each
+                for measure in group
+                if (each := joules[measure.trial.id].get(measure.variant)) is not None
+            ],
         )
-        for key, group in found.items()
+        for key, group in measured.items()
     )
 
 
@@ -53,10 +57,10 @@ def _summary(
     means: Sequence[Mapping[str, float]],
     joules: Sequence[tuple[float, str]],
 ) -> Summary:
-    throughput = estimate([one.throughput for one in group], "samples/s")
-    step_time = estimate([one.step_s for one in group], "s")
+    throughput = estimate([each.throughput for each in group], "samples/s")
+    step_time = estimate([each.step_s for each in group], "s")
     assert throughput is not None and step_time is not None  # a group has at least one measure
-    waits = [one.wait_share for one in group if one.wait_share is not None]
+    waits = [each.wait_share for each in group if each.wait_share is not None]
     energy, energy_source = energy_over_trials(joules)
     accuracy = _median(_metric_values(group, ACCURACY))
     trained = _metric_values(group, TRAINING_TIME)
@@ -76,7 +80,7 @@ def _summary(
         accuracy=accuracy,
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
         changes=_changes(group),
-        trial_ids=tuple(one.trial.id for one in group),
+        trial_ids=tuple(each.trial.id for each in group),
         **key._asdict(),
     )
 
@@ -94,8 +98,8 @@ def _projected(group: Sequence[Measure], workload: Workload | None) -> list[floa
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
     return [
-        metric.value for one in group for metric in one.trial.metrics
-        if metric.variant == one.variant and metric.name == name
+        metric.value for each in group for metric in each.trial.metrics
+        if metric.variant == each.variant and metric.name == name
     ]  # fmt: skip
 
 
@@ -108,7 +112,7 @@ def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None
 
 
 def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
-    parts = [times.step_ns for one in group for times in one.trial.steps if times.variant == one.variant]
+    parts = [times.step_ns for each in group for times in each.trial.steps if times.variant == each.variant]
     parts = [part for part in parts if len(part)]
     if not parts:
         return {}
@@ -118,10 +122,10 @@ def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
 
 def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
     seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for one in group:
+    for each in group:
         sums: Counter[str] = Counter()
-        for phase in sorted(one.trial.phases, key=lambda phase: phase.start_ns):
-            if phase.variant in ("", one.variant) and phase.name not in (STEADY, EVALUATE):
+        for phase in sorted(each.trial.phases, key=lambda phase: phase.start_ns):
+            if phase.variant in ("", each.variant) and phase.name not in (STEADY, EVALUATE):
                 sums[phase.name] += phase.end_ns - phase.start_ns
         for name, length_ns in sums.items():
             seconds[name].append(length_ns / 1e9)
@@ -138,8 +142,8 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _changes(group: Sequence[Measure]) -> tuple[Change, ...]:
-    for one in group:
-        for info in one.trial.variants:
-            if info.variant == one.variant:
+    for each in group:
+        for info in each.trial.variants:
+            if info.variant == each.variant:
                 return info.changes
     return ()

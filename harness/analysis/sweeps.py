@@ -31,7 +31,7 @@ def _sweeps(run: Run) -> Iterator[Sweep]:
             variants = groups.setdefault((planned.workload, planned.device), {}).setdefault(planned.point, [])
             variants += [variant for variant in planned.variants if variant not in variants]
     for (workload, device), points in groups.items():
-        own = [one for one in run.trials if (one.workload, one.device) == (workload, device)]
+        own = [each for each in run.trials if (each.workload, each.device) == (workload, device)]
         for variant in dict.fromkeys(variant for variants in points.values() for variant in variants):
             yield _sweep(workload, device, variant, tuple(points), own)
 
@@ -39,9 +39,9 @@ def _sweeps(run: Run) -> Iterator[Sweep]:
 def _sweep(
     workload: str, device: str, variant: str, points: Sequence[Point], trials: Sequence[Trial]
 ) -> Sweep:
-    by_point = {point: [one for one in trials if one.point == point] for point in points}
+    by_point = {point: [each for each in trials if each.point == point] for point in points}
     measured = {point: _measured(by_point[point], variant) for point in points}
-    speeds = {point: by_index(found) for point, found in measured.items() if found}
+    speeds = {point: by_index(result) for point, result in measured.items() if result}
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
     kept = may_be_best(speeds)
@@ -61,33 +61,33 @@ def _sweep(
         variant=variant,
         axes=tuple(_axis(name, points, medians) for name in dict(points[0])),
         points=made,
-        best=next((one for one in made if one.point == best), None),
+        best=next((each for each in made if each.point == best), None),
     )
 
 
 def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
-    found = [measure_of(one, variant) for one in trials if one.status is Status.OK]
-    return [one for one in found if one is not None]
+    result = [measure_of(each, variant) for each in trials if each.status is Status.OK]
+    return [each for each in result if each is not None]
 
 
 def _point(
     point: Point,
     trials: Sequence[Trial],
-    found: Sequence[Measure],
+    result: Sequence[Measure],
     *,
     best: Mapping[int, float],
     tied: bool | None,
 ) -> SweepPoint:
-    last = min(trials, key=lambda one: _STATUSES.index(one.status), default=None)
-    throughput = estimate([one.throughput for one in found], "samples/s")
+    last = min(trials, key=lambda each: _STATUSES.index(each.status), default=None)
+    throughput = estimate([each.throughput for each in result], "samples/s")
     return SweepPoint(
         point=point,
         status=last.status if last else None,
         message="" if throughput else last.message if last else "Not run yet.",
         throughput=throughput,
-        over_best=ratio(by_index(found), best) if found else None,
+        over_best=ratio(by_index(result), best) if result else None,
         tied=tied,
-        trial_ids=tuple(one.trial.id for one in found) or tuple(one.id for one in trials),
+        trial_ids=tuple(each.trial.id for each in result) or tuple(each.id for each in trials),
     )
 
 

@@ -59,15 +59,15 @@ def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
     machines = Counter(run.machine for run in runs)
     first = Counter(run.machine.partition(" · ")[0] for run in runs)
     taken: Counter[str] = Counter()
-    found = []
+    result = []
     for run in runs:
         label = run.label
         if label == run.run_id and machines[run.machine] == 1:
             short = run.machine.partition(" · ")[0]
             label = short if first[short] == 1 else run.machine
         taken[label] += 1
-        found.append(replace(run, label=label if taken[label] == 1 else f"{label} ({taken[label]})"))
-    return tuple(found)
+        result.append(replace(run, label=label if taken[label] == 1 else f"{label} ({taken[label]})"))
+    return tuple(result)
 
 
 def _gaps(
@@ -85,11 +85,11 @@ def _gaps(
 
 def _middles(samples: Sequence[Mapping[_K, Sample]]) -> dict[_K, float]:
     """Return the median over runs for every key."""
-    found: dict[_K, list[float]] = {}
+    result: dict[_K, list[float]] = {}
     for own in samples:
         for key, made in own.items():
-            found.setdefault(key, []).append(made.median)
-    return {key: median(values) for key, values in found.items()}
+            result.setdefault(key, []).append(made.median)
+    return {key: median(values) for key, values in result.items()}
 
 
 def _results(
@@ -133,7 +133,7 @@ def _standings(
     """Rank the runs by the geometric mean of their best speeds over the reference's best, the fastest first."""
     fastest = [_fastest(run, own) for run, own in zip(runs, samples, strict=True)]
     middles = _middles(fastest)
-    found = []
+    result = []
     for run, own in enumerate(fastest):
         if reference is None:
             gaps = [gap_to(each, middles[name]) for name, each in own.items()]
@@ -144,17 +144,17 @@ def _standings(
             # The reference's own ratio is 1 by definition, with nothing to be uncertain of.
             itself = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
             score = itself if run == reference else mean_gap(gaps).estimate()
-            found.append(Standing(run=run, score=score, workloads=len(gaps)))
-    return tuple(sorted(found, key=lambda standing: -standing.score.median))
+            result.append(Standing(run=run, score=score, workloads=len(gaps)))
+    return tuple(sorted(result, key=lambda standing: -standing.score.median))
 
 
 def _fastest(run: Extract, samples: _Samples) -> dict[str, Sample]:
     """Return each workload's fastest device and variant; the speed of what does not learn is none."""
-    found: dict[str, Sample] = {}
+    result: dict[str, Sample] = {}
     for speed in run.speeds:
         made = samples.get(speed.key)
         if made is None or speed.learned is False:
             continue
-        if speed.workload not in found or made.median > found[speed.workload].median:
-            found[speed.workload] = made
-    return found
+        if speed.workload not in result or made.median > result[speed.workload].median:
+            result[speed.workload] = made
+    return result

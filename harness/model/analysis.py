@@ -325,7 +325,6 @@ class Pipeline:
     """The input pipeline of a workload on a device.
 
     Attributes:
-        slowest: the stage that costs most, several where their intervals overlap; () where none costs time.
         cpus_used, cpus: what the pipeline uses by itself, and what it may use; None where not known.
         serial: it prepares one sample after another; None where not known.
     """
@@ -333,7 +332,6 @@ class Pipeline:
     workload: str
     device: str
     stages: tuple[Stage, ...]
-    slowest: tuple[str, ...]
     cpus_used: float | None
     cpus: float | None
     serial: bool | None
@@ -494,5 +492,5 @@ class Analysis:
 
     def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
         """Return what a comparison comes to, None where it was not measured."""
-        found = of_key((each for each in self.comparisons if each.kind is kind), key)
-        return found.ratio if found else None
+        result = of_key((each for each in self.comparisons if each.kind is kind), key)
+        return result.ratio if result else None

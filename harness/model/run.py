@@ -212,8 +212,8 @@ class Trial:
     @property
     def framework(self) -> str:
         """What it trained with and its version, "" where the container did not come to say so."""
-        found = (f"{name} {self.facts[fact]}" for fact, name in _FRAMEWORKS.items() if fact in self.facts)
-        return next(found, "")
+        result = (f"{name} {self.facts[fact]}" for fact, name in _FRAMEWORKS.items() if fact in self.facts)
+        return next(result, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
