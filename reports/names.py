@@ -37,15 +37,6 @@ _NUMBERED = {
     protocol.THREADS_PREFIX: "input alone, {} thread",
     protocol.STAGE_PREFIX: "input up to {}",
 }
-# NVML's clocks event reasons, nvmlClocksEventReason*: an idle GPU and clocks set by the user are no throttling.
-THROTTLE_REASONS = {
-    0x04: "power limit",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
 SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST: "host"}
 
 
@@ -78,11 +69,6 @@ def variant_name(variant: str) -> str:
         if variant.startswith(prefix):
             return words.format(variant.removeprefix(prefix))
     return VARIANT_NAMES.get(variant, variant.removeprefix(protocol.OPTIMIZATION_PREFIX))
-
-
-def throttle_names(reasons: int) -> tuple[str, ...]:
-    """Name the reasons in a bit mask for which a GPU ran below the clock that it was asked for."""
-    return tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
 
 
 def devices_of(analysis: Analysis) -> dict[str, str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from harness.model.run import Trial
-from reports.names import PHASE_NAMES, THROTTLE_REASONS, device_name, throttle_names, variant_name
+from reports.names import PHASE_NAMES, variant_name
 from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
 
 START, FIRST, WARM, MEASURED, OTHER = KINDS = ("start-up", "first step", "warm-up", "measured", "between")
@@ -72,19 +70,3 @@ def measured_span(phases: tuple[Band, ...]) -> tuple[float, float] | None:
     measured = [band for band in phases if band.kind == MEASURED]
     own = [band for band in measured if band.variant in (BASELINE, TUNED)] or measured
     return (min(band.start_s for band in own), max(band.end_s for band in own)) if own else None
-
-
-def throttled(trial: Trial) -> Iterator[tuple[float, float, str]]:
-    """Yield when a GPU's clocks were held down, from and to in seconds, and why, by NVML."""
-    for series in trial.telemetry:
-        reasons = series.columns.get("throttle_reasons")
-        if reasons is None or not len(series.t_ns):
-            continue
-        bits = np.nan_to_num(reasons).astype(np.int64)
-        held = (bits & sum(THROTTLE_REASONS)) != 0
-        edges = np.flatnonzero(np.diff(np.concatenate(([False], held, [False])).astype(np.int8)))
-        t_s = (series.t_ns - trial.started_ns) / 1e9
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            names = ", ".join(throttle_names(int(bits[start])))
-            last = float(t_s[min(end, len(t_s) - 1)])
-            yield float(t_s[start]), last, f"{device_name(series.device)}: {names}"

@@ -18,7 +18,7 @@ from reports import numbers
 from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
 from reports.palette import DASHES, gpu_colour
-from reports.phases import MEASURED, Band, bands, measured_span, throttled
+from reports.phases import MEASURED, Band, bands, measured_span
 
 Floats = NDArray[np.float64]
 
@@ -92,10 +92,9 @@ def _lines(trial: Trial) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """What all panels of a trial share: records of phases, of throttled stretches and of the crosshair's cells."""
+    """What all panels of a trial share: records of phases and of the crosshair's cells."""
 
     phases: list[dict[str, Any]]
-    held: list[dict[str, Any]]
     cells: list[dict[str, Any]]
     extent_s: float
     points: int
@@ -119,14 +118,13 @@ def telemetry_figure(
     drawn = list(_lines(trial))
     if not drawn:
         return None
-    shaded, held = bands(trial), list(throttled(trial))
+    shaded = bands(trial)
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
     groups: dict[str, list[Line]] = {}
     for line in drawn:
         groups.setdefault(line.quantity.title, []).append(line)
     shared = _Trial(
         phases=[_band(band) for band in shaded],
-        held=[{"a": round(a, 2), "b": round(b, 2), "why": why} for a, b, why in held],
         cells=_cells(groups, extent),
         extent_s=extent,
         points=max(points // len(drawn), _LEAST_POINTS),
@@ -148,7 +146,7 @@ def telemetry_figure(
         spec=stacked([_ribbon(shared), *panels], spacing=_SPACING_PX, params=params),
         table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
-        legend=_legend(drawn, shaded, throttled=bool(held)),
+        legend=_legend(drawn, shaded),
         extent_s=extent,
         opens_s=measured_span(shaded),
     )
@@ -204,9 +202,6 @@ def _panel(place: int, own: Sequence[Line], shared: _Trial, *, last: bool) -> Pa
     if limit_w is not None:
         line = alt.Chart(rows([{"v": limit_w}])).mark_rule(stroke=ALERT, strokeWidth=1, strokeDash=[4, 3])
         layers.append(line.encode(y=y))
-    if shared.held and quantity.unit == "W":
-        stretches = alt.Chart(rows(shared.held)).mark_rect(clip=True, fill=ALERT, y=0, y2=5)
-        layers.append(stretches.encode(x=start, x2=alt.X2("b:Q"), tooltip=[alt.Tooltip("why:N")]))
     if place == 0:
         # Variants over their measured stretches, cut off where these are narrow. This panel is the second.
         room = "max(1, scale('concat_1_x', datum.b) - scale('concat_1_x', datum.a) - 6)"
@@ -275,7 +270,7 @@ def _band(band: Band) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -> tuple[Key, ...]:
+def _legend(drawn: Sequence[Line], shaded: Sequence[Band]) -> tuple[Key, ...]:
     gpus = {line.device: place for line in drawn if (place := _gpu_index(line.device)) is not None}
     several = gpus.items() if len(gpus) > 1 else ()
     keys = [Key(colour=gpu_colour(place), shape="line", name=device_name(gpu)) for gpu, place in several]
@@ -283,8 +278,6 @@ def _legend(drawn: Sequence[Line], shaded: Sequence[Band], *, throttled: bool) -
     keys += [Key(colour=colour, shape="bar", name=kind) for kind, colour in kinds]
     if any(line.quantity.unit == "W" for line in drawn):
         keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
-    if throttled:
-        keys.append(Key(colour=ALERT, shape="bar", name="throttled"))
     return tuple(keys)
 
 

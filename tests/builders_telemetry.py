@@ -58,7 +58,7 @@ def telemetry(
         yield series(
             "nvml", name, gpu_util_pct=np.round(noisy(util, 0.6)), power_instant_w=power, power_usage_w=power,
             temperature_c=np.round(31.0 + power / 25.0), sm_clock_mhz=np.where(util > 0, 1980.0, 345.0),
-            throttle_reasons=np.where(util > 0, 0.0, 1.0), power_capped_s=0.0,
+            power_capped_s=0.0,
         )  # fmt: skip
         shares = {"graphics": 1.0, "sm": 0.9, "tensor": 0.3, "dram": 0.45}
         yield series(
