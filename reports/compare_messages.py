@@ -190,7 +190,7 @@ def trend_line(trends: Sequence[Trend]) -> str:
 
 def scaling_lines(scaling: Scaling) -> list[str]:
     """Return for each workload, device and variant what the most workers do over one."""
-    most = {(each.workload, each.device, each.variant): each for each in scaling.points}
+    most = {each.key: each for each in scaling.points}
     return [
         f"{each.workload}, {variant_name(each.variant)}: {each.workers} workers on {device_name(each.device)} are "
         f"{numbers.ratio(each.efficiency.median * each.workers)} as fast as one "

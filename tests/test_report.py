@@ -7,16 +7,16 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 from jinja2 import UndefinedError
 
 from harness.analysis import analyse
 from harness.analysis.measures import measures
-from harness.model.analysis import Analysis, RatioKind
-from harness.model.run import Prices
+from harness.model.analysis import Analysis, Estimate, RatioKind
+from harness.model.run import Prices, Run
 from harness.run.recording import carried
 from reports import numbers
 from reports.charts import still
@@ -140,35 +140,31 @@ def test_every_figure_can_be_drawn_and_has_words_and_a_table(name):
         assert still(figure).startswith("<svg")
 
 
-def speeds(result: Analysis) -> Iterator[str]:
-    """Yield every speed that there is to show, each in its one form."""
-    for summary in result.summaries:
-        yield numbers.speed(summary.throughput)
-    for group in measures(result.run).values():
-        yield from (f"{numbers.number(each.throughput)}/s" for each in group)
-    for each in result.published:
-        yield numbers.published(each.number)
-    for latency in result.latencies:
-        yield numbers.speed(latency.samples_per_s)
-    for capacity in result.capacities:
-        yield numbers.speed(capacity.rate_per_s)
-    for sweep in result.sweeps:
-        yield from (numbers.speed(point.throughput) for point in sweep.points)
+def estimates(value: object) -> Iterator[Estimate]:
+    """Yield every estimate in an analysis."""
+    if isinstance(value, Estimate):
+        yield value
+    elif is_dataclass(value) and not isinstance(value, Run):
+        for each in fields(value):
+            yield from estimates(getattr(value, each.name))
+    elif isinstance(value, (tuple, Mapping)):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from estimates(each)
 
 
-def factors(result: Analysis) -> Iterator[str]:
-    """Yield every ratio that there is to show, each in its one form."""
-    for ratio in (*result.comparisons, *result.cost_ratios):
-        yield numbers.factor(ratio.ratio.median)
-    for finding in result.findings:
-        yield from (numbers.factor(finding.gain),) if finding.gain else ()
-        yield from (numbers.factor(finding.ablation.predicted),) if finding.ablation else ()
-    for each in result.published:
-        yield numbers.published(each.number)
-        yield from (numbers.factor(each.factor.median),) if each.factor else ()
-    for sweep in result.sweeps:
-        yield from (numbers.factor(item.over_best.median) for item in sweep.points if item.over_best)
-        yield from (numbers.factor(axis.effect) for axis in sweep.axes if axis.effect)
+def texts(result: Analysis) -> set[str]:
+    """Return every speed and ratio that there is to show, each in its one form."""
+    trials = (each.throughput for group in measures(result.run).values() for each in group)
+    gains = [each.gain for each in result.findings if each.gain]
+    gains += [each.ablation.predicted for each in result.findings if each.ablation]
+    gains += [axis.effect for sweep in result.sweeps for axis in sweep.axes if axis.effect]
+    return {
+        *(numbers.speed(each) for each in estimates(result)),
+        *(numbers.factor(each.median) for each in estimates(result) if each.unit == "ratio"),
+        *(f"{numbers.number(each)}/s" for each in trials),
+        *(end for each in result.published for end in numbers.published(each.number).split(" to ")),
+        *map(numbers.factor, gains),
+    }
 
 
 @pytest.mark.parametrize(
@@ -176,11 +172,9 @@ def factors(result: Analysis) -> Iterator[str]:
 )
 def test_a_quantity_has_one_value_wherever_it_stands(name):
     text = pages.document(name).text.replace(numbers.SPACE, " ")
-    shown = set(re.findall(r"(?<![\w.,])([\d,.]+/s)", text))
+    shown = set(re.findall(r"(?<![\w.,])([\d,.]+(?:/s|×))", text)) - {"1×"}
     assert shown
-    assert shown <= {each for all_ in speeds(analysis(name)) for each in all_.split(" to ")}
-    shown = set(re.findall(r"(?<![\w.,])([\d,.]+×)", text)) - {"1×"}
-    assert shown <= set(factors(analysis(name)))
+    assert shown <= texts(analysis(name))
 
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from harness.analysis.case import Case
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Run
 from workloads.protocol import BASELINE, TUNED, Workload
-
-if TYPE_CHECKING:
-    from harness.analysis.case import Case
 
 STEPS_TRAINED = "steps_trained"
 # Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
