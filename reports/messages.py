@@ -197,14 +197,16 @@ def fix(finding: Finding | None) -> str:
 
 
 def alone(finding: Finding | None) -> str:
-    """Return what a fix gained by itself, "2.1× by itself", or that it was slower; "" where that was not measured."""
+    """Return the variant that is a fix by itself and its gain, or that it was slower; "" where none was measured."""
     remedy = finding.remedy if finding else None
     if remedy is None:
         return ""
     factor = numbers.factor(remedy.gain.median)
     if remedy.gain.median <= 1:
         return f"tried: {factor}, slower"
-    return f"{factor} by itself" if remedy.alone and remedy.variant != TUNED else ""
+    if not remedy.alone or remedy.variant == TUNED:
+        return ""
+    return f"{variant_name(remedy.variant)} by itself: {factor}"
 
 
 def expected(finding: Finding) -> str:
@@ -231,7 +233,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     elif finding.gain:
         parts.append(f"Without it: predicted {numbers.factor(finding.gain)}.")
     if by_itself := alone(finding):
-        parts.append(f"This fix: {by_itself}.")
+        parts.append(f"{by_itself[0].upper()}{by_itself[1:]}.")
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
     return " ".join(parts)
