@@ -71,25 +71,15 @@ def test_an_axis_is_worth_what_it_gives_averaged_over_the_others() -> None:
     batch, steps = (axis.effect for axis in sweep.axes)
     assert batch == pytest.approx(1.83, rel=0.02)
     assert steps == pytest.approx(1.008, rel=0.02)
+    assert only(sweep_run()).axes[0].effect is None, "one of its values never ran"
 
 
-def test_an_axis_with_a_value_that_never_ran_says_nothing() -> None:
-    assert only(sweep_run()).axes[0].effect is None
-
-
-def test_a_sweep_that_was_cut_short_keeps_the_rest_of_the_grid() -> None:
+def test_what_was_not_measured_or_only_once_is_no_worse_than_the_best() -> None:
     run = sweep_run()
-    sweep = only(replace(run, trials=run.trials[:2]))
-    assert [each.status for each in sweep.points] == [Status.OK, Status.OK, None, None, None, None]
-
-
-def test_nothing_measured_has_no_best() -> None:
-    assert only(replace(sweep_run(), trials=())).best is None
-
-
-def test_single_trials_cannot_be_told_apart() -> None:
-    run = sweep_run(trials=1)
-    assert {each.tied for each in only(run).points} == {None}
+    cut = only(replace(run, trials=run.trials[:2]))
+    assert [each.status for each in cut.points] == [Status.OK, Status.OK, None, None, None, None]
+    assert {each.tied for each in only(sweep_run(trials=1)).points} == {None}
+    assert only(replace(run, trials=())).best is None
 
 
 def test_points_are_in_no_other_figure() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
 
 from harness.analysis.gate import gate
+from harness.analysis.results import comparison_document
 from harness.analysis.versus import versus
 from harness.model.comparison import Decision, Section
 from reports.compare_charts import figures_of, shown_runs
@@ -28,6 +31,20 @@ def test_every_page_is_whole_closed_off_and_of_a_size_that_opens(name: str) -> N
     for word in ("None", "nan", "Undefined", "0x"):
         assert f" {word} " not in made.text
     assert len(page(name)) < 3_000_000
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_the_document_has_every_result_and_null_for_what_is_not_known(name: str) -> None:
+    made = comparison(name)
+    made = replace(made, runs=(replace(made.runs[0], duration_s=math.nan), *made.runs[1:]))
+    document = json.loads(json.dumps(comparison_document(made, gate(made, 0.05)), allow_nan=False))
+    assert document["runs"][0]["duration_s"] is None
+    assert [each["speed"]["median"] for each in document["results"]] == [
+        each.speed.median for each in made.results
+    ]
+    assert len(document["gate"]["checks"]) == sum(each.ratio is not None for each in made.results)
+    assert bool(document["scaling"]) == (name == "together")
+    assert comparison_document(made)["gate"] is None
 
 
 def test_hostile_names_are_text() -> None:
