@@ -40,10 +40,7 @@ _which = partial(typer.Option, rich_help_panel="Which nodes")
 def fleet(
     options: Options,
     address: Annotated[
-        str,
-        _which(
-            help="The Ray cluster's head, e.g. 10.0.0.1:6379. Default: the cluster this machine belongs to."
-        ),
+        str, _which(help="The Ray cluster's head, e.g. 10.0.0.1:6379. Default: this machine's cluster.")
     ] = USUAL.address,
     nodes: Annotated[
         str, _which(help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.")

@@ -70,13 +70,7 @@ def rerun(
         path = newest(run)
         then = open_run(path)
         differences = differing(then, outlook(then, paths(), files))
-        manifest = then.manifest
-        progress.line(
-            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
-            f"seed {manifest.options.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
-        )
-        _show(progress, "Differs here", differences)
-        _show_commit(progress, then, differences)
+        _introduce(progress, then, differences)
         asked = demands(then, files)
         for name, value in asked.items():
             progress.line(f"The run asks for {name} {value}")
@@ -97,6 +91,16 @@ def rerun(
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
         out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+
+
+def _introduce(progress: Terminal, then: Run, differences: Fields) -> None:
+    manifest = then.manifest
+    progress.line(
+        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
+        f"seed {manifest.options.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
+    )
+    _show(progress, "Differs here", differences)
+    _show_commit(progress, then, differences)
 
 
 def _confirm(asked: Mapping[str, str]) -> None:
