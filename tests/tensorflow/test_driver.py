@@ -11,18 +11,29 @@ from workloads.protocol import BASELINE, BATCH_BYTES, INPUT_ONLY, MODEL_ONLY, TU
 pytestmark = pytest.mark.tensorflow
 
 CLASSES, STEPS, WINDOWS = 100, 150, 2
+# What tests replace of PIPED.
+REPLACED = {"numbers": "range(400)", "batch": '.batch(params["batch_size"], drop_remainder=True)', "train": "train=0",
+            "epochs": "epochs=1,"}  # fmt: skip
+
+
+@pytest.fixture
+def piped(tmp_path):
+    """Write PIPED with some of its text replaced; return the file."""
+
+    def write(**changes):
+        text, path = PIPED, tmp_path / "piped.py"
+        for old, new in changes.items():
+            text = text.replace(REPLACED[old], new)
+        path.write_text(text)
+        return str(path)
+
+    return write
 
 
 @pytest.fixture(scope="module")
 def outcome(drive, data_dir):
-    done = drive(
-        file="mlp.py",
-        workload="cifar100-mlp",
-        variants=VARIANTS,
-        data_dir=data_dir((32, 32, 3), CLASSES, 6000),
-        windows=WINDOWS,
-        steps=STEPS,
-    )
+    done = drive(file="mlp.py", workload="cifar100-mlp", variants=VARIANTS, windows=WINDOWS, steps=STEPS,
+                 data_dir=data_dir((32, 32, 3), CLASSES, 6000))  # fmt: skip
     assert done.code == 0, done.log
     return done
 
@@ -118,11 +129,9 @@ def test_the_example_file_runs_and_its_tuned_variant_is_the_drivers_own(drive, d
     assert done.metric(BASELINE, "accuracy") > 0.3
 
 
-def test_optimizations_and_a_pipelines_stages_are_variants(drive, tmp_path):
-    path = tmp_path / "piped.py"
-    path.write_text(PIPED)
+def test_optimizations_and_a_pipelines_stages_are_variants(drive, piped):
     variants = [BASELINE, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "opt:bigger", "opt:gpu-only"]
-    done = drive(file=str(path), variants=variants)
+    done = drive(file=piped(), variants=variants)
     assert done.code == 0, done.log
     (left_out,) = done.of("left-out")
     assert left_out["variant"] == "opt:gpu-only"
@@ -135,14 +144,12 @@ def test_optimizations_and_a_pipelines_stages_are_variants(drive, tmp_path):
     }  # fmt: skip
 
 
-def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
-    path = tmp_path / "piped.py"
-    path.write_text(PIPED)
+def test_variants_that_only_serve_the_breakdown(drive, piped):
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
         "stage:batch", "without:input", "parallel-input", "threads:1", "epoch:first", "epoch:cached",
     ]  # fmt: skip
-    done = drive(file=str(path), variants=variants)
+    done = drive(file=piped(), variants=variants)
     assert done.code == 0, done.log
     assert not done.of("warning")
     assert [event["variant"] for event in done.of("needless")] == ["host-fed"], (
@@ -166,12 +173,11 @@ def test_variants_that_only_serve_the_breakdown(drive, tmp_path):
     assert [(change["what"], change["after"]) for change in fed["changes"]] == [("feed", "memory")]
 
 
-def test_a_short_batch_counts_as_what_it_holds(drive, tmp_path):
+def test_a_short_batch_counts_as_what_it_holds(drive, piped):
     """600 samples are a batch of 512 and one of 88."""
-    path = tmp_path / "piped.py"
-    path.write_text(PIPED.replace("range(400)", "range(600)").replace(", drop_remainder=True", ""))
+    file = piped(numbers="range(600)", batch='.batch(params["batch_size"])')
     variants = [INPUT_ONLY, "stage:batch"]
-    done = drive(file=str(path), variants=variants, params={"batch_size": 512}, windows=1, steps=400)
+    done = drive(file=file, variants=variants, params={"batch_size": 512}, windows=1, steps=400)
     assert done.code == 0, done.log
     for variant in variants:
         (window,) = done.of("window", variant=variant)
@@ -188,15 +194,11 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_fit_counts_the_samples_that_were_there(drive, tmp_path, end):
+def test_fit_counts_the_samples_that_were_there(drive, piped, end):
     """600 samples are a batch of 512 and one of 88."""
     how, params, a_step = ENDS[end]
-    path = tmp_path / "piped.py"
-    text = PIPED.replace("range(400)", "range(600)")
-    path.write_text(text.replace('.batch(params["batch_size"], drop_remainder=True)', how))
-    done = drive(
-        file=str(path), variants=[BASELINE], params={"batch_size": 512, **params}, windows=1, steps=60
-    )
+    file = piped(numbers="range(600)", batch=how)
+    done = drive(file=file, variants=[BASELINE], params={"batch_size": 512, **params}, windows=1, steps=60)
     assert done.code == 0, done.log
     (window,) = done.of("window")
     # A window may begin and end within an epoch.
@@ -204,29 +206,25 @@ def test_fit_counts_the_samples_that_were_there(drive, tmp_path, end):
     assert bool(done.of("warning")) == (end == "unknown")
 
 
-def test_a_whole_training_takes_no_empty_step_for_one(drive, tmp_path, data_dir):
-    path = tmp_path / "piped.py"
-    text = PIPED.replace("range(400)", "range(600).filter(lambda i: True)").replace("train=0", "train=600")
-    path.write_text(text)
+def test_a_whole_training_takes_no_empty_step_for_one(drive, piped, data_dir):
+    file = piped(numbers="range(600).filter(lambda i: True)", train="train=600")
     done = drive(
-        file=str(path), variants=[BASELINE], params={"batch_size": 200, "epochs": 3}, full=True,
+        file=file, variants=[BASELINE], params={"batch_size": 200, "epochs": 3}, full=True,
         data_dir=data_dir((3,), 2, 600),
     )  # fmt: skip
     assert done.code == 0, done.log
     assert done.metric(BASELINE, "steps_trained") == 9
 
 
-def test_a_whole_training_wants_an_end_of_the_epoch(drive, tmp_path, data_dir):
-    path = tmp_path / "piped.py"
-    path.write_text(PIPED.replace("range(400)", "range(400).repeat()").replace("train=0", "train=400"))
-    fields = {"file": str(path), "variants": [BASELINE], "full": True, "data_dir": data_dir((3,), 2, 400)}
-    done = drive(**fields)
+def test_a_whole_training_wants_an_end_of_the_epoch(drive, piped, data_dir):
+    endless = {"numbers": "range(400).repeat()", "train": "train=400"}
+    fields = {"variants": [BASELINE], "full": True, "data_dir": data_dir((3,), 2, 400)}
+    done = drive(file=piped(**endless), **fields)
     assert done.code == 1
     (error,) = done.of("error")
     assert error["type"] == "WorkloadFileError"
     assert "declare samples_per_epoch" in error["message"]
-    path.write_text(path.read_text().replace("epochs=1,", "epochs=1, samples_per_epoch=400,"))
-    done = drive(**fields)
+    done = drive(file=piped(**endless, epochs="epochs=1, samples_per_epoch=400,"), **fields)
     assert done.code == 0, done.log
     assert done.metric(BASELINE, "steps_trained") == 100
 

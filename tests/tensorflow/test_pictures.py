@@ -31,14 +31,8 @@ def tree(tmp_path_factory):
 def test_every_variant_stage_and_kind_of_loader(drive, tree):
     optimizations = ["opt:workers-4", "opt:ram", "opt:tfdata", "opt:device-augment"]
     stages = [f"stage:{name}" for name in PETS.stages]
-    done = drive(
-        file="cats_dogs.py",
-        workload="cats-dogs",
-        variants=[*VARIANTS, *stages, *optimizations],
-        data_dir=tree,
-        steps=2,
-        windows=1,
-    )
+    done = drive(file="cats_dogs.py", workload="cats-dogs", variants=[*VARIANTS, *stages, *optimizations],
+                 data_dir=tree, steps=2, windows=1)  # fmt: skip
     assert done.code == 0, done.log
     for variant in (*VARIANTS, *stages, *optimizations):
         (window,) = done.of("window", variant=variant)

@@ -26,10 +26,25 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcome(drive_trees, table):
-    done = drive_trees(
-        file="trees.py", workload="higgs-trees", variants=VARIANTS, data_dir=str(table), image=TREES, steps=10
-    )
+def boosted(drive_trees, table):
+    def run(**spec):
+        return drive_trees(
+            **{
+                "file": "trees.py",
+                "workload": "higgs-trees",
+                "variants": [BASELINE],
+                "data_dir": str(table),
+                "image": TREES,
+                **spec,
+            }
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def outcome(boosted):
+    done = boosted(variants=VARIANTS, steps=10)
     assert done.code == 0, done.log
     return done
 
@@ -38,8 +53,7 @@ def test_a_step_is_a_round_over_all_rows(outcome):
     for variant in VARIANTS:
         windows = outcome.of("window", variant=variant)
         assert len(windows) == 2
-        assert all(one["samples"] == one["steps"] * ROWS for one in windows)
-        assert all(one["steps"] == 10 for one in windows)
+        assert all((each["samples"], each["steps"]) == (10 * ROWS, 10) for each in windows)
 
 
 def test_trees_learn(outcome):
@@ -57,43 +71,28 @@ def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
     assert "feed" not in variant["params"]
 
 
-def test_fewer_rows_are_a_smaller_round(drive_trees, table):
-    done = drive_trees(
-        file="trees.py",
-        workload="higgs-trees",
-        variants=[BASELINE],
-        data_dir=str(table),
-        image=TREES,
-        params={"batch_size": 1000},
-    )
+def test_fewer_rows_are_a_smaller_round(boosted):
+    done = boosted(params={"batch_size": 1000})
     assert done.code == 0, done.log
-    assert all(one["samples"] == one["steps"] * 1000 for one in done.of("window"))
+    assert all(window["samples"] == window["steps"] * 1000 for window in done.of("window"))
 
 
-def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(drive_trees, table):
-    done = drive_trees(
-        file="trees.py",
-        workload="higgs-trees",
-        variants=[BASELINE],
-        data_dir=str(table),
-        image=TREES,
-        device="gpu",
-        gpus=1,
-    )
+def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(boosted):
+    done = boosted(device="gpu", gpus=1)
     assert done.code == NO_GPU_EXIT
     assert done.of("window") == []
     (error,) = done.of("error")
     assert error["type"] == "NoGpuError"
 
 
-def test_a_file_without_a_booster_is_told_what_it_lacks(drive_trees, table, tmp_path):
+def test_a_file_without_a_booster_is_told_what_it_lacks(boosted, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
         "from workloads.protocol import Data, Workload\n"
         "workload = Workload(name='mine', title='', batch_size=1, epochs=1, image='trees',\n"
         "    data=Data(name='t', shape=(28,), classes=2, train=1, test=1))\n"
     )
-    done = drive_trees(file=str(path), variants=[BASELINE], data_dir=str(table), image=TREES)
+    done = boosted(file=str(path), workload="mine")
     assert done.code == 1
     (error,) = done.of("error")
     assert "booster(params)" in error["message"]
