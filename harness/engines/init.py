@@ -22,6 +22,7 @@ import time
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 # An engine may start what a killed harness asked for, and then never closes its input.
 STARTED_S = 30.0
+STOPS = (signal.SIGTERM, signal.SIGINT)
 CANNOT_RUN = 127  # what a shell returns for a command that it does not find
 
 
@@ -37,11 +38,14 @@ def main(cpus: str, command: list[str]) -> None:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    # Requests to stop wait until there is a child to pass them on to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     child = os.fork()
     if child == 0:
         _become(command, contained)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         signal.signal(number, lambda number, _: os.kill(child, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     end, started = time.monotonic() + STARTED_S, False
     while True:
         ready, _, _ = select.select([0, woken], [], [], None if started else max(0.0, end - time.monotonic()))
@@ -61,6 +65,7 @@ def main(cpus: str, command: list[str]) -> None:
 def _become(command: list[str], contained: bool) -> None:
     for number in (signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     if not contained:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
