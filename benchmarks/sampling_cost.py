@@ -147,8 +147,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to watch each source")
     parser.add_argument("--pid", type=int, help="a container's first process")
     arguments = parser.parse_args()
-    cards, reason = discover()
-    gpus = {f"gpu{place}": card.mig_uuid or card.uuid for place, card in enumerate(cards)}
+    present, reason = discover()
+    gpus = {f"gpu{place}": gpu.mig_uuid or gpu.uuid for place, gpu in enumerate(present)}
     with watched(arguments.pid) as pid:
         target = Target(pid=pid, gpus=gpus)
         timings = time_sources(default_sources(), target, arguments.seconds)
@@ -158,7 +158,7 @@ def main() -> None:
             return
         pynvml.nvmlInit()
         try:
-            title = f"Single NVML calls on {cards[0].name}, {PAUSE_S * 1000:.0f} ms apart"
+            title = f"Single NVML calls on {present[0].name}, {PAUSE_S * 1000:.0f} ms apart"
             _print(f"{title}; CPU use at their own intervals", time_calls(gpus["gpu0"], pid))
         finally:
             pynvml.nvmlShutdown()

@@ -54,7 +54,7 @@ def run(
                       accuracy=accuracy, windows=windows, window_s=window_s)
             )  # fmt: skip
             now = played[-1].ended_ns + SECOND_NS
-    cards = max((device.count("gpu") for device in devices), default=0)
+    count = max((device.count("gpu") for device in devices), default=0)
     planned = tuple(
         PlannedTrial(
             id=each.id, workload=each.workload, device=each.device, index=each.index, variants=VARIANTS
@@ -62,7 +62,7 @@ def run(
         for each in played
     )
     return Run(
-        manifest=manifest(gpus=cards, workloads=(name,), seed=seed),
+        manifest=manifest(gpus=count, workloads=(name,), seed=seed),
         workloads=(workload(name, min_accuracy=min_accuracy),),
         planned=planned,
         trials=tuple(played),
@@ -82,9 +82,9 @@ def gpu_run(*, seed: int = 1, trials: int = 5, speeds: Mapping[str, VariantSpeed
 def four_gpu_run(*, seed: int = 1, trials: int = 3) -> Run:
     """Give a compute-bound run on the CPU and on one, two and four GPUs, at 95 and 90 % efficiency."""
     devices: dict[str, Mapping[str, VariantSpeed]] = {"cpu": CPU_RESNET}
-    for cards, efficiency in ((1, 1.0), (2, 0.95), (4, 0.90)):
-        devices["+".join(f"gpu{index}" for index in range(cards))] = {
-            variant: replace(speed, step_s=speed.step_s / efficiency, batch=speed.batch * cards)
+    for count, efficiency in ((1, 1.0), (2, 0.95), (4, 0.90)):
+        devices["+".join(f"gpu{index}" for index in range(count))] = {
+            variant: replace(speed, step_s=speed.step_s / efficiency, batch=speed.batch * count)
             for variant, speed in COMPUTE_BOUND.items()
         }
     return run(devices, name="resnet50", seed=seed, trials=trials, min_accuracy=0.0, accuracy=0.0)
@@ -177,7 +177,7 @@ def hostile_run(*, seed: int = 1) -> Run:
     marked = replace(
         whole.manifest, command=HOSTILE, commit=HOSTILE, warnings=(HOSTILE,),
         system=dict.fromkeys(whole.manifest.system, HOSTILE), host_facts={HOSTILE: HOSTILE},
-        gpus=tuple(replace(card, name=HOSTILE) for card in whole.manifest.gpus),
+        gpus=tuple(replace(gpu, name=HOSTILE) for gpu in whole.manifest.gpus),
         data=(DataInfo(workload=HOSTILE, name=HOSTILE, kind="procedural", sha256="", why=HOSTILE),),
     )  # fmt: skip
     planned = tuple(replace(each, workload=HOSTILE, id=f"{HOSTILE}-{each.id}") for each in whole.planned)

@@ -133,7 +133,7 @@ def gpu(index: int = 0) -> Gpu:
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:
     """Describe a quiet 16-core machine with `gpus` GPUs."""
-    cards = tuple(gpu(index) for index in range(gpus))
+    installed = tuple(gpu(index) for index in range(gpus))
     return Manifest(
         run_id=f"20260102-030405-{seed:04x}",
         created="2026-01-02T03:04:05+00:00",
@@ -155,12 +155,12 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
             DataInfo(workload=name, name="cifar100", kind="real", sha256="12" * 32, why="found in the cache")
             for name in workloads
         ),
-        gpus=cards,
+        gpus=installed,
         system={
             "system_name": "example host", "host_processor_model_name": "AMD EPYC 9354",
             "host_processor_core_count": "16", "host_processor_vcpu_count": "16",
             "host_memory_capacity": "125.8 GiB", "accelerators_per_node": str(gpus),
-            "accelerator_model_name": cards[0].name if cards else "", "framework": "TensorFlow 2.21.0",
+            "accelerator_model_name": installed[0].name if installed else "", "framework": "TensorFlow 2.21.0",
             "operating_system": "Debian GNU/Linux 13 (trixie)", "cooling": "",
         },
         host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,

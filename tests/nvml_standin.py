@@ -3,8 +3,8 @@
 
 A script of lines says how it behaves:
 
-    card INDEX UUID MIG                  a GPU; MIG is its number of instances, -1 where it cannot have any
-    fail FUNCTION CODE [FROM [UNTIL]]    calls FROM to UNTIL fail, of a function or, "card:0", of all with a GPU
+    gpu INDEX UUID MIG                   a GPU; MIG is its number of instances, -1 where it cannot have any
+    fail FUNCTION CODE [FROM [UNTIL]]    calls FROM to UNTIL fail, of a function or, "gpu:0", of all with a GPU
     field ID CODE                        a field value that fails
     value NAME NUMBER...                 what a call gives, in turn
 """
@@ -34,7 +34,7 @@ from harness.telemetry.sampler import sample
 from harness.telemetry.sources import default_sources
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
-ONE_CARD = f"card 0 {UUID} -1\n"
+ONE_GPU = f"gpu 0 {UUID} -1\n"
 MEMORY_BYTES = 150754820096
 
 # Calls of the form (device, out) and (device, which, out): what they give is called so, and is this by default.
@@ -64,7 +64,7 @@ WHOLE_ONLY = {
 
 @dataclass(eq=False)
 class Device:
-    """What a handle points to: a card, or an instance on it."""
+    """What a handle points to: a GPU, or an instance on it."""
 
     index: int
     uuid: str
@@ -95,7 +95,7 @@ class Library:
         for name, (key, default) in CHOICES.items():
             setattr(self, name, partial(self._call, name, partial(self._choice, key, default)))
 
-    def _load_card(self, index: str, uuid: str, mig: str) -> None:
+    def _load_gpu(self, index: str, uuid: str, mig: str) -> None:
         for instance in range(-1, max(0, int(mig))):
             own = uuid if instance < 0 else f"MIG-{instance}-{uuid}"
             device = Device(int(index), own, int(mig), instance)
@@ -120,7 +120,7 @@ class Library:
         result = 0
         with self._lock:
             for rule in self._rules:
-                if rule[0] in (name, f"card:{device.index}" if device else ""):
+                if rule[0] in (name, f"gpu:{device.index}" if device else ""):
                     if rule[2] <= rule[4] < rule[3]:
                         result = result or rule[1]
                     rule[4] += 1
@@ -151,7 +151,7 @@ class Library:
         out._obj.contents = device.handle
         return self._failure(name, device)
 
-    def _cards(self) -> list[Device]:
+    def _gpus(self) -> list[Device]:
         return [device for device in self._devices.values() if device.instance < 0]
 
     def nvmlInitWithFlags(self, flags):
@@ -167,26 +167,26 @@ class Library:
         out._obj.value = 13000
 
     def nvmlDeviceGetCount_v2(self, out):
-        out._obj.value = len(self._cards())
+        out._obj.value = len(self._gpus())
 
     def nvmlDeviceGetHandleByIndex_v2(self, index, out):
-        fitting = (device for device in self._cards() if device.index == index.value)
+        fitting = (device for device in self._gpus() if device.index == index.value)
         return self._found("nvmlDeviceGetHandleByIndex_v2", next(fitting, None), out)
 
     def nvmlDeviceGetHandleByUUID(self, uuid, out):
         fitting = (device for device in self._devices.values() if device.uuid == uuid.value.decode())
         return self._found("nvmlDeviceGetHandleByUUID", next(fitting, None), out)
 
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, card, place, out):
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, place, out):
         fitting = (
             device
             for device in self._devices.values()
-            if (device.index, device.instance) == (card.index, place.value)
+            if (device.index, device.instance) == (gpu.index, place.value)
         )
         return self._found("nvmlDeviceGetHandle", next(fitting, None), out)
 
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part, out):
-        out._obj.contents = next(each.handle for each in self._cards() if each.index == part.index)
+        out._obj.contents = next(each.handle for each in self._gpus() if each.index == part.index)
 
     def nvmlDeviceGetUUID(self, device, text, length):
         text.value = device.uuid.encode()
@@ -349,8 +349,8 @@ class Standin:
     def discover(self, script: str) -> dict[str, Any]:
         """Return GPUs and reason as harness.system.gpus.discover gives them."""
         self.load(script)
-        cards, reason = discover()
-        return {"cards": [dataclasses.asdict(card) for card in cards], "reason": reason}
+        gpus, reason = discover()
+        return {"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "reason": reason}
 
     def read(
         self,

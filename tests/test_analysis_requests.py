@@ -46,9 +46,9 @@ class TestLatency:
 
     def test_each_batch_is_one_row_and_each_series_of_the_server_another(self) -> None:
         result = latencies(serving_run(2))
-        card = [each for each in result if each.device == "gpu0"]
-        assert [each.batch_size for each in card if each.scenario == SINGLE_STREAM] == [*BATCHES]
-        served = [each for each in card if each.scenario == SERVER]
+        on_gpu = [each for each in result if each.device == "gpu0"]
+        assert [each.batch_size for each in on_gpu if each.scenario == SINGLE_STREAM] == [*BATCHES]
+        served = [each for each in on_gpu if each.scenario == SERVER]
         assert len(served) == 6
         assert sum(each.requests < each.planned for each in served) == 2
 

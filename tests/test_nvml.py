@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from harness.telemetry.csvfile import read_series
-from tests.nvml_standin import ONE_CARD, UUID, Standin
+from tests.nvml_standin import ONE_GPU, UUID, Standin
 
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
@@ -24,9 +24,7 @@ def standin(monkeypatch):
 
 
 def test_every_metric_read_is_declared(standin):
-    reading = standin.read(
-        ONE_CARD + "value xid 31 0\nvalue tenant 1\n", *ALL_SOURCES, step_s=1, pause_s=0.03
-    )
+    reading = standin.read(ONE_GPU + "value xid 31 0\nvalue tenant 1\n", *ALL_SOURCES, step_s=1, pause_s=0.03)
     for sample in reading.samples:
         for metric in sample["values"]:
             assert metric in reading.columns[sample["source"]][sample["device"]]
@@ -35,7 +33,7 @@ def test_every_metric_read_is_declared(standin):
 
 
 def test_units_are_converted(standin):
-    script = ONE_CARD + "value field186 412500\nvalue field185 398000\nvalue field83 51234567\n"
+    script = ONE_GPU + "value field186 412500\nvalue field185 398000\nvalue field83 51234567\n"
     script += "value field74 2500000000\nvalue temperature 63\nvalue memory 5e9\n"
     reading = standin.read(script, "nvml", reads=1)
     assert reading.values("power_instant_w") == [412.5]
@@ -49,7 +47,7 @@ def test_units_are_converted(standin):
 
 def test_throttle_reasons_are_decoded(standin):
     bits = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonHwThermalSlowdown
-    reading = standin.read(ONE_CARD + f"value reasons {bits}\n", "nvml", reads=1)
+    reading = standin.read(ONE_GPU + f"value reasons {bits}\n", "nvml", reads=1)
     values = reading.samples[0]["values"]
     raised = {name for name in values if name.startswith("throttle_") and values[name] == 1}
     assert values["throttle_reasons"] == bits
@@ -57,7 +55,7 @@ def test_throttle_reasons_are_decoded(standin):
 
 
 def test_unsupported_metrics_are_gaps_and_never_zero(standin):
-    script = ONE_CARD + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 74 3\n"
+    script = ONE_GPU + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 74 3\n"
     reading = standin.read(script, "nvml")
     for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "power_capped_s"):
         assert reading.values(metric) == [None] * 3
@@ -69,30 +67,30 @@ def test_unsupported_metrics_are_gaps_and_never_zero(standin):
 
 
 def test_power_usage_is_read_only_where_fields_do_not_tell_power(standin):
-    assert standin.read(ONE_CARD, "nvml", reads=1).values("power_usage_w") == [None]
-    older = standin.read(ONE_CARD + "field 186 3\nvalue power_usage 71000\n", "nvml", reads=1)
+    assert standin.read(ONE_GPU, "nvml", reads=1).values("power_usage_w") == [None]
+    older = standin.read(ONE_GPU + "field 186 3\nvalue power_usage 71000\n", "nvml", reads=1)
     assert older.values("power_usage_w") == [71.0]
     assert "power_usage_w" in older.columns["nvml"]["gpu0"]
 
 
 def test_older_drivers_functions_are_fallen_back_on(standin):
-    script = ONE_CARD + "fail nvmlDeviceGetTemperatureV 13\nfail nvmlDeviceGetMemoryInfo_v2 25\n"
+    script = ONE_GPU + "fail nvmlDeviceGetTemperatureV 13\nfail nvmlDeviceGetMemoryInfo_v2 25\n"
     reading = standin.read(script, "nvml", reads=2)
     assert reading.values("temperature_c") == [41, 41]
     assert reading.values("mem_used_bytes") == [3e9, 3e9]
     assert ("gpu0", "temperature_c") not in reading.reasons()
 
 
-def test_a_lost_card_is_a_gap_and_the_others_go_on(standin):
-    script = ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST} 30\n"
+def test_a_lost_gpu_is_a_gap_and_the_others_go_on(standin):
+    script = ONE_GPU + f"gpu 1 {OTHER} -1\nfail gpu:0 {LOST} 30\n"
     reading = standin.read(script, "nvml", reads=8, gpus={"gpu0": UUID, "gpu1": OTHER})
     assert 0 < len(reading.values("sm_clock_mhz", "gpu0")) < 8
     assert reading.values("sm_clock_mhz", "gpu1") == [1980] * 8
     assert reading.reasons()["gpu0", "*"].startswith("The GPU is lost")
 
 
-def test_a_card_that_comes_back_after_a_reset_is_read_again(standin):
-    script = ONE_CARD + f"fail card:0 {LOST} 30 36\n"
+def test_a_gpu_that_comes_back_after_a_reset_is_read_again(standin):
+    script = ONE_GPU + f"fail gpu:0 {LOST} 30 36\n"
     reading = standin.read(script, "nvml", "gpm", "nvml_slow", reads=40)
     times = [each["t_ns"] for each in reading.samples if each["source"] == "nvml"]
     lost = [gap[0] for gap in reading.gaps if gap[1] == "nvml" and gap[3] == "*"]
@@ -102,7 +100,7 @@ def test_a_card_that_comes_back_after_a_reset_is_read_again(standin):
 
 
 def test_an_unknown_error_is_a_gap_of_that_moment(standin):
-    reading = standin.read(ONE_CARD + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
+    reading = standin.read(ONE_GPU + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
     assert reading.values("sm_clock_mhz").count(None) == 1
     assert reading.values("sm_clock_mhz")[-1] == 1980
     assert "unknown" in reading.reasons()["gpu0", "sm_clock_mhz"]
@@ -118,13 +116,13 @@ def test_an_unknown_error_is_a_gap_of_that_moment(standin):
     ],
 )
 def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
-    script = ONE_CARD + f"fail nvmlInitWithFlags {code}\n"
+    script = ONE_GPU + f"fail nvmlInitWithFlags {code}\n"
     reading = standin.read(script, *ALL_SOURCES, step_s=1)
     assert reading.samples == []
     assert words in reading.reasons()["gpu0", "*"]
     assert {gap[1] for gap in reading.gaps} == set(ALL_SOURCES)
     result = standin.discover(script)
-    assert result["cards"] == []
+    assert result["gpus"] == []
     assert words in result["reason"]
 
 
@@ -144,7 +142,7 @@ def test_no_library_is_no_driver(tmp_path):
 
 
 def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
-    script = f"card 0 {UUID} 2\n"
+    script = f"gpu 0 {UUID} 2\n"
     reading = standin.read(script, "nvml", "gpm", gpus={"gpu0": f"MIG-1-{UUID}"})
     assert reading.values("mem_used_bytes")[:1] == [2e9]
     assert "MIG instance" in reading.reasons()["gpu0", "gpu_util_pct"]
@@ -153,46 +151,46 @@ def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
 
 
 def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
-    reading = standin.read(ONE_CARD + "value gpm2 97 97 0 0\n", "gpm", reads=8)
+    reading = standin.read(ONE_GPU + "value gpm2 97 97 0 0\n", "gpm", reads=8)
     assert reading.values("sm_util_pct") == [97, 97, 0, 0, 97, 97, 0, 0]
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
 
 
 def test_gpm_takes_one_sample_a_reading(standin):
     # The sources open a GPU with a first reading, so that calls 0 to 4 make four readings and no more.
-    script = ONE_CARD + f"fail nvmlGpmSampleGet {pynvml.NVML_ERROR_UNKNOWN} 5\n"
+    script = ONE_GPU + f"fail nvmlGpmSampleGet {pynvml.NVML_ERROR_UNKNOWN} 5\n"
     reading = standin.read(script, "gpm", reads=6)
     assert reading.values("sm_util_pct") == [2] * 4
-    calls = standin.read(ONE_CARD + f"fail nvmlGpmMetricsGet {pynvml.NVML_ERROR_UNKNOWN} 2\n", "gpm", reads=6)
+    calls = standin.read(ONE_GPU + f"fail nvmlGpmMetricsGet {pynvml.NVML_ERROR_UNKNOWN} 2\n", "gpm", reads=6)
     assert calls.values("sm_util_pct") == [2] * 2
 
 
 def test_gpm_before_hopper_is_a_gap(standin):
-    reading = standin.read(ONE_CARD + "value gpm 0\n", "gpm")
+    reading = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
     assert reading.samples == []
     assert "not support" in reading.reasons()["gpu0", "sm_util_pct"]
 
 
-def test_gpm_metrics_that_a_card_lacks_are_gaps(standin):
-    reading = standin.read(ONE_CARD + "value gpm60 -1\n", "gpm")
+def test_gpm_metrics_that_a_gpu_lacks_are_gaps(standin):
+    reading = standin.read(ONE_GPU + "value gpm60 -1\n", "gpm")
     assert reading.values("nvlink_receive_bytes_per_s") == [None] * 3
     assert reading.values("sm_util_pct") == [2, 2, 2]
     assert ("gpu0", "nvlink_receive_bytes_per_s") in reading.reasons()
 
 
 def test_traffic_is_not_measured_where_gpm_has_it(standin):
-    with_gpm = standin.read(ONE_CARD, "nvml_slow", reads=1)
+    with_gpm = standin.read(ONE_GPU, "nvml_slow", reads=1)
     for metric in ("pcie_send_bytes_per_s", "nvlink_send_bytes", "nvlink_receive_bytes"):
         assert with_gpm.values(metric) == [None]
         assert metric not in with_gpm.columns["nvml_slow"]["gpu0"]
     assert not with_gpm.reasons()
-    without = standin.read(ONE_CARD + "value gpm 0\nvalue pcie0 2048\n", "nvml_slow", reads=1)
+    without = standin.read(ONE_GPU + "value gpm 0\nvalue pcie0 2048\n", "nvml_slow", reads=1)
     assert without.values("pcie_send_bytes_per_s") == [2048 * 1024]
     assert without.values("nvlink_send_bytes") != [None]
 
 
 def test_xid_errors_are_counted(standin):
-    reading = standin.read(ONE_CARD + "value xid 0 31 79 0 0\n", "nvml_slow", reads=2)
+    reading = standin.read(ONE_GPU + "value xid 0 31 79 0 0\n", "nvml_slow", reads=2)
     assert reading.values("xid_errors") == [2, 2]
     assert reading.values("xid_last") == [79, 79]
 
@@ -200,7 +198,7 @@ def test_xid_errors_are_counted(standin):
 def test_a_process_that_is_not_ours_is_counted(standin):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        script = ONE_CARD + f"value tenant {child.pid}\n"
+        script = ONE_GPU + f"value tenant {child.pid}\n"
         ours = standin.read(script, "nvml_slow", reads=1, pid=os.getpid())
         theirs = standin.read(script, "nvml_slow", reads=1, pid=2**22)
     finally:
@@ -215,7 +213,7 @@ def test_a_process_that_is_not_ours_is_counted(standin):
 
 def test_the_drivers_buffers_show_a_duty_cycle_between_reads_and_hold_no_doubles(standin):
     # Read three times a second; the driver has a sample every 20 ms, 200 ms on and 200 ms off.
-    reading = standin.read(ONE_CARD, "nvml_power", "nvml_util", reads=3, pause_s=0.3)
+    reading = standin.read(ONE_GPU, "nvml_power", "nvml_util", reads=3, pause_s=0.3)
     for source, levels in (("nvml_power", {100.0, 600.0}), ("nvml_util", {0, 100})):
         samples = [each for each in reading.samples if each["source"] == source]
         times = [each["t_ns"] for each in samples]
@@ -225,8 +223,8 @@ def test_the_drivers_buffers_show_a_duty_cycle_between_reads_and_hold_no_doubles
         assert abs(times[-1] - time.monotonic_ns()) < 60_000_000_000, "on the sampler's clock"
 
 
-def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
-    result = standin.trial(ONE_CARD + f"fail card:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
+def test_a_trial_outlives_its_gpu_and_says_when_it_was_gone(standin, tmp_path):
+    result = standin.trial(ONE_GPU + f"fail gpu:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
     series = {(each.source, each.device): each for each in read_series(tmp_path / "telemetry")}
     gaps = [gap for gap in result["gaps"] if gap["source"] == "nvml" and gap["metric"] == "*"]
     assert gaps
@@ -243,7 +241,7 @@ def test_a_trial_outlives_its_card_and_says_when_it_was_gone(standin, tmp_path):
 
 
 def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(standin, tmp_path):
-    standin.trial(ONE_CARD + "value field83 1000 2000 3000 4000\n", tmp_path / "telemetry", rows=100)
+    standin.trial(ONE_GPU + "value field83 1000 2000 3000 4000\n", tmp_path / "telemetry", rows=100)
     series = {each.source: each for each in read_series(tmp_path / "telemetry") if each.device == "gpu0"}
     quick, slow = series["nvml"].t_ns, series["nvml_slow"].t_ns
     assert "energy_j" not in series["nvml"].columns
@@ -253,9 +251,9 @@ def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(s
     assert abs(slow[-1] - quick[-1]) < edge_ns
 
 
-def test_discovery_describes_cards(standin):
-    result = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
-    first, second = result["cards"]
+def test_discovery_describes_gpus(standin):
+    result = standin.discover(ONE_GPU + f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
+    first, second = result["gpus"]
     assert (first["uuid"], second["uuid"]) == (UUID, OTHER)
     assert first["name"] == "NVIDIA Stand-in"
     assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
@@ -264,28 +262,28 @@ def test_discovery_describes_cards(standin):
     assert result["reason"] == ""
 
 
-def test_discovery_gives_mig_instances_in_the_place_of_their_card(standin):
-    result = standin.discover(f"card 0 {UUID} 2\ncard 1 {OTHER} 0\n")
-    assert [card["mig_uuid"] for card in result["cards"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
-    assert result["cards"][0]["uuid"] == UUID
-    assert result["cards"][0]["power_limit_w"] == 700.0
+def test_discovery_gives_mig_instances_in_the_place_of_their_gpu(standin):
+    result = standin.discover(f"gpu 0 {UUID} 2\ngpu 1 {OTHER} 0\n")
+    assert [gpu["mig_uuid"] for gpu in result["gpus"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
+    assert result["gpus"][0]["uuid"] == UUID
+    assert result["gpus"][0]["power_limit_w"] == 700.0
     assert "has no instances" in result["reason"]
 
 
 def test_discovery_tells_which_device_nodes_belong_to_what(standin):
-    script = f"card 0 {UUID} -1\ncard 1 {OTHER} 2\n"
+    script = f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\n"
     names = ("minor_number", "gpu_instance_id", "compute_instance_id")
-    result = [tuple(card[name] for name in names) for card in standin.discover(script)["cards"]]
+    result = [tuple(gpu[name] for name in names) for gpu in standin.discover(script)["gpus"]]
     assert result == [(0, None, None), (1, 0, 0), (1, 1, 0)]
     unsupported = "".join(
         f"fail nvmlDeviceGet{name} {pynvml.NVML_ERROR_NOT_SUPPORTED}\n"
         for name in ("MinorNumber", "GpuInstanceId", "ComputeInstanceId")
     )
-    cards = standin.discover(script + unsupported)["cards"]
-    assert {card[name] for card in cards for name in names} == {None}
+    gpus = standin.discover(script + unsupported)["gpus"]
+    assert {gpu[name] for gpu in gpus for name in names} == {None}
 
 
-def test_discovery_names_a_lost_card_and_gives_the_others(standin):
-    result = standin.discover(ONE_CARD + f"card 1 {OTHER} -1\nfail card:0 {LOST}\n")
-    assert [card["uuid"] for card in result["cards"]] == [OTHER]
+def test_discovery_names_a_lost_gpu_and_gives_the_others(standin):
+    result = standin.discover(ONE_GPU + f"gpu 1 {OTHER} -1\nfail gpu:0 {LOST}\n")
+    assert [gpu["uuid"] for gpu in result["gpus"]] == [OTHER]
     assert result["reason"].startswith("GPU 0: The GPU is lost")

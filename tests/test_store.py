@@ -78,8 +78,8 @@ def test_a_run_reads_back_as_it_wbaseline(folder: RunFolder) -> None:
 
 def test_a_manifest_with_gpus_reads_back_whole(tmp_path: Path) -> None:
     run = gpu_run(trials=1)
-    card = dataclasses.replace(run.manifest.gpus[0], memory_bytes=None, power_limit_w=None, mig_enabled=None)
-    manifest = dataclasses.replace(run.manifest, gpus=(card,))
+    gpu = dataclasses.replace(run.manifest.gpus[0], memory_bytes=None, power_limit_w=None, mig_enabled=None)
+    manifest = dataclasses.replace(run.manifest, gpus=(gpu,))
     RunFolder(tmp_path / "one").create(manifest, run.workloads, run.planned)
     assert read_run(tmp_path / "one").manifest == manifest
 
