@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROFILE = "quick"
+# Which GPUs, when nobody says: indices, or "all".
+GPUS = "0"
 RUNS = Path("runs")
 # Telemetry samples a second.
 RATE_HZ = 10.0
 MOST_RATE_HZ = 100.0
 # Of the machine's memory, what a container may use.
 MEMORY_SHARE = 0.9
+# Of a container's /tmp and shared memory: limits, not reservations. NCCL needs more than the engine's 64 MiB.
+TMP_BYTES = 2 << 30
+SHARED_MEMORY_BYTES = 1 << 30
 # Seconds between two looks at a running container.
 POLL_S = 0.05
 # What a container may write into its folder, and seconds between two looks at it.
@@ -25,6 +30,10 @@ MOST_SEED = 2**32 - 1
 MOST_STALL_S = 7 * 86_400.0
 MOST_CPUS = 8_192.0
 MOST_MEMORY_GIB = 1 << 20
+# What a page carries of telemetry and single steps, and characters of the run in it: what is left of 1.5 MB beside
+# the charts and their code.
+PAGE_VALUES = 450_000
+PAGE_TEXT = 620_000
 # How long a fleet waits for a node that others use.
 FLEET_WAIT_S = 600.0
 

@@ -19,7 +19,7 @@ from harness.model.analysis import (
     StepTime,
 )
 from harness.model.run import Run, Status
-from harness.rounding import counted
+from harness.rounding import counted, some
 from reports import numbers
 from reports.names import SHORT_PARTS, variant_name
 from workloads.protocol import BASELINE, TUNED
@@ -272,15 +272,15 @@ def banners(run: Run) -> Iterator[str]:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
 
 
-def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the warnings, or the notes, grouped by kind: one sentence, and the subjects that it is about."""
+def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
+    """Return the warnings, or the notes, grouped by kind: one sentence, and the first subjects that it is about."""
     groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
     for caveat in caveats:
         if caveat.is_note is notes:
             distinct = caveat.text if caveat.kind in _BY_TEXT else ""
             groups.setdefault((caveat.kind, distinct), []).append(caveat)
     return [
-        (_caveat(group), tuple(dict.fromkeys(each.subject for each in group if each.subject)))
+        (_caveat(group), some(tuple(dict.fromkeys(each.subject for each in group if each.subject))))
         for group in groups.values()
     ]
 

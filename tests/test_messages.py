@@ -78,7 +78,7 @@ def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[
 def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
     caveat = Caveat(kind=kind, subject="w on cpu", value=0.2, text="its text")
     ((text, subjects),) = caveat_lines([caveat], notes=caveat.is_note)
-    assert subjects == ("w on cpu",)
+    assert subjects == "w on cpu"
     assert len(text) > 5
     assert "None" not in text
     assert caveat_lines([caveat], notes=not caveat.is_note) == []
@@ -98,7 +98,7 @@ def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
     ]  # fmt: skip
     first, second, third = caveat_lines([*wide, *failed], notes=False)
     assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
-    assert first[1] == ("0.06", "0.28", "0.1")
+    assert first[1] == "0.06, 0.28, 0.1"
     assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout."), "others for another reason"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.defaults import TMP_BYTES
 from harness.model.run import EngineInfo, ImageInfo
 
 # Where things lie inside a container; the local engine maps them to host paths itself.
@@ -16,9 +17,6 @@ WEIGHTS_DIR = "/tfbench/weights"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
-
-# What fits into a container's /tmp by default.
-TMP_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,12 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
+from harness.defaults import SHARED_MEMORY_BYTES
 from harness.engines import ContainerSpec, GpuAccess, Mount
 from harness.engines.daemon import PODMAN, Daemon
 from harness.engines.owner import RUN, TRIAL, Owner
 
 UNPRIVILEGED = 10001
-# A limit, not a reservation. NCCL's shared-memory rings need more than the engine's 64 MiB.
-SHARED_MEMORY_BYTES = 2**30
 # What a vendor's image or an engine whose default runtime is NVIDIA's would otherwise let in.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 

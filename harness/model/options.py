@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.defaults import PROFILE, RATE_HZ, RUNS
+from harness.defaults import GPUS, PROFILE, RATE_HZ, RUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Options:
     profile: str = PROFILE
     engine: str = "auto"
     device: str = "auto"
-    gpus: str = "0"
+    gpus: str = GPUS
     workloads: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)

@@ -15,13 +15,12 @@ import workloads
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights, weights_infos
-from harness.defaults import MEMORY_SHARE
+from harness.defaults import MEMORY_SHARE, TMP_BYTES
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
     FILE_DIR,
     OUT_DIR,
-    TMP_BYTES,
     WEIGHTS_DIR,
     WORKLOADS_DIR,
     ContainerSpec,

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.defaults import PAGE_TEXT, PAGE_VALUES
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
@@ -30,9 +31,7 @@ from harness.untrusted import MOST_BYTES, cleaned, read_file
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
-_MOST_VALUES = 450_000  # of telemetry and single steps, in a page
 _LEAST_VALUES = 20_000  # what takes the room is then not these
-_MOST_TEXT = 620_000  # characters: what is left of 1.5 MB beside the charts and their code
 _PRESET = 3  # a fifth of the time that xz takes by default, for 4 % more bytes
 _TYPES = ("<i8", "<f8")
 _HINT = "Name a run folder, or a report.html of this version of tfbench."
@@ -98,14 +97,14 @@ def carried(analysis: Analysis, *, whole: bool) -> Carried:
         whole: whether the run is all that was recorded, and not itself taken out of a page for which it
             was thinned out.
     """
-    most = _MOST_VALUES
+    most = PAGE_VALUES
     while True:
         shorter = thinned(analysis.run, most)
         fitting = replace(analysis, run=shorter)
         text = pack(fitting, whole=whole and shorter is analysis.run)
-        if len(text) <= _MOST_TEXT or most < _LEAST_VALUES:
+        if len(text) <= PAGE_TEXT or most < _LEAST_VALUES:
             return Carried(text=text, analysis=fitting)
-        most = int(min(most, readings(shorter)) * 0.95 * _MOST_TEXT / len(text))
+        most = int(min(most, readings(shorter)) * 0.95 * PAGE_TEXT / len(text))
 
 
 def pack(analysis: Analysis, *, whole: bool) -> str:
