@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
+from harness.data.download import Archive
 from harness.data.published_datasets import (
     PUBLISHED,
     Published,

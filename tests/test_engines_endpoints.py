@@ -17,11 +17,11 @@ import pytest
 
 from harness.engines import ContainerSpec, GpuAccess
 from harness.engines.connect import settled
+from harness.engines.container_settings import environment, host_options, identity_for
 from harness.engines.daemon import Daemon, image_folder
 from harness.engines.docker import DockerEngine
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
-from harness.engines.recipe import environment, host_options, identity_for
 from harness.errors import EngineError
 from harness.model.run import EngineInfo, ImageInfo
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.recipe import init_source
+from harness.engines.container_settings import init_source
 
 
 def begin(*command: str) -> subprocess.Popen[str]:

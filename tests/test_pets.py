@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.data.archives import Archive
 from harness.data.datasets import ensure_data
+from harness.data.download import Archive
 from harness.data.pets import is_whole, unpack_pets
 from harness.data.published_datasets import PUBLISHED, Published
 from harness.digests import file_sha256

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from harness.data.archives import fetch
+from harness.data.download import fetch
 from harness.data.jpegs import JpegRecipe
 from harness.data.procedural import ArrayRecipe, PictureRecipe
 from harness.data.published_datasets import PUBLISHED, Published

@@ -1,6 +1,6 @@
 """The published datasets that tfbench knows: where they come from, their checksums, and how their files are read.
 
-Whatever is read here has the published checksum (archives.py), so that neither its form nor its pickles are in doubt.
+Whatever is read here has the published checksum (download.py), so that neither its form nor its pickles are in doubt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.data.archives import Archive
+from harness.data.download import Archive
 from harness.data.pets import CLASSES, unpack_pets
 from harness.errors import UsageError
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data

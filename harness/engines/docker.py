@@ -11,11 +11,11 @@ import docker
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.calls import engine_call, hang_up, remove_container, say_started
 from harness.engines.container import DockerContainer
+from harness.engines.container_settings import container_options, host_options, identity_for
 from harness.engines.daemon import PODMAN, Daemon, describe
 from harness.engines.endpoints import HINT, PODMAN_HINT, connect_first, endpoints
 from harness.engines.owner import RUN, current_owner, owner_from
 from harness.engines.ownership import TemporaryOwnership, check_readable
-from harness.engines.recipe import container_options, host_options, identity_for
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
 

@@ -19,8 +19,8 @@ from typing import Any
 from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container import LOG_BYTES, oom_kills
+from harness.engines.container_settings import NO_GPU, init_source
 from harness.engines.owner import current_owner, owner_from
-from harness.engines.recipe import NO_GPU, init_source
 from harness.errors import EngineError
 from harness.model.run import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
