@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from workloads import building, steps
 from workloads.job import Job
+from workloads.latency import Client, Serve
 from workloads.protocol import BASELINE, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
-from workloads.requests import Client, Serve
 from workloads.resident import first_batch
 from workloads.stepwise import factor
 from workloads.timing import Meter

@@ -63,16 +63,16 @@ STALL = """
 import json, time
 from types import SimpleNamespace
 import numpy as np
-from workloads import requests
+from workloads import latency
 from workloads.protocol import Spec
 job = SimpleNamespace(spec=Spec(window_s=0.25))
-requests.LASTS_BOUNDS = 0
+latency.LASTS_BOUNDS = 0
 batches = []
 def serve(batch):
     batches.append(len(batch))
     time.sleep(0.3 if len(batches) == 20 else 0.001)
 pool = np.zeros((8, 1), np.float32)
-planned, latencies, _ = requests.Client(job, "tuned", serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
+planned, latencies, _ = latency.Client(job, "tuned", serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
 latency_ms = [value / 1e6 for value in latencies]
 print(json.dumps({"planned": planned, "latency_ms": latency_ms, "batches": batches}))
 """
@@ -93,9 +93,9 @@ SEARCHED = """
 import json, time
 from types import SimpleNamespace
 import numpy as np
-from workloads import requests
+from workloads import latency
 from workloads.protocol import Spec
-requests.LASTS_BOUNDS, requests.PROBE_WINDOWS, requests.SERVER_REQUESTS = 0, 0, (100, 200)
+latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.SERVER_REQUESTS = 0, 0, (100, 200)
 def searched(bounds_ms, took_ms):
     asked, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: asked.append(values), warning=print)
@@ -105,11 +105,11 @@ def searched(bounds_ms, took_ms):
         largest.append(len(batch))
         time.sleep(took_ms[len(batch)] / 1e3)
     medians = {size: took * 1e6 for size, took in took_ms.items()}
-    requests.Client(job, "tuned", serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
+    latency.Client(job, "tuned", serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
     return {"sizes": [one["batch_size"] for one in asked], "largest": max(largest, default=0),
             "message": [one["message"] for one in asked if "message" in one]} if asked else {}
 print(json.dumps([
-    requests.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), requests.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
+    latency.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), latency.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
     searched((30.0, 200.0), {1: 4.0, 4: 6.0, 8: 40.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),
 ]))
 """
@@ -131,11 +131,11 @@ EVEN = """
 import json
 from types import SimpleNamespace
 import numpy as np
-from workloads import requests
+from workloads import latency
 from workloads.protocol import Spec
 job = SimpleNamespace(spec=Spec(window_s=0.1))
 pool = np.zeros((8, 1), np.float32)
-client = requests.Client(job, "tuned", lambda batch: None, pool)
+client = latency.Client(job, "tuned", lambda batch: None, pool)
 # rate * (100 / rate) is a little below 100 for these; all samples are late, so that each series is given up.
 offered = [
     client.offer((1, 4, 8), rate, 1e-6, 0)[0]
