@@ -77,7 +77,7 @@ METERED = (
 REAL_INPUT = (
     Case(
         "jpeg-large", Kind.INPUT, "jpegs", "JPEG files of a megapixel, decoded one after another",
-        {"sample_us": 3000}, stage="decode", control="jpeg-small",
+        stage="decode", control="jpeg-small",
     ),
     Case(
         "jpeg-huge", Kind.INPUT, "jpegs", "JPEG files of four megapixels",
@@ -85,7 +85,7 @@ REAL_INPUT = (
     ),
     Case(
         "jpeg-small", Kind.ARITHMETIC, "jpegs", "JPEG files of 0.02 megapixels",
-        {"side": 128, "sample_us": 3000},
+        {"side": 128},
     ),
     Case(
         "augment-heavy", Kind.INPUT, "augmenting", "eight rounds of recolouring",

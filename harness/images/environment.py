@@ -73,7 +73,7 @@ def library_variables(python: Path) -> dict[str, str]:
 
     TensorFlow's wheel does not find the libraries of its own CUDA wheels: it would register no GPU and
     train on the CPU without a word. XLA looks for ptxas and libdevice under its own data directory. The
-    CUDA image does the same with ldconfig (images/Dockerfile). Empty where there are no CUDA wheels.
+    CUDA image does the same with ldconfig (images/image.sh). Empty where there are no CUDA wheels.
     """
     libraries = sorted(python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib"))
     if not libraries:

@@ -49,7 +49,7 @@ jpegs = Workload(
     name="truth-jpegs",
     title="JPEG files decoded and resized, one after the other unless `threads` says otherwise",
     data=Data(name="own", shape=(96, 96, 3), classes=10, train=0, test=0),
-    params={**PARAMS, "source": "jpegs", "side": 1024, "sample_us": 4000},
+    params={**PARAMS, "source": "jpegs", "side": 1024},
     stages=("read", "decode", "resize", "batch"),
     tuned=TUNED,
 )
