@@ -76,10 +76,16 @@ def make_variables(model: Any, x: Any, y: Any) -> None:
         model(x)
     x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
     shape = getattr(model, "output_shape", None)
-    # A model that is a class of its own has no declared shape: it has to be asked.
-    prediction = tf.zeros([len(x), *shape[1:]]) if shape else tf.zeros_like(model(x, training=False))
-    model.compute_loss(x=x, y=y, y_pred=prediction)
-    model.compute_metrics(x, y, prediction, sample_weight=None)
+
+    # Traced only: running it operation by operation would load a kernel for each, which takes a GPU seconds.
+    @tf.function(autograph=False)
+    def traced() -> None:
+        # A model that is a class of its own has no declared shape: it has to be asked.
+        prediction = tf.zeros([len(x), *shape[1:]]) if shape else tf.zeros_like(model(x, training=False))
+        model.compute_loss(x=x, y=y, y_pred=prediction)
+        model.compute_metrics(x, y, prediction, sample_weight=None)
+
+    traced.get_concrete_function()
     model.optimizer.build(model.trainable_variables)
     model.reset_metrics()
 
