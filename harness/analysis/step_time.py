@@ -15,8 +15,8 @@ for the baseline's batch:
     host taken a share of what needs a CPU: all parts, but for a GPU's compute, copy and exchange
 
 Each is clipped at zero, and `unexplained` is b less all of them. Without the bare loop (inference, several
-devices) what b loses against h is input's as far as the pipeline alone is slower than the model, and
-unexplained beyond that.
+devices) u - h is framework, and the rest of b - h is input wait as far as the pipeline alone is slower than the
+model, slowed as far as u was measured and the pipeline takes that long, and unexplained beyond that.
 """
 
 from __future__ import annotations
@@ -131,7 +131,15 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         yield Part.INPUT_WAIT, wait
         yield Part.INPUT_SLOWDOWN, slowed
     elif times.feed is not None:
-        yield Part.INPUT_WAIT, np.minimum(_clipped(times.baseline - fed), _clipped(times.feed - fed))
+        lost = _clipped(times.baseline - fed)
+        if times.unfed is not None:
+            around = np.minimum(lost, _clipped(times.unfed - fed))
+            lost = lost - around
+            yield Part.FRAMEWORK, around
+        wait = np.minimum(lost, _clipped(times.feed - fed))
+        yield Part.INPUT_WAIT, wait
+        if times.unfed is not None:
+            yield Part.INPUT_SLOWDOWN, np.minimum(lost - wait, times.feed)
 
 
 def _take(parts: dict[Part, Floats], times: Times) -> None:
