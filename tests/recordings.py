@@ -24,7 +24,6 @@ NAMES = (
     "h200-compute-bound",
     "h200-input-bound",
     "h200-inference",
-    "h200-requests",
 )
 # The default suite on CPUs and a GPU, with all that breaks a step down; what the run wrote of itself is left out.
 SUITE = "h200-default"
