@@ -16,7 +16,7 @@ from workloads.protocol import Spec
 def write_run(path: Path, run: Run) -> RunFolder:
     """Write a run; a trial that was interrupted is left as a killed harness leaves it."""
     folder = RunFolder(path)
-    folder.create(run.manifest, run.workloads, run.planned)
+    folder.create(run)
     planned = {item.id: item for item in run.planned}
     for trial in run.trials:
         files = folder.open_trial(planned[trial.id], Spec(workload="x", variants=planned[trial.id].variants))

@@ -6,6 +6,7 @@ import base64
 import lzma
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,8 +21,8 @@ from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
-from harness.run.repeat import again, compare_images, demands, outlook
-from harness.run.resolve import resolve
+from harness.run.repeat import again, compare_images, demands, options_here, outlook
+from harness.run.resolve import Resolved, resolve
 from reports.page import render_html
 from tests import builders
 
@@ -50,9 +51,13 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)
 
 
+def again_here(run: Run, **settings: Any) -> Resolved:
+    return again(run, options_here(run, **settings))
+
+
 def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
     run = recorded(window_s=0.5)
-    resolved = again(run, out=tmp_path)
+    resolved = again_here(run, out=tmp_path)
     assert resolved.planned == run.planned
     assert resolved.options.seed == 7
     assert resolved.options.out == tmp_path
@@ -67,40 +72,40 @@ def test_trials_that_the_stopping_rule_left_out_are_left_out_again_and_those_cut
 ) -> None:
     run = recorded(builders.cpu_run(trials=5))
     narrow = replace(run, trials=run.trials[:3])
-    assert [trial.index for trial in again(narrow, out=tmp_path).planned] == [0, 1, 2]
+    assert [trial.index for trial in again_here(narrow, out=tmp_path).planned] == [0, 1, 2]
     last = replace(run.trials[1], status=Status.INTERRUPTED)
     cut = replace(run, trials=(run.trials[0], last), stops=())
-    assert again(cut, out=tmp_path).planned == run.planned
+    assert again_here(cut, out=tmp_path).planned == run.planned
 
 
 def test_some_of_its_devices(tmp_path: Path) -> None:
     both = recorded(builders.gpu_run(trials=2))
-    assert {trial.device for trial in again(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    assert {trial.device for trial in again_here(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
-        again(both, out=tmp_path, devices=("gpu1",))
+        again_here(both, out=tmp_path, devices=("gpu1",))
 
 
 def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) -> None:
     run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
-    assert again(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
-    assert again(run, out=tmp_path, price="0.40").options.price == "0.40"
+    assert again_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
+    assert again_here(run, out=tmp_path, price="0.40").options.price == "0.40"
     with pytest.raises(UsageError, match="not an amount"):
-        again(run, out=tmp_path, price="cheap")
+        again_here(run, out=tmp_path, price="cheap")
 
 
 def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
     run = recorded()
     with pytest.raises(UsageError, match="not here"):
-        again(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))), out=tmp_path)
+        options_here(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
     unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
     with pytest.raises(UsageError, match="no-such"):
-        again(replace(run, planned=unknown), out=tmp_path)
+        again_here(replace(run, planned=unknown), out=tmp_path)
 
 
 def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
     paths = Paths(checkout=ROOT, cache=tmp_path)
-    here = outlook(recorded(), paths)
-    assert differing(here, outlook(here, paths)) == {}, "this host and itself"
+    here = outlook(recorded(), options_here(recorded()), paths)
+    assert differing(here, outlook(here, options_here(here), paths)) == {}, "this host and itself"
     elsewhere = replace(
         here,
         manifest=replace(
@@ -111,7 +116,10 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
             gpus=(builders.gpu(),),
         ),
     )
-    result = {name: values for (_, name), values in differing(elsewhere, outlook(here, paths)).items()}
+    result = {
+        name: values
+        for (_, name), values in differing(elsewhere, outlook(here, options_here(here), paths)).items()
+    }
     assert result["host_processor_model_name"][0] == "Another"
     assert result["cpu"][0] == "1" * 64
     assert result["GPU 0 name"] == ("NVIDIA H200", "not here")
@@ -145,9 +153,9 @@ FOREIGN = replace(
 
 
 def test_what_a_page_asks_of_this_machine() -> None:
-    assert demands(recorded()) == {}
+    assert demands(recorded(), options_here(recorded())) == {}
     run = with_options(FOREIGN)
-    assert demands(run) == {
+    assert demands(run, options_here(run)) == {
         "--image": "cpu=evil.example/x",
         "--base": "elsewhere",
         "--weights": "/home/me/w.h5",
@@ -157,8 +165,8 @@ def test_what_a_page_asks_of_this_machine() -> None:
         "--memory": "1.5 GiB",
     }
     own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
-    assert demands(own) == {"--workload-file": "/x/a.py"}
-    assert demands(own, (Path("/mine.py"),)) == {}
+    assert demands(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
+    assert demands(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}
 
 
 def with_options(options: Options) -> Run:

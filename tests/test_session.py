@@ -36,8 +36,7 @@ class Surroundings:
     def prepare(self) -> Prepared:
         """Make a run ready, and its folder as if it had been cut off before its first trial ended."""
         prepared = session.prepare(resolve(self.options), self.paths, Silent())
-        declared = tuple(entry.workload for entry in prepared.resolved.entries)
-        prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)
+        prepared.folder.create(prepared.run)
         return prepared
 
 
@@ -58,7 +57,7 @@ def test_a_run_goes_on_by_the_plan_that_it_has(around: Surroundings) -> None:
         whole, planned=whole.planned[:2], profile=replace(whole.profile, trials=2, max_trials=2, window_s=0.5)
     )
     prepared = session.prepare(cut, around.paths, Silent())
-    prepared.folder.create(prepared.manifest, tuple(e.workload for e in cut.entries), cut.planned)
+    prepared.folder.create(prepared.run)
     again = session.resume(prepared.folder.path, around.paths, Silent())
     assert [job.planned for job in again.jobs] == list(cut.planned)
     assert again.resolved.profile == cut.profile

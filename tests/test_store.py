@@ -44,7 +44,7 @@ def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "")
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder(tmp_path / "runs" / "one")
-    made.create(RUN.manifest, RUN.workloads, RUN.planned)
+    made.create(RUN)
     return made
 
 
@@ -80,7 +80,7 @@ def test_a_manifest_with_gpus_reads_back_whole(tmp_path: Path) -> None:
     run = gpu_run(trials=1)
     gpu = dataclasses.replace(run.manifest.gpus[0], memory_bytes=None, power_limit_w=None, mig_enabled=None)
     manifest = dataclasses.replace(run.manifest, gpus=(gpu,))
-    RunFolder(tmp_path / "one").create(manifest, run.workloads, run.planned)
+    RunFolder(tmp_path / "one").create(dataclasses.replace(run, manifest=manifest))
     assert read_run(tmp_path / "one").manifest == manifest
 
 
@@ -122,7 +122,7 @@ def test_opening_a_trial_again_begins_afresh(folder: RunFolder) -> None:
 
 def test_a_folder_that_exists_is_not_written_over(folder: RunFolder) -> None:
     with pytest.raises(StoreError, match="exists already") as caught:
-        folder.create(RUN.manifest, RUN.workloads, RUN.planned)
+        folder.create(RUN)
     assert "--out" in caught.value.hint
 
 
@@ -143,13 +143,13 @@ def test_a_full_disk_is_said_so(folder: RunFolder) -> None:
 def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     with pytest.raises(StoreError, match="Not a directory"):
-        RunFolder(tmp_path / "runs" / "one").create(RUN.manifest, RUN.workloads, RUN.planned)
+        RunFolder(tmp_path / "runs" / "one").create(RUN)
 
 
 def test_a_folder_that_may_not_be_written() -> None:
     """Nobody makes folders in /sys, not even root."""
     with pytest.raises(StoreError, match="Cannot write /sys/tfbench"):
-        RunFolder(Path("/sys/tfbench")).create(RUN.manifest, RUN.workloads, RUN.planned)
+        RunFolder(Path("/sys/tfbench")).create(RUN)
 
 
 class TestReadingWhatIsNoRun:

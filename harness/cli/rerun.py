@@ -26,7 +26,7 @@ from harness.model.run import Run
 from harness.rounding import short_digests
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
-from harness.run.repeat import again, check_files, compare_images, demands, named_after, outlook, prepared_run
+from harness.run.repeat import again, compare_images, demands, options_here, outlook
 
 _NOT_HERE = "not here"
 
@@ -69,22 +69,22 @@ def rerun(
     with stoppable():
         path = newest(run)
         then = open_run(path)
-        differences = differing(then, outlook(then, paths(), files))
+        devices = tuple(filter(None, device.split(",")))
+        options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
+        differences = differing(then, outlook(then, options, paths()))
         _introduce(progress, then, differences)
-        asked = demands(then, files)
+        asked = demands(then, options)
         for name, value in asked.items():
             progress.line(f"The run asks for {name} {value}")
-        check_files(then, files)
         if check:
             _show_images(progress, then)
             return
         if asked and not yes:
             _confirm(asked)
-        devices = tuple(filter(None, device.split(",")))
-        resolved = again(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        prepared = prepare(resolved, paths(), progress, command=command_line())
-        prepared = named_after(prepared, then)
-        later = differing(then, prepared_run(prepared))
+        prepared = prepare(
+            again(then, options), paths(), progress, command=command_line(), rerun_of=then.manifest.run_id
+        )
+        later = differing(then, prepared.run)
         new = {key: values for key, values in later.items() if key not in differences}
         if new:
             _show(progress, "Differs too, now that images and data are known", new)

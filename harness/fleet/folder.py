@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.fleet.messages import Begun, FleetPlan, Written
-from harness.model.run import Status
+from harness.model.run import Run, Status
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import RunFolder, on_disk, write_whole
 
@@ -54,7 +54,11 @@ class FleetFolder:
         """Write the run that a node has planned, unless it goes on with one."""
         folder = self.run(name)
         if not folder.exists():
-            folder.create(message.manifest, message.workloads, message.planned)
+            folder.create(
+                Run(
+                    manifest=message.manifest, workloads=message.workloads, planned=message.planned, trials=()
+                )
+            )
 
     def add(self, name: str, message: Written) -> None:
         """Write a trial that has ended, in place of one that failed before, or that the plan is through."""

@@ -114,8 +114,8 @@ def _measure(order: Order, scratch: Path, outbox: Outbox) -> None:
 
 def begun(prepared: Prepared) -> Begun:
     """Return the message that a run is planned."""
-    declared = tuple(entry.workload for entry in prepared.resolved.entries)
-    return Begun(manifest=prepared.manifest, workloads=declared, planned=prepared.resolved.planned)
+    run = prepared.run
+    return Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
 
 
 def prepared_for(order: Order, scratch: Path, progress: Progress) -> Prepared:

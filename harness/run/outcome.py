@@ -19,12 +19,11 @@ class Ended:
     """How a container was seen to end.
 
     Attributes:
-        hung, full: why the harness ended it and what to try, or "": it took too long, or wrote too much.
+        stopped: the status and why, where the harness ended it.
     """
 
     exit: Exit
-    hung: str = ""
-    full: str = ""
+    stopped: tuple[Status, str] | None = None
 
 
 def judge(
@@ -44,10 +43,9 @@ def judge(
     if cause is not None or ended is None:
         return Status.INTERRUPTED, "The run was stopped during this trial."
     text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
-    if ended.full:
-        return Status.FAILED, f"{ended.full} See log.txt for what it did last."
-    if ended.hung:
-        return Status.TIMEOUT, f"{ended.hung} See log.txt for its last output."
+    if ended.stopped:
+        status, why = ended.stopped
+        return status, f"{why} See log.txt for its last output."
     if ended.exit.out_of_memory:
         limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
         return (

@@ -32,18 +32,17 @@ from harness.engines.connect import connect
 from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError
 from harness.images.environment import library_variables
-from harness.model.options import Options
 from harness.model.run import (
     DataInfo,
     EngineInfo,
     ImageInfo,
     Manifest,
     PlannedTrial,
-    WeightsInfo,
+    Run,
 )
 from harness.paths import Paths
 from harness.progress import Progress
-from harness.run.catalogue import Entry, sources
+from harness.run.catalogue import sources
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.provision import provide_images
@@ -54,9 +53,6 @@ from harness.system.cloud import cloud_facts
 from harness.system.file_locks import default_path, measuring
 from harness.system.machine import host_facts, system_description
 from harness.telemetry.sources import default_sources
-
-# How much of a trial its windows are taken to be where requests are timed after them.
-WITH_REQUESTS = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +65,27 @@ class Prepared:
     manifest: Manifest
     jobs: tuple[Job, ...]
 
+    @property
+    def run(self) -> Run:
+        """The run that is about to start, without trials."""
+        return Run(
+            manifest=self.manifest,
+            workloads=self.resolved.workloads,
+            planned=self.resolved.planned,
+            trials=(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """What containers are given: each device's GPUs, images by target, data by workload, a folder of weights."""
+
+    engine: EngineInfo
+    access: Mapping[str, GpuAccess]
+    images: Mapping[str, ImageInfo]
+    data: Mapping[str, tuple[Path, DataInfo]]
+    weights: tuple[Path, str] | None
+
 
 def prepare(
     resolved: Resolved,
@@ -76,19 +93,33 @@ def prepare(
     progress: Progress,
     *,
     command: str = "",
+    rerun_of: str = "",
+    run_id: str = "",
 ) -> Prepared:
     """Reach the engine and make sure of images and data.
 
     Args:
         command: the command line, for the record.
+        rerun_of: the run that this one repeats, "" for none.
+        run_id: of the run that goes on, "" for a new one.
 
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
     """
-    stage = _set_stage(resolved, paths, progress)
-    manifest = _manifest(resolved, stage, paths, command)
-    folder = RunFolder(resolved.options.out / manifest.run_id)
-    return _prepared(resolved, stage, folder, manifest, paths)
+    if any(trial.gpus for trial in resolved.planned):
+        for remark in check_driver(resolved.gpus):
+            progress.line(remark)
+    engine, info = connect(resolved.options.engine, progress)
+    engine.remove_stale()
+    inputs = _inputs(resolved, engine, info, paths, progress)
+    manifest = _manifest(resolved, inputs, paths, run_id)
+    return Prepared(
+        resolved=resolved,
+        engine=engine,
+        folder=RunFolder(resolved.options.out / manifest.run_id),
+        manifest=replace(manifest, command=command, rerun_of=rerun_of),
+        jobs=tuple(_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
+    )
 
 
 def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
@@ -101,74 +132,30 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
     run = read_run(path)
     # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
     resolved = replace(resolve(run.manifest.options), profile=run.manifest.profile, planned=run.planned)
-    stage = _set_stage(resolved, paths, progress)
-    if others := _others(run.manifest, resolved, stage):
-        stage.engine.close()
+    prepared = prepare(resolved, paths, progress, run_id=run.manifest.run_id)
+    if changed := _changed(run.manifest, prepared.manifest):
+        prepared.engine.close()
         raise StoreError(
-            f"Changed since {path} started: {', '.join(others)}.",
+            f"Changed since {path} started: {', '.join(changed)}.",
             hint="Start a new run: these trials would not be comparable.",
         )
-    return _prepared(resolved, stage, RunFolder(path), run.manifest, paths)
+    return replace(prepared, folder=RunFolder(path), manifest=run.manifest)
 
 
-def _others(manifest: Manifest, resolved: Resolved, stage: _Stage) -> list[str]:
+def _changed(then: Manifest, now: Manifest) -> list[str]:
     """Name what trials of a run would now differ in from those that it has."""
-    same = {
-        "images": {image.target: image.digest for image in manifest.images}
-        == {target: image.digest for target, image in stage.images.items()},
-        "GPUs": [gpu.uuid for gpu in manifest.gpus] == [gpu.uuid for gpu in resolved.gpus],
-        "weights": manifest.weights == _weights(resolved, stage),
-        "data": {data.workload: (data.kind, data.sha256) for data in manifest.data}
-        == {name: (info.kind, info.sha256) for name, (_, info) in stage.data.items()},
-        "workload files": manifest.sources == sources(resolved.entries),
-    }
-    return [name for name, alike in same.items() if not alike]
 
+    def compared(manifest: Manifest) -> Mapping[str, object]:
+        return {
+            "images": {image.target: image.digest for image in manifest.images},
+            "GPUs": [gpu.uuid for gpu in manifest.gpus],
+            "weights": manifest.weights,
+            "data": {data.workload: (data.kind, data.sha256) for data in manifest.data},
+            "workload files": manifest.sources,
+        }
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """What trials need: the engine, how containers get each device's GPUs, images by target, data."""
-
-    engine: Engine
-    info: EngineInfo
-    access: Mapping[str, GpuAccess]
-    images: Mapping[str, ImageInfo]
-    data: Mapping[str, tuple[Path, DataInfo]]
-    weights: tuple[Path, str] | None
-
-
-def _set_stage(resolved: Resolved, paths: Paths, progress: Progress) -> _Stage:
-    options = resolved.options
-    on_gpus = [trial for trial in resolved.planned if trial.gpus]
-    for remark in check_driver(resolved.gpus) if on_gpus else ():
-        progress.line(remark)
-    engine, info = connect(options.engine, progress)
-    engine.remove_stale()
-    access = {
-        device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
-        for device, positions in {trial.device: trial.gpus for trial in on_gpus}.items()
-    }
-    for target, reference in options.images.items():
-        if target not in resolved.targets:
-            progress.line(f"--image {target}={reference} is not used: no trial of this run needs that image.")
-    images = provide_images(
-        engine, resolved.targets, options.images, options.base, paths.checkout, paths.cache, progress
-    )
-    data = {
-        entry.workload.name: ensure_data(
-            entry.workload.data, entry.workload.name, paths.cache, options.data, options.seed, progress
-        )
-        for entry in resolved.entries
-    }
-    weights = keep_weights(options.weights, paths.cache) if options.weights else None
-    return _Stage(engine=engine, info=info, access=access, images=images, data=data, weights=weights)
-
-
-def _prepared(
-    resolved: Resolved, stage: _Stage, folder: RunFolder, manifest: Manifest, paths: Paths
-) -> Prepared:
-    jobs = tuple(_job(resolved, trial, manifest.run_id, stage, paths) for trial in resolved.planned)
-    return Prepared(resolved=resolved, engine=stage.engine, folder=folder, manifest=manifest, jobs=jobs)
+    before = compared(then)
+    return [name for name, value in compared(now).items() if value != before[name]]
 
 
 def execute(
@@ -200,111 +187,127 @@ def execute(
     try:
         with measuring(default_path(), wait_s=wait_s):
             if not prepared.folder.exists():
-                declared = tuple(entry.workload for entry in prepared.resolved.entries)
-                prepared.folder.create(prepared.manifest, declared, prepared.resolved.planned)
+                prepared.folder.create(prepared.run)
             return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()
 
 
-def _manifest(resolved: Resolved, stage: _Stage, paths: Paths, command: str) -> Manifest:
+def _inputs(
+    resolved: Resolved, engine: Engine, info: EngineInfo, paths: Paths, progress: Progress
+) -> _Inputs:
     options = resolved.options
-    kinds = sorted({access.kind for access in stage.access.values()})
-    engine = replace(stage.info, gpu_access=",".join(kinds))
+    devices = {trial.device: trial.gpus for trial in resolved.planned if trial.gpus}
+    access = {
+        device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
+        for device, positions in devices.items()
+    }
+    for target, reference in options.images.items():
+        if target not in resolved.targets:
+            progress.line(f"--image {target}={reference} is not used: no trial of this run needs that image.")
+    return _Inputs(
+        engine=replace(info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
+        access=access,
+        images=provide_images(
+            engine, resolved.targets, options.images, options.base, paths.checkout, paths.cache, progress
+        ),
+        data={
+            workload.name: ensure_data(
+                workload.data, workload.name, paths.cache, options.data, options.seed, progress
+            )
+            for workload in resolved.workloads
+        },
+        weights=keep_weights(options.weights, paths.cache) if options.weights else None,
+    )
+
+
+def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) -> Manifest:
+    options = resolved.options
     now = datetime.datetime.now(datetime.UTC)
-    software = {target: image.reference for target, image in stage.images.items()}
+    software = {target: image.reference for target, image in inputs.images.items()}
     return Manifest(
-        run_id=new_run_id(now),
+        run_id=run_id or new_run_id(now),
         created=now.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=commit_of(paths.checkout),
-        command=command,
-        engine=engine,
-        images=tuple(stage.images.values()),
-        data=tuple(info for _, info in stage.data.values()),
+        command="",
+        engine=inputs.engine,
+        images=tuple(inputs.images.values()),
+        data=tuple(info for _, info in inputs.data.values()),
         gpus=resolved.gpus,
-        system=system_description(resolved.gpus, engine, software),
+        system=system_description(resolved.gpus, inputs.engine, software),
         host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
         options=options,
         profile=resolved.profile,
-        memory_limit_bytes=_memory_limit(options),
+        memory_limit_bytes=options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE),
         prices=read_prices(options.price) if options.price else None,
-        weights=_weights(resolved, stage),
+        weights=weights_infos(
+            options.weights, inputs.weights[1] if inputs.weights else "", resolved.workloads
+        ),
         sources=sources(resolved.entries),
     )
 
 
-def _weights(resolved: Resolved, stage: _Stage) -> tuple[WeightsInfo, ...]:
-    sha256 = stage.weights[1] if stage.weights else ""
-    return weights_infos(resolved.options.weights, sha256, [entry.workload for entry in resolved.entries])
-
-
-def _memory_limit(options: Options) -> int:
-    return options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
-
-
-def _job(resolved: Resolved, trial: PlannedTrial, run_id: str, stage: _Stage, paths: Paths) -> Job:
+def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Manifest, paths: Paths) -> Job:
     options = resolved.options
     entry = resolved.entry(trial.workload)
-    image = stage.images[resolved.target(trial)]
-    data, info = stage.data[trial.workload]
-    weights = options.weights if entry.workload.takes_weights else None
-    spec = spec_for(
-        trial,
-        resolved.profile,
-        file=f"{FILE_DIR}/{entry.path.name}" if entry.external else entry.path.name,
-        data_dir=DATA_DIR,
-        weights=f"{WEIGHTS_DIR}/{weights.name}" if weights else "",
-        seed=options.seed,
-        image=entry.workload.image,
-    )
-    container = ContainerSpec(
-        image=image,
-        command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
-        environment=_environment(bool(trial.gpus), image, stage.info),
-        out=paths.cache,
-        mounts=_mounts(entry, data, stage.weights if weights else None, bool(trial.gpus), image, paths),
-        trial_id=trial.id,
-        run_id=run_id,
-        cpus=options.cpus,
-        cpu_quota=options.cpu_quota,
-        memory_bytes=_memory_limit(options),
-        # For workloads that may be asked to read their data from memory (storage=ram).
-        tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
-        gpu=stage.access.get(trial.device),
-    )
-    gpus = {f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus}
-    share = WITH_REQUESTS if entry.workload.requests else 1.0
-    return Job(planned=trial, spec=spec, container=container, gpus=gpus, windows_share=share)
-
-
-def _environment(gpu: bool, image: ImageInfo, info: EngineInfo) -> Mapping[str, str]:
-    shared = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
-    if not gpu:
-        return {**shared, "CUDA_VISIBLE_DEVICES": "-1"}
-    # An image knows its own libraries; the local environment's Python does not.
-    libraries = {} if info.isolated else library_variables(Path(image.reference))
-    return {**shared, **libraries, "CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-
-
-def _mounts(
-    entry: Entry, data: Path, weights: tuple[Path, str] | None, gpu: bool, image: ImageInfo, paths: Paths
-) -> tuple[Mount, ...]:
+    image = inputs.images[resolved.target(trial)]
+    data, info = inputs.data[trial.workload]
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
         Mount(container=DATA_DIR, host=data),
     ]
-    if weights:
-        mounts.append(Mount(container=WEIGHTS_DIR, host=weights[0]))
+    environment = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
+    file, weights = entry.path.name, ""
     if entry.external:
         mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
-    if gpu:
-        # Machine code that the driver compiles from PTX is kept: on a new GPU that takes minutes.
-        name = image.digest.rpartition(":")[2][:16]
-        cache = paths.cache / "cuda" / name
-        cache.mkdir(parents=True, exist_ok=True)
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=cache, read_only=False))
-    return tuple(mounts)
+        file = f"{FILE_DIR}/{file}"
+    if inputs.weights and options.weights and entry.workload.takes_weights:
+        mounts.append(Mount(container=WEIGHTS_DIR, host=inputs.weights[0]))
+        weights = f"{WEIGHTS_DIR}/{options.weights.name}"
+    if trial.gpus:
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
+        # An image knows its own libraries; the local environment's Python does not.
+        environment |= {} if inputs.engine.isolated else library_variables(Path(image.reference))
+        environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    else:
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    container = ContainerSpec(
+        image=image,
+        command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
+        environment=environment,
+        out=paths.cache,
+        mounts=tuple(mounts),
+        trial_id=trial.id,
+        run_id=manifest.run_id,
+        cpus=options.cpus,
+        cpu_quota=options.cpu_quota,
+        memory_bytes=manifest.memory_limit_bytes,
+        # For workloads that may be asked to read their data from memory (storage=ram).
+        tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
+        gpu=inputs.access.get(trial.device),
+    )
+    return Job(
+        planned=trial,
+        spec=spec_for(
+            trial,
+            resolved.profile,
+            file=file,
+            data_dir=DATA_DIR,
+            weights=weights,
+            seed=options.seed,
+            image=entry.workload.image,
+        ),
+        container=container,
+        gpus={f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus},
+    )
+
+
+def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:
+    """Make the folder that keeps machine code which the driver compiles from PTX: on a new GPU that takes minutes."""
+    cache = paths.cache / "cuda" / image.digest.rpartition(":")[2][:16]
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
 
 
 def new_run_id(now: datetime.datetime) -> str:

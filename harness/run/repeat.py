@@ -13,29 +13,26 @@ from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
 from harness.model.options import Options
-from harness.model.run import EngineInfo, ImageInfo, Manifest, PlannedTrial, Run, Status, target_for
+from harness.model.run import EngineInfo, ImageInfo, PlannedTrial, Run, Status, target_for
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.prepare import Prepared, commit_of
+from harness.run.prepare import commit_of
 from harness.run.resolve import Resolved, resolve
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 from workloads.protocol import TENSORFLOW
 
 
-def again(
+def options_here(
     run: Run,
     *,
-    out: Path,
+    out: Path = RUNS,
     engine: str = "",
     devices: tuple[str, ...] = (),
     files: tuple[Path, ...] = (),
     price: str = "",
-) -> Resolved:
-    """Resolve a recorded run on this host.
-
-    The trials are those that were run: how many it takes to narrow an interval differs from host to host,
-    and here the same number is wanted. Of a run that was cut off it is the whole plan.
+) -> Options:
+    """Return the options with which a recorded run runs again on this host.
 
     Args:
         run: what to run again.
@@ -46,21 +43,50 @@ def again(
         price: other prices than the run's, as harness.run.prices reads them; "" for the same.
 
     Raises:
-        StoreError: the run does not say how it was made.
+        UsageError: the run did not use such a device, or a workload file is not here.
+    """
+    options = run.manifest.options
+    had = tuple(dict.fromkeys(planned.device for planned in run.planned))
+    if strange := [device for device in devices if device not in had]:
+        raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
+    if missing := [str(path) for path in files or options.files if not path.is_file()]:
+        raise UsageError(
+            f"The run used workload files that are not here: {', '.join(missing)}.",
+            hint="Name the file with --workload-file.",
+        )
+    return replace(
+        options,
+        out=out,
+        engine=engine or settled(options.engine, run.manifest.engine),
+        device=",".join(devices or had),
+        files=files or options.files,
+        workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
+        price=price or options.price,
+    )
+
+
+def again(run: Run, options: Options) -> Resolved:
+    """Resolve a recorded run on this host.
+
+    The trials are those that were run: how many it takes to narrow an interval differs from host to host,
+    and here the same number is wanted. Of a run that was cut off it is the whole plan.
+
+    Args:
+        run: what to run again.
+        options: as `options_here` gives them.
+
+    Raises:
         UsageError, GpuError: what it needs is not here.
     """
-    options = _options(run, files, out=out, engine=engine, devices=devices)
-    options = replace(options, price=price or options.price)
-    check_files(run, files)
     resolved = resolve(options)
-    available = {entry.workload.name for entry in resolved.entries}
-    gone = sorted({planned.workload for planned in run.planned} - available)
+    gone = set(options.workloads) - {workload.name for workload in resolved.workloads}
     if gone:
         raise UsageError(
-            f"This tfbench has no workload {', '.join(gone)}.",
+            f"This tfbench has no workload {', '.join(sorted(gone))}.",
             hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
         )
-    planned = tuple(trial for trial in _planned(run) if not devices or trial.device in devices)
+    devices = options.device.split(",")
+    planned = tuple(trial for trial in _planned(run) if trial.device in devices)
     profile = run.manifest.profile
     if run.stops:
         most = max((trial.index for trial in planned), default=0) + 1
@@ -69,50 +95,17 @@ def again(
     return replace(resolved, profile=profile, planned=planned, entries=entries)
 
 
-def check_files(run: Run, files: tuple[Path, ...] = ()) -> None:
-    """Make sure that the user's own workload files of a run are here.
-
-    Raises:
-        StoreError: the run does not say how it was made.
-        UsageError: one is not, and `files` does not name it.
-    """
-    options = _options(run, files)
-    missing = [str(path) for path in options.files if not path.is_file()]
-    if missing:
-        raise UsageError(
-            f"The run used workload files that are not here: {', '.join(missing)}.",
-            hint="Name the file with --workload-file.",
-        )
-
-
-def _options(
-    run: Run, files: tuple[Path, ...], *, out: Path = RUNS, engine: str = "", devices: tuple[str, ...] = ()
-) -> Options:
-    options = run.manifest.options
-    had = tuple(dict.fromkeys(planned.device for planned in run.planned))
-    if strange := [device for device in devices if device not in had]:
-        raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
-    return replace(
-        options,
-        out=out,
-        engine=engine or settled(options.engine, run.manifest.engine),
-        device=",".join(devices or had),
-        files=files or options.files,
-        workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
-    )
-
-
-def demands(run: Run, files: tuple[Path, ...] = ()) -> Mapping[str, str]:
+def demands(run: Run, options: Options) -> Mapping[str, str]:
     """Return what a run asks of this machine beyond a run without options, by the option's name.
 
     Args:
-        files: the user's own workload files, which then are not the run's.
+        options: as `options_here` gives them; workload files that are not the run's are not asked for.
     """
-    options = _options(run, files)
+    foreign = options.files if options.files == run.manifest.options.files else ()
     asked = {
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
         "--base": options.base,
-        "--workload-file": "" if files else ", ".join(map(str, options.files)),
+        "--workload-file": ", ".join(map(str, foreign)),
         "--weights": options.weights,
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,
         "--cpus": options.cpus,
@@ -129,15 +122,13 @@ def _planned(run: Run) -> tuple[PlannedTrial, ...]:
     return tuple(planned for planned in run.planned if planned.id in ran)
 
 
-def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
+def outlook(run: Run, options: Options, paths: Paths) -> Run:
     """Return the run as it would be here, as far as that is certain before an engine is asked or an image built.
 
     What is not certain yet, such as data and the engine, is empty.
     """
-    options = _options(run, files)
-    wanted = {planned.workload for planned in run.planned}
-    own = tuple(entry for path in options.files if path.is_file() for entry in external(path))
-    entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in wanted)
+    own = tuple(entry for path in options.files for entry in external(path))
+    entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in options.workloads)
     result, _ = discover()
     gpus = select_gpus(result, options.gpus) if result and run.manifest.gpus else ()
     images = {workload.name: workload.image for workload in run.workloads}
@@ -147,12 +138,10 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
     }
     locks = {target: paths.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
     engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)
-    manifest = Manifest(
-        run_id="",
-        created="",
+    manifest = replace(
+        run.manifest,
         tfbench_version=__version__,
         commit=commit_of(paths.checkout),
-        command="",
         engine=engine,
         images=tuple(
             ImageInfo(target=target, reference="", digest="", base="", lock_sha256=file_sha256(lock))
@@ -163,15 +152,10 @@ def outlook(run: Run, paths: Paths, files: tuple[Path, ...] = ()) -> Run:
         gpus=gpus,
         system=system_description(gpus, engine, {}),
         host_facts=host_facts(),
-        options=run.manifest.options,
-        profile=run.manifest.profile,
         sources=sources(entries),
     )
-    return Run(
-        manifest=manifest,
-        workloads=tuple(entry.workload for entry in entries),
-        planned=run.planned,
-        trials=(),
+    return replace(
+        run, manifest=manifest, workloads=tuple(entry.workload for entry in entries), trials=(), stops=()
     )
 
 
@@ -198,18 +182,3 @@ def compare_images(then: Run, find: Callable[[str], ImageInfo | None]) -> dict[s
         else:
             verdicts[image.target] = "other bits, from the same lock and base"
     return verdicts
-
-
-def prepared_run(prepared: Prepared) -> Run:
-    """Return the run that is about to start, without trials."""
-    return Run(
-        manifest=prepared.manifest,
-        workloads=tuple(entry.workload for entry in prepared.resolved.entries),
-        planned=prepared.resolved.planned,
-        trials=(),
-    )
-
-
-def named_after(prepared: Prepared, run: Run) -> Prepared:
-    """Have the new run's manifest name the one that it repeats."""
-    return replace(prepared, manifest=replace(prepared.manifest, rerun_of=run.manifest.run_id))

@@ -37,7 +37,7 @@ from harness.run.plan import (
 )
 from harness.run.prices import read_prices
 from harness.system.gpus import discover
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,11 @@ class Resolved:
     def target(self, trial: PlannedTrial) -> str:
         """Return the image target that a planned trial runs in."""
         return target_for(self.entry(trial.workload).workload.image, gpu=bool(trial.gpus))
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """What the entries declare."""
+        return tuple(entry.workload for entry in self.entries)
 
     def entry(self, name: str) -> Entry:
         """Return the entry of a planned workload."""

@@ -15,14 +15,14 @@ from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status
 from harness.progress import Progress, Task
-from harness.run.clocks import clock_gap, host_clocks
+from harness.run.clocks import clock_gap
 from harness.run.events import EventLog, EventTail
 from harness.run.outcome import Ended, judge
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from workloads.protocol import Spec, measures_speed
+from workloads.protocol import Spec, boot_id
 
 _KILLED = Exit(code=-9, out_of_memory=False)
 
@@ -31,15 +31,13 @@ _KILLED = Exit(code=-9, out_of_memory=False)
 class Job:
     """All that it takes to run one planned trial: `container.out` is filled in when it starts.
 
-    `gpus` maps the trial's device names ("gpu0") to the UUIDs by which NVML knows them. `windows_share` is
-    what part of the trial its windows are taken to be: where predictions are asked for it goes on after them.
+    `gpus` maps the trial's device names ("gpu0") to the UUIDs by which NVML knows them.
     """
 
     planned: PlannedTrial
     spec: Spec
     container: ContainerSpec
     gpus: Mapping[str, str]
-    windows_share: float = 1.0
 
 
 class Runner:
@@ -84,45 +82,33 @@ class Runner:
         stopping = Stopping(self._profile)
         finished = self._folder.finished()
         records: list[TrialRecord] = []
-        with self._progress.task("Trials", sum(map(self._weight, jobs))) as bar:
+        # Trials that only narrow an interval may not run.
+        always = sum(job.planned.index < self._profile.trials for job in jobs)
+        with self._progress.task("Trials", always) as bar:
             for job in jobs:
                 if job.planned.id in finished:
                     log = read_outcome(self._folder.trial(job.planned.id))
                     stopping.took(job.planned, log, 0.0)
-                    bar.advance(self._weight(job))
                 elif stopping.wants(job.planned):
                     record, log = self._run_trial(job, bar)
                     records.append(record)
                     fits = record.status is not Status.OUT_OF_MEMORY
                     seconds = (record.ended_ns - record.started_ns) / 1e9
                     stopping.took(job.planned, log, seconds, fits=fits)
-                else:
-                    bar.advance(self._weight(job))
+                if job.planned.index < self._profile.trials:
+                    bar.advance(1)
         self._folder.close(stopping.stops())
         return tuple(records)
-
-    def _optional(self, planned: PlannedTrial) -> bool:
-        """Return whether a trial only runs to narrow an interval."""
-        return planned.index >= self._profile.trials
-
-    def _weight(self, job: Job) -> float:
-        """Return how much of the progress bar a trial takes, about as it takes time; 0 for one that may not run.
-
-        Starting, and a variant whose speed is a result, take twice as long as one that serves the breakdown.
-        """
-        if self._optional(job.planned):
-            return 0.0
-        return 2.0 + sum(2.0 if measures_speed(variant) else 1.0 for variant in job.planned.variants)
 
     def _run_trial(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
         planned = job.planned
         folder = self._folder.open_trial(planned, job.spec)
-        narrowing = ", until the interval is narrow" if self._optional(planned) else ""
+        narrowing = ", until the interval is narrow" if planned.index >= self._profile.trials else ""
         at = "".join(f" {name}={value}" for name, value in planned.point)
         what = f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}"
         bar.note(what)
         started_ns = time.monotonic_ns()
-        clocks = host_clocks()
+        clocks = {"boot_id": boot_id(), "wall_ns": time.time_ns(), "t_ns": started_ns}
         container: Container | None = None
         ended: Ended | None = None
         sampling = Sampling()
@@ -167,45 +153,42 @@ class Runner:
         return record, log
 
     def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str) -> Ended:
-        """Wait for the container's end and end it when it hangs or takes too long."""
+        """Wait for the container's end and end it when it hangs, takes too long or writes too much."""
         tail = EventTail(folder.events)
         begun = heard = weigh_at = time.monotonic()
-        share = job.windows_share / max(1, len(job.spec.variants) * job.spec.windows)
-        shown = 0.0
-        weight = self._weight(job)
         while True:
             exit_ = container.poll()
             events = tail.read()
+            _note_progress(bar, what, events, job.spec.variants)
+            if exit_ is not None:
+                return Ended(exit=exit_)
             now = time.monotonic()
             if events:
                 heard = now
-            _note_progress(bar, what, events, job.spec.variants)
-            step = min(_windows(events) * share, 1.0 - shown)
-            shown += step
-            bar.advance(step * weight)
-            if exit_ is not None:
-                bar.advance((1.0 - shown) * weight)
-                return Ended(exit=exit_)
-            if now >= weigh_at:
+            stopped = self._overdue(now - begun, now - heard)
+            if stopped is None and now >= weigh_at:
                 weigh_at = now + WEIGH_S
                 if _folder_bytes(folder.out) > OUT_BYTES:
-                    container.kill()
-                    bar.advance((1.0 - shown) * weight)
-                    full = f"It wrote more than {OUT_BYTES >> 30} GiB into its folder, so it was ended."
-                    return Ended(exit=container.poll() or _KILLED, full=full)
-            if now - heard > self._profile.stall_s or now - begun > self._profile.limit_s:
-                silent = now - heard > self._profile.stall_s
+                    limit = f"{OUT_BYTES >> 30} GiB"
+                    stopped = Status.FAILED, f"It wrote more than {limit} into its folder, so it was stopped."
+            if stopped is not None:
                 container.kill()
-                bar.advance((1.0 - shown) * weight)
-                hung = (
-                    f"No event for {self._profile.stall_s:g} s, so it was stopped. "
-                    "Raise --stall to wait longer."
-                    if silent
-                    else f"Not done after {self._profile.limit_s:g} s, so it was stopped. "
-                    "Measure less, as with --variants baseline,tuned, or choose another --profile."
-                )
-                return Ended(exit=container.poll() or _KILLED, hung=hung)
+                return Ended(exit=container.poll() or _KILLED, stopped=stopped)
             time.sleep(self._poll_s)
+
+    def _overdue(self, ran_s: float, silent_s: float) -> tuple[Status, str] | None:
+        if silent_s > self._profile.stall_s:
+            why = (
+                f"No event for {self._profile.stall_s:g} s, so it was stopped. Raise --stall to wait longer."
+            )
+        elif ran_s > self._profile.limit_s:
+            why = (
+                f"Not done after {self._profile.limit_s:g} s, so it was stopped. "
+                "Measure less, as with --variants baseline,tuned, or choose another --profile."
+            )
+        else:
+            return None
+        return Status.TIMEOUT, why
 
     def _clear_away(self, container: Container | None) -> str:
         """Kill and remove the container and return its log, whatever state the engine is in."""
@@ -224,10 +207,11 @@ class Runner:
 def _note_progress(
     bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]
 ) -> None:
-    """Report which variant begins, and which window or series of requests ended.
+    """Report that the trial goes on, which variant begins, and which window or series of requests ended.
 
     Events of other variants come from the workload itself and are ignored.
     """
+    bar.advance(0)
     for event in events:
         if event.get("variant") not in variants:
             continue
@@ -247,7 +231,3 @@ def _folder_bytes(folder: Path) -> int:
             with suppress(OSError):
                 total += os.lstat(Path(path, name)).st_blocks * 512
     return total
-
-
-def _windows(events: Iterable[Mapping[str, object]]) -> int:
-    return sum(event["kind"] == "window" for event in events)

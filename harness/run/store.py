@@ -115,14 +115,12 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def create(
-        self, manifest: Manifest, workloads: tuple[Workload, ...], planned: tuple[PlannedTrial, ...]
-    ) -> None:
-        """Make the folder and write what is known before the first trial."""
+    def create(self, run: Run) -> None:
+        """Make the folder and write what is known of a run before its first trial."""
         with on_disk(self.path):
             self.path.mkdir(parents=True, exist_ok=False)
-            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **to_plain(manifest)})
-            plan = {"workloads": to_plain(workloads), "planned": to_plain(planned)}
+            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **to_plain(run.manifest)})
+            plan = {"workloads": to_plain(run.workloads), "planned": to_plain(run.planned)}
             _write_json(self.path / "plan.json", plan)
 
     def exists(self) -> bool:

@@ -12,7 +12,7 @@ from harness.cli.measuring import stoppable
 from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
-from harness.model.run import ImageInfo
+from harness.model.run import ImageInfo, Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials, profile_named, spec_for
 from harness.run.runner import Job, Runner
@@ -57,7 +57,7 @@ def main(path: Path, image: str, run_id: str) -> None:
         engine.remove_stale()
         folder = RunFolder(path)
         if not folder.exists():
-            folder.create(manifest(), (WORKLOAD,), PLANNED)
+            folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=PLANNED, trials=()))
         container = ContainerSpec(
             image=ImageInfo(target="cpu", reference=image, digest="", base="", lock_sha256=""),
             command=("python3", "-c", TRIAL),
