@@ -45,9 +45,12 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
         writer.metric("tuned", "test_loss", math.nan)
         writer.warning("slow disk")
         writer.left_out("opt:xla", f"InvalidArgumentError: no kernel {'x' * 999}\nand more")
+        writer.write("error", type="KeyError", message="first")
+        writer.write("error", type="ValueError", message="last")
         writer.write("end")
     log = read_log(file)
-    assert (log.problem, log.error, log.ended) == ("", None, True)
+    assert (log.problem, log.ended) == ("", True)
+    assert log.error is not None and log.error["message"] == "last"
     assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "what is no scalar is no fact"
     (again,) = log.variants
     assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "it began again"
@@ -62,24 +65,6 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     assert log.warnings == ["tuned: test_loss is nan, and is left out.", "slow disk"]
 
 
-def test_a_phase_of_the_whole_trial_ends_where_the_next_begins(file: Path) -> None:
-    with EventWriter(file) as writer:
-        ended = writer.phase("import", 1)
-        writer.phase("data", ended)
-    first, second = read_log(file).phases
-    assert (first.name, first.variant, first.start_ns, first.end_ns) == ("import", "", 1, ended)
-    assert (second.name, second.start_ns) == ("data", ended)
-
-
-def test_a_truncated_last_line_is_a_crash_and_no_fault_of_the_rest(file: Path) -> None:
-    text = "".join(good_events())
-    file.write_text(text[: text.rindex('"kind": "end"') + 5], encoding="utf-8")
-    log = read_log(file)
-    assert len(log.windows) == 2
-    assert not log.ended
-    assert log.problem == ""
-
-
 @given(cut=st.integers(min_value=0, max_value=2000))
 def test_wherever_it_is_cut_what_was_whole_is_kept(
     tmp_path_factory: pytest.TempPathFactory, cut: int
@@ -88,8 +73,10 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
     text = "".join(good_events())[:cut]
     file.write_text(text, encoding="utf-8")
     log = read_log(file)
-    assert len(log.windows) == sum('"window"' in whole for whole in text.split("\n")[:-1])
-    assert (log.problem != "") == ("\n" not in text)
+    whole = text.split("\n")[:-1]
+    assert len(log.windows) == sum('"window"' in each for each in whole)
+    assert log.ended == any('"end"' in each for each in whole)
+    assert (log.problem == "") == bool(whole)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +90,7 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
         (b'{"kind":"end","t_ns":true}\n', "t_ns is bool"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":["a"]}\n', "invalid literal"),
         (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
-        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":["a"]}\n', "no attribute"),
+        (b'{"kind":"variant","t_ns":1,"variant":"x","params":{},"changes":["a"]}\n', "Expected `object`"),
         (b"\xff\xfe\n", "line 3"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[[1]]}\n', "plain list"),
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[%s]}\n' % HUGE, "large"),
@@ -154,31 +141,14 @@ def test_text_of_a_workload_is_printable_wherever_it_comes_from(file: Path) -> N
     assert repr(log).encode()
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("warning", {"message": "slow"}),
-        ("fact", {"variant": "x", "name": "y", "text": "z"}),
-        ("metric", {"variant": "x", "name": "y", "value": 1}),
-    ],
-)
-def test_too_many_events_of_a_kind_are_counted(file: Path, kind: str, fields: dict) -> None:
-    most = events.MOST_EVENTS[kind]
-    file.write_text(start_line() + line(kind, **fields) * (most + 7) + line("end"), encoding="utf-8")
-    log = read_log(file)
-    assert log.ended
-    assert max(len(log.warnings), len(log.reported), len(log.metrics)) <= most + 1
-    assert log.warnings[-1].endswith(f"left out: 7 {kind}.")
-
-
-def test_too_much_text_is_counted(file: Path) -> None:
+def test_too_much_text_ends_the_reading(file: Path) -> None:
     """Each event is small enough, and all of them are not."""
     params = {str(n): "y" * 1000 for n in range(400)}
     large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
     file.write_text(start_line() + "".join(large), encoding="utf-8")
     log = read_log(file)
     assert 0 < len(log.variants) < 40
-    assert str(40 - len(log.variants)) in log.warnings[-1]
+    assert "characters" in log.problem
 
 
 @pytest.mark.parametrize("text", [None, "", line("end")], ids=["no file", "empty", "no first one"])
@@ -212,13 +182,6 @@ def test_only_a_plain_file_is_opened(file: Path, kind: str) -> None:
     log = read_log(file)
     assert log.problem.startswith("the event file cannot be read")
     assert log.windows == []
-
-
-def test_the_last_error_counts(file: Path) -> None:
-    file.write_text(start_line() + error_line("KeyError", "first") + error_line(), encoding="utf-8")
-    log = read_log(file)
-    assert log.error is not None
-    assert log.error["message"] == "boom"
 
 
 class TestTail:

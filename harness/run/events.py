@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
+from harness.run.plain import from_plain
 from harness.untrusted import cleaned, open_regular
-from workloads.protocol import Change, ProtocolError, read_events
+from workloads.protocol import ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
-# Characters of one text, values of one mapping or list that is no array, and of one trial's events about the
-# characters in all, and how many there may be of each kind.
+# Characters of one text, values of one mapping or list that is no array, and characters of one trial's events.
 LONGEST = 2_000
 MOST_ENTRIES = 500
 MOST_CHARACTERS = 8_000_000
-MOST_EVENTS: Mapping[str, int] = {
-    "facts": 10, "variant": 500, "phase": 5_000, "window": 20_000, "steps": 20_000, "requests": 1_000,
-    "metric": 1_000, "fact": 500, "warning": 100, "left-out": 500,
-    "needless": 500,
-}  # fmt: skip
 MOST_SAMPLES_PER_S = 1e12
 # Fields that are lists of durations in some kinds of events.
 _ARRAYS = ("step_ns", "latency_ns")
 # Kinds of events that are kept as they are: the list, and what its entries are made of.
-_LISTS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+_LISTS: Mapping[str, tuple[str, type[Any]]] = {
+    "variant": ("variants", VariantInfo),
     "phase": ("phases", Phase),
     "window": ("windows", Window),
     "steps": ("steps", StepTimes),
@@ -44,7 +39,7 @@ _LISTS: Mapping[str, tuple[str, Callable[..., Any]]] = {
 
 # What a hostile or broken line can raise: beyond ProtocolError (a ValueError) there are numbers of a
 # thousand digits and brackets nested a hundred thousand deep.
-_MALFORMED = (AttributeError, TypeError, ValueError, OverflowError, RecursionError)
+_MALFORMED = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +50,6 @@ class EventLog:
         left_out: planned variant that could not be measured -> why.
         needless: planned variants that would have told nothing.
         problem: why reading stopped early, "" when all of the file is in the protocol.
-        counts, dropped: how many events of each kind there were, and how many of them too many.
         characters: about what all of them take.
         start: the first event, or None when there was none.
         error: the last error event, or None.
@@ -77,72 +71,47 @@ class EventLog:
     error: Mapping[str, Any] | None = None
     ended: bool = False
     problem: str = ""
-    counts: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
     characters: int = 0
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Add one checked event; of each kind at most as many as MOST_EVENTS says.
+        """Add one checked event.
 
         Raises:
-            ProtocolError: it says what cannot be.
+            ValueError: its values cannot be, or there are too many.
         """
         plain = {name: value for name, value in event.items() if name not in _ARRAYS}
         _check_values(plain.values())
-        if self._has_space_for(plain):
-            self._store({**event, **cleaned(plain, LONGEST)})
-
-    def _has_space_for(self, event: Mapping[str, Any]) -> bool:
-        kind = event["kind"]
-        self.counts[kind] += 1
-        self.characters += len(str(event))
-        most = MOST_EVENTS.get(kind)
-        if most is None or (self.counts[kind] <= most and self.characters <= MOST_CHARACTERS):
-            return True
-        self.dropped[kind] += 1
-        return False
+        self.characters += len(str(plain))
+        if self.characters > MOST_CHARACTERS:
+            raise ProtocolError(f"more than {MOST_CHARACTERS:,} characters of events")
+        self._store({**event, **cleaned(plain, LONGEST)})
 
     def _store(self, event: Mapping[str, Any]) -> None:
         kind = event["kind"]
-        fields = {name: value for name, value in event.items() if name not in ("kind", "t_ns")}
-        if "start_ns" in fields:
-            _check_span(fields)
-        if kind == "window":
-            _check_window(fields)
-        fields |= {name: _durations(fields[name]) for name in _ARRAYS if name in fields}
         if kind in _LISTS:
             name, made = _LISTS[kind]
-            getattr(self, name).append(made(**fields))
+            value = from_plain(event, made, _durations)
+            _check_times(value)
+            if isinstance(value, VariantInfo):
+                # One that XLA could not compile begins again without.
+                self.variants = [each for each in self.variants if each.variant != value.variant]
+            getattr(self, name).append(value)
             return
         match kind:
             case "start":
                 self.start = event
             case "facts":
-                self.facts |= {k: v for k, v in fields["facts"].items() if isinstance(v, Scalar)}
-            case "variant":
-                changes = tuple(
-                    Change(**{name: str(text) for name, text in change.items()})
-                    for change in fields.pop("changes")
-                )
-                info = VariantInfo(variant=fields["variant"], params=fields["params"], changes=changes)
-                # One that XLA could not compile begins again without.
-                self.variants = [*(each for each in self.variants if each.variant != info.variant), info]
+                self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
-                self.warnings.append(fields["message"])
+                self.warnings.append(event["message"])
             case "left-out":
-                self.left_out[fields["variant"]] = fields["reason"]
+                self.left_out[event["variant"]] = event["reason"]
             case "needless":
-                self.needless.add(fields["variant"])
+                self.needless.add(event["variant"])
             case "error":
                 self.error = event
             case "end":
                 self.ended = True
-
-    def count_what_was_dropped(self) -> None:
-        """Add one warning that counts what there was too much of."""
-        if self.dropped:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in self.dropped.items())
-            self.warnings.append(f"The workload wrote too many events; left out: {kinds}.")
 
 
 def _check_values(values: Collection[Any]) -> None:
@@ -162,15 +131,15 @@ def _check_values(values: Collection[Any]) -> None:
             raise ProtocolError("a number that is not finite or too large")
 
 
-def _check_span(fields: Mapping[str, Any]) -> None:
-    if not 0 <= fields["start_ns"] <= fields["end_ns"] < 1 << 63:
+def _check_times(value: object) -> None:
+    if isinstance(value, (Phase, Window, RequestTimes)) and not 0 <= value.start_ns <= value.end_ns:
         raise ProtocolError("a time span that ends before it begins")
-
-
-def _check_window(fields: Mapping[str, Any]) -> None:
-    if min(fields["steps"], fields["samples"]) < 1 or fields["start_ns"] == fields["end_ns"]:
+    if not isinstance(value, Window):
+        return
+    length_ns = value.end_ns - value.start_ns
+    if min(value.steps, value.samples, length_ns) < 1:
         raise ProtocolError("a window without steps, samples or length")
-    if fields["samples"] * 1e9 > MOST_SAMPLES_PER_S * (fields["end_ns"] - fields["start_ns"]):
+    if value.samples * 1e9 > MOST_SAMPLES_PER_S * length_ns:
         raise ProtocolError("a window that is faster than any machine")
 
 
@@ -191,23 +160,18 @@ def read_log(path: Path) -> EventLog:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
                 log.problem = f"the event file is larger than {MAX_BYTES >> 20} MiB"
                 return log
-            _take(log, read_events(io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="\n")))
+            lines = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="\n")
+            for event in read_events(lines):
+                log.add(event)
     except FileNotFoundError:
         log.problem = "the workload wrote no events"
     except OSError as error:
         log.problem = f"the event file cannot be read: {error.strerror}"
+    except _MALFORMED as error:
+        log.problem = cleaned(str(error), LONGEST)
     if not log.problem and log.start is None:
         log.problem = "the workload wrote no events"
     return log
-
-
-def _take(log: EventLog, events: Iterable[Mapping[str, Any]]) -> None:
-    try:
-        for event in events:
-            log.add(event)
-    except _MALFORMED as error:
-        log.problem = cleaned(str(error), LONGEST)
-    log.count_what_was_dropped()
 
 
 class EventTail:
