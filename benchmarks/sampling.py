@@ -22,9 +22,10 @@ from harness.engines import Container
 from harness.model.options import Options
 from harness.model.run import Gpu
 from harness.progress import Silent
+from harness.run.events import read_log
 from harness.run.prepare import prepare
 from harness.run.resolve import resolve
-from harness.run.store import TrialFolder, read_outcome
+from harness.run.store import TrialFolder
 from workloads.protocol import BASELINE, MODEL_ONLY
 
 FOLDER = Path("build/overhead")
@@ -81,7 +82,7 @@ def measure(rounds: int, workload: str, device: str, engine: str) -> Iterator[st
         wait_for_windows(watched)
         turns, unavailable = take_turns(commands(watched), rounds)
         windows = [
-            (each.start_ns, each.end_ns, each.samples) for each in read_outcome(watched.folder).windows
+            (each.start_ns, each.end_ns, each.samples) for each in read_log(watched.folder.events).windows
         ]
     turns = [replace(turn, speed=speed(windows, turn.start_ns, turn.end_ns)) for turn in turns]
     name = watched.gpu.name if watched.gpu else f"{psutil.cpu_count()} cores"
@@ -120,7 +121,7 @@ def wait_for_windows(watched: Training) -> None:
     Raises:
         RuntimeError: it ended instead.
     """
-    while not read_outcome(watched.folder).windows:
+    while not read_log(watched.folder.events).windows:
         if watched.container.poll() is not None:
             raise RuntimeError(f"the workload ended early: {watched.container.log()}")
         time.sleep(0.5)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.fleet.folder import FleetFolder, read_files
 from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Request, State, Written
-from harness.model.run import Run, Status
-from harness.run.store import RunFolder, TrialRecord
+from harness.model.run import Run, Status, Trial
+from harness.run.store import RunFolder
 from tests.builders import cpu_run
 from tests.fakes import good_events
 from workloads.protocol import Spec
@@ -54,7 +54,7 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     message = "" if status is Status.OK else "It failed."
     folder.close_trial(
-        TrialRecord(
+        Trial(
             id=planned.id, workload=planned.workload, device=planned.device, index=planned.index,
             status=status, exit_code=0, message=message, started_ns=1, ended_ns=2,
         ),

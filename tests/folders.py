@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.model.run import Run, Series, Status, Trial
-from harness.run.store import RunFolder, TrialRecord
+from harness.run.store import RunFolder
 from tests.fakes import line, start_line
 from workloads.protocol import Spec
 
@@ -24,8 +24,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
         for series in trial.telemetry:
             write_series(files.telemetry, series)
         if trial.status is not Status.INTERRUPTED:
-            kept = {name: getattr(trial, name) for name in TrialRecord.__slots__}
-            folder.close_trial(TrialRecord(**kept), "")
+            folder.close_trial(trial, "")
     if run.stops:
         folder.close(run.stops)
     return folder

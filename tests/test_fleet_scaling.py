@@ -14,8 +14,7 @@ from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node, State
 from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
 from harness.fleet.training_worker import Result, shares, tf_config
-from harness.model.run import Placement, Status
-from harness.run.store import TrialRecord
+from harness.model.run import Placement, Status, Trial
 from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node
 
 RUN, START = begun()
@@ -74,7 +73,7 @@ class FakeTeam:
         self.ran.append((trial_id, workers))
         status = Status.FAILED if trial_id == self._fails else Status.OK
         planned = RUN.planned[IDS.index(trial_id)]
-        record = TrialRecord(
+        record = Trial(
             id=trial_id, workload=planned.workload, device=planned.device, index=planned.index, status=status,
             exit_code=0, message="It failed." if status is Status.FAILED else "", started_ns=1, ended_ns=2,
         )  # fmt: skip

@@ -12,11 +12,11 @@ import pytest
 
 from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.run import ImageInfo, PlannedTrial, Run, Status
+from harness.model.run import ImageInfo, PlannedTrial, Run, Status, Trial
 from harness.run.plan import PROFILES, Profile, plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
-from harness.run.store import RunFolder, TrialRecord, read_run
+from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
 from tests.builders import manifest
 from tests.fakes import (
@@ -69,7 +69,7 @@ class Bench:
     def create(self) -> None:
         self.folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=self.planned, trials=()))
 
-    def run(self) -> tuple[TrialRecord, ...]:
+    def run(self) -> tuple[Trial, ...]:
         runner = Runner(
             engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
             interval_s=0.01, progress=self.progress, poll_s=POLL_S,
@@ -101,7 +101,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(folder=RunFolder(tmp_path / "run"), engine=FakeEngine())
 
 
-def run_all(bench: Bench, *scripts: Script) -> tuple[TrialRecord, ...]:
+def run_all(bench: Bench, *scripts: Script) -> tuple[Trial, ...]:
     bench.engine = FakeEngine(*scripts)
     bench.create()
     return bench.run()

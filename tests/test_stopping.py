@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model.run import PlannedTrial, Stop, Window
-from harness.run.events import EventLog
+import pytest
+
+from harness.model.run import PlannedTrial, Status, Stop, Trial, Window
 from harness.run.plan import PROFILES
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import BASELINE, TUNED
@@ -13,53 +14,47 @@ from workloads.protocol import BASELINE, TUNED
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)
 
 
-def trial(index: int, device: str = "cpu", variants: tuple[str, ...] = (BASELINE, TUNED)) -> PlannedTrial:
+def planned(index: int, device: str = "cpu", variants: tuple[str, ...] = (BASELINE, TUNED)) -> PlannedTrial:
     return PlannedTrial(id=f"a.{device}.{index}", workload="a", device=device, index=index, variants=variants)
 
 
-def event_log(samples_per_s: float, variant: str = BASELINE, *, ended: bool = True) -> EventLog:
-    second = 1_000_000_000
+def trial(
+    samples_per_s: float, seconds: float = 1.0, variant: str = BASELINE, status: Status = Status.OK
+) -> Trial:
     window = Window(
-        variant=variant,
-        index=0,
-        start_ns=0,
-        end_ns=2 * second,
-        steps=1,
-        samples=int(2 * samples_per_s),
-        wait_ns=-1,
-    )
-    return EventLog(windows=[window], ended=ended)
+        variant=variant, index=0, start_ns=0, end_ns=2 * 10**9, steps=1, samples=int(2 * samples_per_s), wait_ns=-1
+    )  # fmt: skip
+    return Trial(
+        id="a", workload="a", device="cpu", index=0, status=status, exit_code=0, message="", started_ns=0,
+        ended_ns=int(seconds * 1e9), windows=(window,),
+    )  # fmt: skip
 
 
-def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0, device: str = "cpu") -> int:
+def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
     """Run trials of these speeds as long as they are wanted; return how many ran."""
     for index, value in enumerate(values):
-        if not stopping.wants(trial(index, device)):
+        if not stopping.wants(planned(index)):
             return index
-        stopping.took(trial(index, device), event_log(value), seconds)
+        stopping.took(planned(index), trial(value, seconds))
     return len(values)
 
 
-def test_it_stops_when_the_interval_is_narrow() -> None:
+@pytest.mark.parametrize(
+    ("values", "seconds", "trials", "reason"),
+    [
+        ([1000, 1001, 999, 1000, 1000, 1000, 1000], 1.0, 3, NARROW),
+        ([1000, 2000, 500, 1000, 3000, 700, 1500], 1.0, 7, EXHAUSTED),
+        ([1000, 2000, 500, 1000, 3000, 700, 1500], 24.0, 4, BUDGET_SPENT),
+        # The least number of trials runs whatever it costs.
+        ([1000, 2000, 500, 1000], 1e6, 3, BUDGET_SPENT),
+    ],
+)
+def test_it_goes_on_until_the_interval_is_narrow_or_the_budget_spent(
+    values: list[float], seconds: float, trials: int, reason: str
+) -> None:
     stopping = Stopping(PROFILE)
-    assert go_on(stopping, [1000, 1001, 999, 1000, 1000, 1000, 1000]) == 3
-    assert stopping.stops() == (Stop(workload="a", device="cpu", trials=3, reason=NARROW),)
-
-
-def test_it_goes_on_while_the_interval_is_wide_and_says_when_all_were_run() -> None:
-    stopping = Stopping(PROFILE)
-    assert go_on(stopping, [1000, 2000, 500, 1000, 3000, 700, 1500]) == 7
-    assert stopping.stops() == (Stop(workload="a", device="cpu", trials=7, reason=EXHAUSTED),)
-
-
-def test_it_stops_when_one_more_would_not_fit_the_budget() -> None:
-    stopping = Stopping(PROFILE)
-    assert go_on(stopping, [1000, 2000, 500, 1000, 3000, 700, 1500], seconds=24.0) == 4
-    assert stopping.stops()[0].reason == BUDGET_SPENT
-
-
-def test_the_least_number_of_trials_runs_whatever_it_costs() -> None:
-    assert go_on(Stopping(PROFILE), [1000, 2000, 500, 1000], seconds=1e6) == 3
+    assert go_on(stopping, values, seconds) == trials
+    assert stopping.stops() == (Stop(workload="a", device="cpu", trials=trials, reason=reason),)
 
 
 def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
@@ -68,41 +63,36 @@ def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
     ran = []
     for index in range(7):
         for device, value in (("cpu", 1000.0), ("gpu0", next(noisy))):
-            if stopping.wants(trial(index, device)):
+            if stopping.wants(planned(index, device)):
                 ran.append((device, index))
-                stopping.took(trial(index, device), event_log(value), 1.0)
+                stopping.took(planned(index, device), trial(value))
     assert [item for item in ran if item[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
     assert len([item for item in ran if item[0] == "gpu0"]) == 7
     assert {stop.device: stop.reason for stop in stopping.stops()} == {"cpu": NARROW, "gpu0": EXHAUSTED}
 
 
-def test_trials_that_failed_count_as_time_but_not_as_values() -> None:
-    stopping = Stopping(PROFILE)
-    for index in range(3):
-        assert stopping.wants(trial(index))
-        stopping.took(trial(index), event_log(1000, ended=False), 10.0)
-    assert not stopping.wants(trial(3)), "no success in three: more of the same is a waste"
+@pytest.mark.parametrize("trials", [1, 3])
+def test_trials_that_failed_count_as_time_but_not_as_values(trials: int) -> None:
+    stopping = Stopping(replace(PROFILE, trials=trials))
+    for index in range(trials):
+        assert stopping.wants(planned(index))
+        stopping.took(planned(index), trial(1000, status=Status.FAILED))
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=0, reason=NO_SUCCESS),)
+    assert not stopping.wants(planned(trials)), "more of the same is a waste"
 
 
-def test_a_profile_without_further_trials_says_too_that_none_succeeded() -> None:
-    stopping = Stopping(replace(PROFILE, trials=1, max_trials=1))
-    stopping.took(trial(0), EventLog(), 1.0)
-    assert [stop.reason for stop in stopping.stops()] == [NO_SUCCESS]
-
-
-def test_without_an_baseline_variant_the_first_variant_decides() -> None:
+def test_without_a_baseline_the_first_variant_decides() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
-        stopping.took(trial(index, variants=(TUNED,)), event_log(1000, TUNED), 1.0)
-    assert not stopping.wants(trial(3, variants=(TUNED,)))
+        stopping.took(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
+    assert not stopping.wants(planned(3, variants=(TUNED,)))
 
 
 def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:
     stopping = Stopping(PROFILE)
-    small, large = (replace(trial(0), point=(("batch_size", size),)) for size in (32, 4096))
-    stopping.took(small, event_log(1000), 1.0)
-    stopping.took(large, EventLog(), 1.0, fits=False)
+    small, large = (replace(planned(0), point=(("batch_size", size),)) for size in (32, 4096))
+    stopping.took(small, trial(1000))
+    stopping.took(large, trial(1000, status=Status.OUT_OF_MEMORY))
     assert stopping.wants(replace(small, index=1))
     assert not stopping.wants(replace(large, index=1))
     assert {stop.point: stop.reason for stop in stopping.stops()}[large.point] == NO_MEMORY

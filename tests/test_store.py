@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Run, Series, Status, Stop, Trial
-from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_run
+from harness.run.store import RunFolder, TrialFolder, read_run, write_whole
 from tests.builders import (
     bare_run,
     cpu_run,
@@ -32,8 +32,8 @@ RUN = cpu_run(trials=2)
 SPEC = Spec(workload="mlp", variants=("baseline",))
 
 
-def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> TrialRecord:
-    return TrialRecord(
+def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
+    return Trial(
         id=planned.id, workload=planned.workload, device=planned.device, index=planned.index, status=status,
         exit_code=0, message=message, started_ns=1, ended_ns=5,
         gaps=(Gap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
@@ -109,7 +109,7 @@ def test_only_trials_that_went_well_are_finished(folder: RunFolder) -> None:
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
     assert folder.finished() == {RUN.planned[0].id}
-    assert [status for status, _ in folder.endings().values()] == [Status.OK, Status.FAILED]
+    assert [trial.status for trial in folder.ended().values()] == [Status.OK, Status.FAILED]
 
 
 def test_opening_a_trial_again_begins_afresh(folder: RunFolder) -> None:
@@ -127,8 +127,8 @@ def test_a_folder_that_exists_is_not_written_over(folder: RunFolder) -> None:
 
 
 def test_derived_files_are_whole_or_not_there(folder: RunFolder) -> None:
-    path = folder.write_text("report.html", "<p>one</p>")
-    folder.write_text("report.html", "<p>two</p>")
+    path = write_whole(folder.path / "report.html", "<p>one</p>")
+    write_whole(folder.path / "report.html", "<p>two</p>")
     assert path.read_text(encoding="utf-8") == "<p>two</p>"
     assert list(folder.path.glob("*.partial")) == []
 
@@ -136,7 +136,7 @@ def test_derived_files_are_whole_or_not_there(folder: RunFolder) -> None:
 def test_a_full_disk_is_said_so(folder: RunFolder) -> None:
     (folder.path / "report.html.partial").symlink_to("/dev/full")
     with pytest.raises(StoreError, match="The disk is full") as caught:
-        folder.write_text("report.html", "<p>" * 100)
+        write_whole(folder.path / "report.html", "<p>" * 100)
     assert "finished trials are kept" in caught.value.hint
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from harness.cli.console import Terminal, err, out, show_error
 from harness.cli.run_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
-from harness.model.run import Status
+from harness.model.run import Status, Trial
 from harness.rounding import counted
 from harness.run.prepare import Prepared, execute
-from harness.run.store import RunFolder, TrialRecord
+from harness.run.store import RunFolder, write_whole
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,7 +27,7 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     """
     _announce(progress, prepared)
     failure: TfbenchError | None = None
-    records: Sequence[TrialRecord] = ()
+    records: Sequence[Trial] = ()
     try:
         records = execute(prepared, progress)
     except TfbenchError as error:
@@ -69,7 +69,7 @@ def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool,
     """Write the report of what there is; a failure to do so must not hide why the run itself failed."""
     try:
         analysis, texts = report_texts(folder.path, ("json", "html"))
-        written = {form: folder.write_text(FILES[form], text) for form, text in texts.items()}
+        written = {form: write_whole(folder.path / FILES[form], text) for form, text in texts.items()}
     except StoreError as error:
         if failure is None:
             raise

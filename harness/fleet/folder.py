@@ -87,9 +87,9 @@ class FleetFolder:
     def endings(self) -> Mapping[str, tuple[Status, str]]:
         """Return how each trial ended and what is said of it, by "node/trial"."""
         return {
-            f"{path.name}/{trial}": ending
+            f"{path.name}/{name}": (trial.status, trial.message)
             for path in self.runs()
-            for trial, ending in RunFolder(path).endings().items()
+            for name, trial in RunFolder(path).ended().items()
         }
 
 

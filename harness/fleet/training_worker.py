@@ -14,10 +14,11 @@ from pathlib import Path
 from harness.fleet.folder import read_files
 from harness.fleet.messages import Begun, Order
 from harness.fleet.worker import begun, prepared_for, scratch_folder
+from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.runner import Runner
-from harness.run.store import RunFolder, TrialRecord
+from harness.run.store import RunFolder
 from harness.system.file_locks import default_path, measuring
 from harness.telemetry.sources import default_sources
 
@@ -41,7 +42,7 @@ class Share:
 class Result:
     """One trial of one worker: its record, and the files of its folder."""
 
-    record: TrialRecord
+    record: Trial
     files: Mapping[str, bytes]
 
 

@@ -21,13 +21,12 @@ import psutil
 from harness.fleet.folder import STOPS, read_files, write_files
 from harness.fleet.messages import Begun, Heartbeat, Message, Node, Order, Written
 from harness.model.options import Options
-from harness.model.run import EngineInfo
+from harness.model.run import EngineInfo, Trial
 from harness.paths import paths_here
 from harness.progress import Progress, Task
 from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import TrialRecord
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
@@ -102,7 +101,7 @@ def _measure(order: Order, scratch: Path, outbox: Outbox) -> None:
     folder = prepared.folder
     outbox.put(begun(prepared))
 
-    def ended(record: TrialRecord) -> None:
+    def ended(record: Trial) -> None:
         trial = folder.trial(record.id).path
         note = f"{record.id}: {record.status}. {record.message}" if record.message else ""
         outbox.put(Written(folder=str(trial.relative_to(folder.path)), files=read_files(trial), note=note))

@@ -189,12 +189,12 @@ class Trial:
     workload: str
     device: str
     index: int
-    variants: tuple[VariantInfo, ...]
     status: Status
     exit_code: int | None
     message: str
     started_ns: int
     ended_ns: int
+    variants: tuple[VariantInfo, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
     phases: tuple[Phase, ...] = ()
     windows: tuple[Window, ...] = ()

@@ -23,6 +23,8 @@ MAX_BYTES = 256 << 20
 LONGEST = 2_000
 MOST_ENTRIES = 500
 MOST_CHARACTERS = 8_000_000
+# Further ones of a trial are left out.
+MOST_WARNINGS = 100
 MOST_SAMPLES_PER_S = 1e12
 # Fields that are lists of durations in some kinds of events.
 _ARRAYS = ("step_ns", "latency_ns")
@@ -86,6 +88,14 @@ class EventLog:
             raise ProtocolError(f"more than {MOST_CHARACTERS:,} characters of events")
         self._store({**event, **cleaned(plain, LONGEST)})
 
+    def parts(self) -> dict[str, Any]:
+        """Return those fields of a Trial that its container reports."""
+        lists = (*(name for name, _ in _LISTS.values()), "warnings")
+        return {name: tuple(getattr(self, name)) for name in lists} | {
+            "facts": self.facts,
+            "left_out": self.left_out,
+        }
+
     def _store(self, event: Mapping[str, Any]) -> None:
         kind = event["kind"]
         if kind in _LISTS:
@@ -103,7 +113,7 @@ class EventLog:
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
-                self.warnings.append(event["message"])
+                self.warnings += [event["message"]] if len(self.warnings) < MOST_WARNINGS else []
             case "left-out":
                 self.left_out[event["variant"]] = event["reason"]
             case "needless":

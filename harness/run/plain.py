@@ -45,6 +45,6 @@ def from_plain(plain: Any, kind: type[T], get: Callable[[Any], NDArray[Any]] | N
             return Path(plain)
         if get is not None and (get_origin(kind) or kind) is np.ndarray:
             return get(plain)
-        raise NotImplementedError(kind)
+        raise ValueError(f"no {kind.__name__} is expected here")
 
     return msgspec.convert(plain, kind, dec_hook=other)

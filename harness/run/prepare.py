@@ -39,6 +39,7 @@ from harness.model.run import (
     Manifest,
     PlannedTrial,
     Run,
+    Trial,
 )
 from harness.paths import Paths
 from harness.progress import Progress
@@ -48,7 +49,7 @@ from harness.run.prices import read_prices
 from harness.run.provision import provide_images
 from harness.run.resolve import Resolved, resolve
 from harness.run.runner import Job, Runner
-from harness.run.store import RunFolder, TrialRecord, read_run
+from harness.run.store import RunFolder, read_run
 from harness.system.cloud import cloud_facts
 from harness.system.file_locks import default_path, measuring
 from harness.system.machine import host_facts, system_description
@@ -161,14 +162,14 @@ def _changed(then: Manifest, now: Manifest) -> list[str]:
 def execute(
     prepared: Prepared,
     progress: Progress,
-    ended: Callable[[TrialRecord], None] | None = None,
+    ended: Callable[[Trial], None] | None = None,
     *,
     wait_s: float = 0.0,
-) -> tuple[TrialRecord, ...]:
+) -> tuple[Trial, ...]:
     """Run the trials; hold the machine's lock meanwhile.
 
     Args:
-        ended: called with each trial's record once its folder is complete.
+        ended: called with each trial once its folder is complete.
         wait_s: how long to wait while another run holds the lock.
 
     Raises:

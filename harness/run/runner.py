@@ -13,13 +13,13 @@ from typing import Any
 from harness.defaults import OUT_BYTES, POLL_S, WEIGH_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
-from harness.model.run import PlannedTrial, Status
+from harness.model.run import PlannedTrial, Status, Trial
 from harness.progress import Progress, Task
 from harness.run.clocks import clock_gap
-from harness.run.events import EventLog, EventTail
+from harness.run.events import EventTail, read_log
 from harness.run.outcome import Ended, judge
 from harness.run.stopping import Stopping
-from harness.run.store import RunFolder, TrialFolder, TrialRecord, read_outcome
+from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from workloads.protocol import Spec, boot_id
@@ -47,7 +47,7 @@ class Runner:
         sources: makes the telemetry sources of one trial; none when sampling is off.
         interval_s: the sampler's period.
         poll_s: time between two looks at a container.
-        ended: called with each trial's record once its folder is complete.
+        ended: called with each trial once its folder is complete.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Runner:
         interval_s: float,
         progress: Progress,
         poll_s: float = POLL_S,
-        ended: Callable[[TrialRecord], None] | None = None,
+        ended: Callable[[Trial], None] | None = None,
     ) -> None:
         self._engine = engine
         self._folder = folder
@@ -71,8 +71,8 @@ class Runner:
         self._poll_s = poll_s
         self._ended = ended
 
-    def run(self, jobs: Sequence[Job]) -> tuple[TrialRecord, ...]:
-        """Run the jobs in order, those the stopping rule wants; return the records of all that ran.
+    def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
+        """Run the jobs in order, those the stopping rule wants; return all that ran.
 
         Raises:
             EngineError: the engine was lost; the trial under way is recorded as such, the rest never ran.
@@ -80,27 +80,24 @@ class Runner:
             StoreError: nothing can be written any more.
         """
         stopping = Stopping(self._profile)
-        finished = self._folder.finished()
-        records: list[TrialRecord] = []
+        before = self._folder.ended()
+        trials: list[Trial] = []
         # Trials that only narrow an interval may not run.
         always = sum(job.planned.index < self._profile.trials for job in jobs)
         with self._progress.task("Trials", always) as bar:
             for job in jobs:
-                if job.planned.id in finished:
-                    log = read_outcome(self._folder.trial(job.planned.id))
-                    stopping.took(job.planned, log, 0.0)
+                earlier = before.get(job.planned.id)
+                if earlier and earlier.status is Status.OK:
+                    stopping.took(job.planned, earlier)
                 elif stopping.wants(job.planned):
-                    record, log = self._run_trial(job, bar)
-                    records.append(record)
-                    fits = record.status is not Status.OUT_OF_MEMORY
-                    seconds = (record.ended_ns - record.started_ns) / 1e9
-                    stopping.took(job.planned, log, seconds, fits=fits)
+                    trials.append(self._run_trial(job, bar))
+                    stopping.took(job.planned, trials[-1])
                 if job.planned.index < self._profile.trials:
                     bar.advance(1)
         self._folder.close(stopping.stops())
-        return tuple(records)
+        return tuple(trials)
 
-    def _run_trial(self, job: Job, bar: Task) -> tuple[TrialRecord, EventLog]:
+    def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
         folder = self._folder.open_trial(planned, job.spec)
         narrowing = ", until the interval is narrow" if planned.index >= self._profile.trials else ""
@@ -122,10 +119,10 @@ class Runner:
             cause = error
         finally:
             log_text = self._clear_away(container)
-        log = read_outcome(folder)
+        log = read_log(folder.events)
         status, message = judge(ended, log, cause, job.container, planned.variants)
         ended_ns = time.monotonic_ns()
-        record = TrialRecord(
+        trial = Trial(
             id=planned.id,
             workload=planned.workload,
             device=planned.device,
@@ -137,10 +134,12 @@ class Runner:
             ended_ns=ended_ns,
             gaps=(*sampling.gaps, *clock_gap(clocks, log.start, started_ns, ended_ns)),
             sampling=sampling.cost,
+            point=planned.point,
+            **log.parts(),
         )
-        self._folder.close_trial(record, log_text)
+        self._folder.close_trial(trial, log_text)
         if self._ended is not None:
-            self._ended(record)
+            self._ended(trial)
         if status is not Status.OK:
             self._progress.line(f"{planned.id}: {status.value}. {message}")
         if isinstance(cause, EngineError):
@@ -150,7 +149,7 @@ class Runner:
                 "Stopped before all trials had run.",
                 hint=f"Continue with: tfbench bench --resume {self._folder.path}",
             ) from cause
-        return record, log
+        return trial
 
     def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str) -> Ended:
         """Wait for the container's end and end it when it hangs, takes too long or writes too much."""

@@ -6,8 +6,7 @@ from collections import defaultdict
 
 from harness.analysis.stats import narrow_enough
 from harness.defaults import Profile
-from harness.model.run import PlannedTrial, Point, Stop
-from harness.run.events import EventLog
+from harness.model.run import PlannedTrial, Point, Status, Stop, Trial
 from workloads.protocol import BASELINE
 
 NO_SUCCESS = "no trial has succeeded"
@@ -51,17 +50,17 @@ class Stopping:
             self._reasons[pair] = BUDGET_SPENT
         return pair not in self._reasons
 
-    def took(self, trial: PlannedTrial, log: EventLog, seconds: float, *, fits: bool = True) -> None:
-        """Take note of a trial that has ended, whatever its outcome; `fits` is False when memory ran out."""
-        pair = (trial.workload, trial.device, trial.point)
-        self._spent_s += seconds
-        self._last_s[pair] = seconds
-        if not fits:
+    def took(self, planned: PlannedTrial, trial: Trial) -> None:
+        """Take note of a trial that has ended, whatever its outcome."""
+        pair = (planned.workload, planned.device, planned.point)
+        self._last_s[pair] = (trial.ended_ns - trial.started_ns) / 1e9
+        self._spent_s += self._last_s[pair]
+        if trial.status is Status.OUT_OF_MEMORY:
             self._reasons[pair] = NO_MEMORY
-        variant = trial.variants[0] if BASELINE not in trial.variants else BASELINE
-        windows = [window for window in log.windows if window.variant == variant]
+        variant = planned.variants[0] if BASELINE not in planned.variants else BASELINE
+        windows = [window for window in trial.windows if window.variant == variant]
         busy_ns = sum(window.end_ns - window.start_ns for window in windows)
-        if log.ended and busy_ns:
+        if trial.status is Status.OK and busy_ns:
             self._values[pair].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
 
     def stops(self) -> tuple[Stop, ...]:

@@ -19,23 +19,21 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError
 from harness.model.run import (
     SCHEMA_VERSION,
-    Gap,
     Manifest,
     PlannedTrial,
     Run,
-    Series,
     Status,
     Stop,
     Trial,
 )
-from harness.run.events import EventLog, read_log
+from harness.run.events import read_log
 from harness.run.plain import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_object
@@ -57,21 +55,11 @@ _DAMAGE = (
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRecord:
-    """What the harness itself knows of a trial that has ended; the rest is in its events and telemetry."""
-
-    id: str
-    workload: str
-    device: str
-    index: int
-    status: Status
-    exit_code: int | None
-    message: str
-    started_ns: int
-    ended_ns: int
-    gaps: tuple[Gap, ...] = ()
-    sampling: Mapping[str, float] = field(default_factory=dict)
+# What the harness itself knows of a trial that has ended; the rest is in its events and telemetry.
+_RECORD = (
+    "id", "workload", "device", "index", "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
+    "sampling",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +125,10 @@ class RunFolder:
             _write_json(folder.out / "spec.json", to_plain(spec))
         return folder
 
-    def close_trial(self, record: TrialRecord, log: str) -> None:
+    def close_trial(self, trial: Trial, log: str) -> None:
         """Write how a trial ended; from now on it survives whatever comes."""
-        folder = self.trial(record.id)
+        folder = self.trial(trial.id)
+        record = {name: getattr(trial, name) for name in _RECORD}
         with on_disk(self.path):
             folder.log.write_text(log, encoding="utf-8", errors="replace")
             _write_json(folder.record, to_plain(record))
@@ -149,31 +138,23 @@ class RunFolder:
         with on_disk(self.path):
             _write_json(self.path / "stops.json", {"stops": to_plain(stops)})
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Write a derived file, whole or not at all."""
-        return write_whole(self.path / name, text)
-
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the folder of a trial."""
         return TrialFolder(path=self.path / "trials" / trial_id)
 
+    def ended(self) -> Mapping[str, Trial]:
+        """Return the trials that have ended so far, by their ids; one whose files are damaged counts as failed."""
+        names = sorted(path.parent.name for path in self.path.glob("trials/*/trial.json"))
+        return {
+            name: _read_trial(
+                self.trial(name), PlannedTrial(id=name, workload="", device="", index=0, variants=())
+            )
+            for name in names
+        }
+
     def finished(self) -> frozenset[str]:
         """Return the ids of the trials that went well and whose files are whole."""
-        return frozenset(name for name, (status, _) in self.endings().items() if status is Status.OK)
-
-    def endings(self) -> Mapping[str, tuple[Status, str]]:
-        """Return how each trial ended so far and what is said of it, by its id."""
-        result = {}
-        for path in sorted(self.path.glob("trials/*/trial.json")):
-            folder = TrialFolder(path=path.parent)
-            try:
-                read_series(folder.telemetry)
-                record = _record(folder, read_outcome(folder), path.parent.name)
-            except _DAMAGE as error:
-                result[path.parent.name] = (Status.BAD_EVENTS, _damaged(error))
-            else:
-                result[path.parent.name] = (record.status, record.message)
-        return result
+        return frozenset(name for name, trial in self.ended().items() if trial.status is Status.OK)
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
@@ -211,7 +192,7 @@ def read_run(path: Path) -> Run:
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
         check_ids(planned)
         trials = tuple(
-            _readable_trial(RunFolder(path).trial(trial.id), trial)
+            _read_trial(RunFolder(path).trial(trial.id), trial)
             for trial in planned
             if RunFolder(path).trial(trial.id).path.is_dir()
         )
@@ -242,74 +223,56 @@ def read_trial(path: Path, planned: PlannedTrial) -> Trial:
         StoreError: it is not whole.
     """
     try:
-        return _read_trial(TrialFolder(path=path), planned)
+        return _whole_trial(TrialFolder(path=path), planned)
     except _DAMAGE as error:
         raise StoreError(
             f"{path} is not a complete trial: {_reason(error)}.", hint="Run it again."
         ) from error
 
 
-def read_outcome(folder: TrialFolder) -> EventLog:
-    """Return what a trial's container said."""
-    return read_log(folder.events)
-
-
-def _readable_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
+def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     """Read a trial; one whose files are damaged counts as failed, and the others of its run remain."""
     try:
-        return _read_trial(folder, planned)
+        return _whole_trial(folder, planned)
     except _DAMAGE as error:
-        return Trial(
-            id=planned.id,
-            workload=planned.workload,
-            device=planned.device,
-            index=planned.index,
-            variants=(),
-            status=Status.BAD_EVENTS,
-            exit_code=None,
-            message=_damaged(error),
-            started_ns=0,
-            ended_ns=0,
-            point=planned.point,
-        )
+        reason = _reason(error).rstrip(".")
+        message = f"Its files are damaged: {reason}. Run it again with `tfbench bench --resume`."
+        return _without_record(planned, Status.BAD_EVENTS, message)
 
 
-def _damaged(error: BaseException) -> str:
-    return f"Its files are damaged: {_reason(error).rstrip('.')}. Run it again with `tfbench bench --resume`."
-
-
-def _record(folder: TrialFolder, log: EventLog, trial_id: str) -> TrialRecord:
-    record = from_plain(read_object(folder.record), TrialRecord)
-    if record.id != trial_id:
-        raise ValueError(f"{folder.record} is of trial {record.id}")
-    if not 0 <= record.started_ns <= record.ended_ns < 1 << 63:
-        raise ValueError(f"{folder.record} says that the trial ended before it began")
-    if record.status is Status.OK and (log.problem or not log.ended):
-        raise ValueError(f"{folder.events}: {log.problem or 'the last event is missing'}")
-    return record
-
-
-def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
-    log = read_outcome(folder)
-    series = read_series(folder.telemetry)
-    # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
-    there = os.path.lexists(folder.record)
-    record = _record(folder, log, planned.id) if there else _cut_off(planned, log, series)
+def _without_record(planned: PlannedTrial, status: Status, message: str) -> Trial:
     return Trial(
-        **{name: getattr(record, name) for name in record.__slots__},
-        variants=tuple(log.variants),
-        facts=log.facts,
-        phases=tuple(log.phases),
-        windows=tuple(log.windows),
-        steps=tuple(log.steps),
-        metrics=tuple(log.metrics),
-        requests=tuple(log.requests),
-        reported=tuple(log.reported),
-        warnings=tuple(log.warnings),
-        left_out=dict(log.left_out),
-        telemetry=series,
+        id=planned.id,
+        workload=planned.workload,
+        device=planned.device,
+        index=planned.index,
+        status=status,
+        exit_code=None,
+        message=message,
+        started_ns=0,
+        ended_ns=0,
         point=planned.point,
     )
+
+
+def _whole_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
+    log = read_log(folder.events)
+    series = read_series(folder.telemetry)
+    # A link that leads nowhere is damage; that nothing is there means that the trial was cut off.
+    if os.path.lexists(folder.record):
+        trial = from_plain(read_object(folder.record), Trial)
+        if trial.id != planned.id:
+            raise ValueError(f"{folder.record} is of trial {trial.id}")
+        if not 0 <= trial.started_ns <= trial.ended_ns < 1 << 63:
+            raise ValueError(f"{folder.record} says that the trial ended before it began")
+        if trial.status is Status.OK and (log.problem or not log.ended):
+            raise ValueError(f"{folder.events}: {log.problem or 'the last event is missing'}")
+    else:
+        trial = _without_record(planned, Status.INTERRUPTED, "The harness ended before the trial.")
+        times = [int(each.t_ns[i]) for each in series if len(each.t_ns) for i in (0, -1)]
+        times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
+        trial = replace(trial, started_ns=min(times, default=0), ended_ns=max(times, default=0))
+    return replace(trial, **log.parts(), telemetry=series, point=planned.point)
 
 
 def _read_stops(path: Path) -> tuple[Stop, ...]:
@@ -318,22 +281,6 @@ def _read_stops(path: Path) -> tuple[Stop, ...]:
         return from_plain(read_object(path / "stops.json")["stops"], tuple[Stop, ...])
     except _DAMAGE:
         return ()
-
-
-def _cut_off(planned: PlannedTrial, log: EventLog, series: tuple[Series, ...]) -> TrialRecord:
-    times = [int(s.t_ns[i]) for s in series if len(s.t_ns) for i in (0, -1)]
-    times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
-    return TrialRecord(
-        id=planned.id,
-        workload=planned.workload,
-        device=planned.device,
-        index=planned.index,
-        status=Status.INTERRUPTED,
-        exit_code=None,
-        message="The harness ended before the trial.",
-        started_ns=min(times, default=0),
-        ended_ns=max(times, default=0),
-    )
 
 
 def _reason(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status
 from harness.run.extracts import SUFFIX, from_json, to_json
 from harness.run.recording import carried, open_recording, unpack
-from harness.run.repeat import again
+from harness.run.repeat import again, options_here
 from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
@@ -80,7 +80,7 @@ def test_a_damaged_run_folder(
         try:
             run = open_recording(path).run
             look(run, html=chance.random() < 0.1)
-            again(run, out=path)
+            again(run, options_here(run, out=path))
         except REFUSED as error:
             assert error.message.isprintable()
             assert error.hint
@@ -103,7 +103,7 @@ def test_a_damaged_document_in_a_page(document: dict, chance: random.Random) -> 
         try:
             run = unpack(text).run
             look(run, html=chance.random() < 0.1)
-            again(run, out=Path("/nowhere"))
+            again(run, options_here(run, out=Path("/nowhere")))
         except REFUSED as error:
             assert error.hint
 
