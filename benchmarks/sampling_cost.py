@@ -26,10 +26,10 @@ from benchmarks.tables import markdown
 from harness.system.gpus import discover
 from harness.telemetry import Source, Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
-from harness.telemetry.nvml import FAST, NVLINK, SLOW, NvmlSlowSource, fast_readings, slow_readings
-from harness.telemetry.nvml_buffers import POWER, UTILISATION, Drain
+from harness.telemetry.nvml import FAST, SLOW, NvmlSlowSource, fast_readings, slow_readings
 from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_gpu import Fields, Reading
+from harness.telemetry.nvml_utilisation import Drain, UtilisationSource
 from harness.telemetry.sources import default_sources
 
 INTERVAL_S = 0.1
@@ -96,12 +96,10 @@ def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
         for each in readings:
             name = " ".join((type(each).__name__, *each.metrics[:1]))
             yield (f"{name} (all {len(each.metrics)})" if isinstance(each, Fields) else name), period_s, each
-    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, (*SLOW, *NVLINK))):
+    for period_s, fields in ((INTERVAL_S, FAST), (slow_s, SLOW)):
         for field_ in fields:
             yield f"one field: {field_.metric}", period_s, Fields([field_])
-    now_us = time.time_ns() // 1000
-    for buffer in (POWER, UTILISATION):
-        yield f"buffer: {buffer.source}", buffer.interval_s, Drain(buffer, now_us)
+    yield "buffer of utilisation", UtilisationSource.interval_s, Drain(time.time_ns() // 1000)
     gpm_s = GpmSource.interval_s or INTERVAL_S
     yield f"Gpm (all {len(GPM_METRICS)})", gpm_s, Gpm(uuid)
 

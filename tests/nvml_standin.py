@@ -29,7 +29,7 @@ from harness.telemetry import Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
-from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
+from harness.telemetry.nvml_utilisation import UtilisationSource
 from harness.telemetry.sampler import sample
 from harness.telemetry.sources import default_sources
 
@@ -43,7 +43,6 @@ NUMBERS = {
     "nvmlDeviceGetEnforcedPowerLimit": ("limit", 700000),
     "nvmlDeviceGetPowerManagementDefaultLimit": ("default_limit", 700000),
     "nvmlDeviceGetPersistenceMode": ("persistence", 1),
-    "nvmlDeviceGetPerformanceState": ("pstate", 0),
     "nvmlDeviceGetMaxPcieLinkGeneration": ("max_gen", 5),
     "nvmlDeviceGetMaxPcieLinkWidth": ("max_width", 16),
     "nvmlDeviceGetCurrPcieLinkGeneration": ("gen", 5),
@@ -54,7 +53,6 @@ CHOICES = {
     "nvmlDeviceGetClockInfo": ("clock", 1980),
     "nvmlDeviceGetMaxClockInfo": ("max_clock", 1980),
     "nvmlDeviceGetTemperature": ("old_temperature", 41),
-    "nvmlDeviceGetPcieThroughput": ("pcie", 1000),
 }
 WHOLE_ONLY = {
     *NUMBERS, *CHOICES, "nvmlDeviceGetMinorNumber", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetUtilizationRates",
@@ -239,11 +237,10 @@ class Library:
             field.value.ullVal = self._value(f"field{field.fieldId}", 1000 * field.fieldId)
 
     def nvmlDeviceGetSamples(self, device, kind, since, type_, count, out):
-        """Give twenty samples, 20 ms apart, up to now: on for 200 ms, off for 200 ms; mW or %."""
+        """Give twenty samples, 20 ms apart, up to now: on for 200 ms, off for 200 ms."""
         newest = time.time_ns() // 20_000_000 * 20_000
         stamps = [newest - place * 20_000 for place in reversed(range(20))]
         new = [stamp for stamp in stamps if stamp > since.value]
-        levels = (100_000, 600_000) if kind.value == pynvml.NVML_TOTAL_POWER_SAMPLES else (0, 100)
         type_._obj.value = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
         if not new:
             return pynvml.NVML_ERROR_NOT_FOUND
@@ -252,7 +249,7 @@ class Library:
             return 0
         count._obj.value = min(len(new), count._obj.value)
         for place, stamp in enumerate(new[: count._obj.value]):
-            out[place].timeStamp, out[place].sampleValue.uiVal = stamp, levels[stamp // 200_000 % 2]
+            out[place].timeStamp, out[place].sampleValue.uiVal = stamp, 100 * (stamp // 200_000 % 2)
         return 0
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, device, count, out):
@@ -372,8 +369,7 @@ class Standin:
             "nvml": lambda: NvmlSource(clock),
             "nvml_slow": lambda: NvmlSlowSource(clock),
             "gpm": lambda: GpmSource(clock),
-            "nvml_power": lambda: BufferSource(POWER),
-            "nvml_util": lambda: BufferSource(UTILISATION),
+            "nvml_util": UtilisationSource,
         }
         made = [makers[name]() for name in sources]
         target = Target(pid=pid, gpus=gpus or {"gpu0": UUID})

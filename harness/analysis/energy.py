@@ -22,10 +22,9 @@ from harness.model.run import Series, Trial, Window
 
 GPU_COUNTER = "GPU energy counter"
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-# In order of trust: instant readings, then the driver's own buffer.
+# In order of trust.
 _PROMPT = (
     ("nvml", "power_instant_w", "instant GPU power"),
-    ("nvml_power", "power_usage_w", "GPU power samples of the driver"),
     ("nvml", "power_usage_w", "GPU power"),
 )
 # It lags about a second behind, so that it cannot tell variants apart.

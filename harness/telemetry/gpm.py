@@ -33,14 +33,6 @@ GPM_METRICS: Mapping[str, tuple[int, float]] = {
 }
 
 
-def has_gpm(gpu: Handle) -> bool:
-    """Tell whether a GPU has these counters."""
-    try:
-        return bool(pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
-    except pynvml.NVMLError:
-        return False
-
-
 class Gpm(Reading):
     """The GPM metrics of one GPU or MIG instance, by two sample buffers that take turns.
 
@@ -62,7 +54,7 @@ class Gpm(Reading):
         """Take a sample, and compare it with the one before; the first gives nothing."""
         if not self._buffers:
             gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
-            if not has_gpm(gpu):
+            if not pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
             self._buffers = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         before, now = self._buffers

@@ -35,8 +35,6 @@ COUNTERS = frozenset(
         "power_capped_s",
         "thermal_capped_s",
         "pcie_replays",
-        "nvlink_send_bytes",
-        "nvlink_receive_bytes",
         "ecc_corrected",
         "ecc_uncorrected",
         "xid_errors",

@@ -1,7 +1,7 @@
 """The sources "nvml", what a GPU says at every tick, and "nvml_slow", what takes longer or seldom changes.
 
 Utilisation and memory utilisation come from the driver's own sampling period (a sixth of a second to a
-second), which smooths short pauses away; gpm.py and nvml_buffers.py resolve them. The sampler reads a source when
+second), which smooths short pauses away; gpm.py and nvml_utilisation.py resolve them. The sampler reads a source when
 it starts and once more when it stops, so that the differences of the slow counters cover the whole trial however
 far apart the readings between are.
 """
@@ -17,7 +17,6 @@ import psutil
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.gpm import has_gpm
 from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_gpu import Answers, Call, Field, Fields, GpuSource, Handle, Reading
 
@@ -37,22 +36,6 @@ SLOW = (
     Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
     Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
     Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
-)
-_ALL_LINKS = 0xFFFFFFFF
-# Each takes 3 ms: GPM's rates tell the same for a tenth of that.
-NVLINK = (
-    Field(
-        id=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-        metric="nvlink_send_bytes",
-        scale=1024,
-        scope=_ALL_LINKS,
-    ),
-    Field(
-        id=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
-        metric="nvlink_receive_bytes",
-        scale=1024,
-        scope=_ALL_LINKS,
-    ),
 )
 # The bit mask, which has more than these, and the reasons that make a verdict.
 _REASONS = {
@@ -75,7 +58,7 @@ class NvmlSource(GpuSource):
 
 
 class NvmlSlowSource(GpuSource):
-    """Energy, heat, traffic, errors, link state, power limit and other users of each GPU."""
+    """Energy, heat, errors, link state, power limit and other users of each GPU."""
 
     name = "nvml_slow"
     interval_s = 2.0
@@ -87,7 +70,6 @@ class NvmlSlowSource(GpuSource):
 
 def fast_readings() -> tuple[Reading, ...]:
     """Return the readings of a tick, each cheap enough for it."""
-    fields = Fields(FAST)
     return (
         Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
         # The second version leaves out what the driver reserves for itself.
@@ -96,8 +78,8 @@ def fast_readings() -> tuple[Reading, ...]:
             lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
             lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu).used,),
         ),
-        fields,
-        PowerUsage(fields),
+        Fields(FAST),
+        Call(("power_usage_w",), lambda gpu: (pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,)),
         Call(
             ("temperature_c",),
             lambda gpu: (pynvml.nvmlDeviceGetTemperatureV(gpu, pynvml.NVML_TEMPERATURE_GPU),),
@@ -105,7 +87,6 @@ def fast_readings() -> tuple[Reading, ...]:
         ),
         Call(("sm_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),)),
         Call(("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)),
-        Call(("performance_state",), _performance_state),
         Call(
             ("throttle_reasons", *_REASONS),
             lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
@@ -120,57 +101,18 @@ def slow_readings(pid: int | None) -> tuple[Reading, ...]:
         Fields(SLOW),
         Call(("pcie_link_gen",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)),
         Call(("pcie_link_width",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),)),
-        UnlessGpm(Fields(NVLINK)),
-        UnlessGpm(Call(("pcie_send_bytes_per_s", "pcie_receive_bytes_per_s"), _pcie_throughput)),
         OtherProcesses(pid),
         Xid(),
     )
-
-
-class PowerUsage(Reading):
-    """nvmlDeviceGetPowerUsage, for GPUs whose fields do not tell instant and average power apart.
-
-    It takes as long as all fields together.
-
-    Args:
-        fields: is read before.
-    """
-
-    def __init__(self, fields: Fields) -> None:
-        super().__init__(("power_usage_w",))
-        self._fields = fields
-
-    def read(self, handle: Handle) -> Answers:
-        """Ask for it where it is needed."""
-        if "power_instant_w" in self._fields.metrics:
-            self.metrics.clear()
-        return {metric: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000 for metric in self.metrics}
-
-
-class UnlessGpm(Reading):
-    """A reading for GPUs without GPM, which tells the same for less, and misses nothing in between."""
-
-    def __init__(self, reading: Reading) -> None:
-        super().__init__(())
-        self.metrics = reading.metrics
-        self._reading = reading
-
-    def read(self, handle: Handle) -> Answers:
-        """Read what GPM does not."""
-        if has_gpm(handle):
-            self.metrics.clear()
-            return {}
-        return self._reading.read(handle)
 
 
 class Xid(Reading):
     """Critical errors of the driver, counted from the start of sampling."""
 
     def __init__(self) -> None:
-        super().__init__(("xid_errors", "xid_last"))
+        super().__init__(("xid_errors",))
         self._events: Any = None
         self._count = 0
-        self._last: int | None = None
 
     def read(self, handle: Handle) -> Answers:
         """Take all events that have come, without waiting for more."""
@@ -179,10 +121,9 @@ class Xid(Reading):
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
         with suppress(pynvml.NVMLError_Timeout):
             while True:
-                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+                pynvml.nvmlEventSetWait_v2(self._events, 0)
                 self._count += 1
-                self._last = int(event.eventData)
-        return {"xid_errors": self._count} | ({} if self._last is None else {"xid_last": self._last})
+        return {"xid_errors": self._count}
 
     def close(self) -> None:
         """Free the event set."""
@@ -234,18 +175,5 @@ def _utilisation(gpu: Handle) -> tuple[float, ...]:
     return rates.gpu, rates.memory
 
 
-def _performance_state(gpu: Handle) -> tuple[float, ...]:
-    state = pynvml.nvmlDeviceGetPerformanceState(gpu)
-    if state == pynvml.NVML_PSTATE_UNKNOWN:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    return (state,)
-
-
 def _decoded(reasons: int) -> tuple[float, ...]:
     return (reasons, *(int(bool(reasons & bit)) for bit in _REASONS.values()))
-
-
-def _pcie_throughput(gpu: Handle) -> Sequence[float]:
-    # The driver measures for 20 ms in each direction, while the caller sleeps.
-    counters = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
-    return [pynvml.nvmlDeviceGetPcieThroughput(gpu, counter) * 1024 for counter in counters]

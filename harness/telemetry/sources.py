@@ -8,7 +8,7 @@ from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.host import HostSource
 from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
-from harness.telemetry.nvml_buffers import POWER, UTILISATION, BufferSource
+from harness.telemetry.nvml_utilisation import UtilisationSource
 from harness.telemetry.process import ProcessSource
 from harness.telemetry.rapl import RaplSource
 
@@ -22,8 +22,7 @@ def default_sources() -> tuple[Source, ...]:
         NvmlSource(),
         RaplSource(),
         GpmSource(),
-        BufferSource(POWER),
-        BufferSource(UTILISATION),
+        UtilisationSource(),
         NvmlSlowSource(),
         FrequencySource(),
     )

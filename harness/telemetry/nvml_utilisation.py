@@ -1,0 +1,71 @@
+"""The source "nvml_util": the driver's own samples of utilisation, drained now and then.
+
+The driver samples on its own, several times as often as a harness would, and keeps more than 10 s: a call that
+drains its buffer gets a finer curve than many calls do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import pynvml
+
+from harness.model.run import Sample
+from harness.telemetry import Target
+from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, number
+
+METRIC = "gpu_util_pct"
+
+
+class Drain(Reading):
+    """What is new in the buffer of one GPU since the last call.
+
+    Args:
+        since_us: wall clock, microseconds since 1970 as the driver stamps its samples.
+    """
+
+    def __init__(self, since_us: int) -> None:
+        super().__init__((METRIC,))
+        self._since_us = since_us
+        self.new: list[tuple[int, float]] = []
+
+    def read(self, handle: Handle) -> Answers:
+        """Let `new` have time stamps and values that have come since the last call, oldest first."""
+        self.new = []
+        try:
+            kind, samples = pynvml.nvmlDeviceGetSamples(
+                handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._since_us
+            )
+        except pynvml.NVMLError as error:
+            # Nothing new since the last call.
+            if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
+                return {}
+            raise
+        stamped = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
+        self.new = [(stamp_us, value) for stamp_us, value in stamped if stamp_us > self._since_us]
+        self._since_us = max(self._since_us, *(stamp_us for stamp_us, _ in self.new), 0)
+        return {}
+
+
+class UtilisationSource(GpuSource):
+    """The driver's samples of every GPU of the target."""
+
+    name = "nvml_util"
+    interval_s = 5.0
+
+    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+        """Return what drains the buffer, less what it holds from before."""
+        return (Drain(time.time_ns() // 1000),)
+
+    def read(self) -> Iterable[Sample]:
+        """Read every new sample, on the sampler's clock."""
+        for gpu in self._gpus:
+            gpu.read()
+            # Anew each time: the wall clock is steered, and may be set.
+            offset_ns = time.monotonic_ns() - time.time_ns()
+            for drain in gpu.readings:
+                assert isinstance(drain, Drain)
+                for stamp_us, value in drain.new:
+                    t_ns = stamp_us * 1000 + offset_ns
+                    yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values={METRIC: value})
