@@ -56,9 +56,7 @@ def archive(path: Path, whole: int = 40) -> Path:
 
 
 def available(path: Path) -> dict[str, Published]:
-    file = Archive(
-        file=path.name, url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}"
-    )
+    file = Archive(url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}")
     whole = replace(PETS, train=80, test=0)
     return {"pets": replace(PUBLISHED["cats-and-dogs"], archives=(file,), whole=whole)}
 

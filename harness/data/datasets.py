@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness.data.download import fetch
 from harness.data.jpegs import JpegRecipe
@@ -19,14 +20,16 @@ from harness.data.published_datasets import PUBLISHED, Published
 from harness.data.tables import TableRecipe
 from harness.data.tokens import TokenRecipe
 from harness.digests import file_sha256
-from harness.errors import DataError, UsageError
+from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.progress import Progress
 from harness.system.file_locks import filling, replacing
-from workloads.protocol import ARRAYS, Data
+from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")
 _RECORD = ".content"
+_Record = dict[str, Any]  # sha256, size_bytes, and a remark
+_NOTHING: _Record = {"sha256": "", "size_bytes": 0, "remark": ""}
 
 
 def ensure_data(
@@ -54,29 +57,24 @@ def ensure_data(
         real: the datasets that have a real version.
 
     Raises:
-        UsageError: an unknown mode, or a declaration that contradicts the dataset it names.
+        UsageError: a declaration that contradicts the dataset it names.
         DataError: the real dataset was insisted on and cannot be had, or the cache cannot be written.
     """
-    if mode not in MODES:
-        raise UsageError(f"There is no data mode {mode!r}.", hint=f"Choose one of: {', '.join(MODES)}.")
     folder = cache / "data"
     try:
         with filling(folder / ".lock", progress):
             if data.train == 0:
                 empty = folder / "none"
                 empty.mkdir(exist_ok=True)
-                why = "the workload makes its own samples"
-                return empty, DataInfo(
-                    workload=workload, name=data.name, kind="synthetic", sha256="", why=why
-                )
-            path, kind, why = _real_or_procedural(data, folder, mode, seed, progress, real)
+                path, kind, why, record = empty, "synthetic", "the workload makes its own samples", _NOTHING
+            else:
+                path, kind, why, record = _real_or_procedural(data, folder, mode, seed, progress, real)
     except OSError as error:
         full = "Free some space: a dataset takes up to 1.2 GB. Or: " if error.errno == errno.ENOSPC else ""
         raise DataError(
             f"Data cannot be written to {folder}: {error.strerror}.",
             hint=f"{full}Set TFBENCH_CACHE to another folder of yours.",
         ) from error
-    record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
     return path, DataInfo(
         workload=workload,
         name=data.name,
@@ -89,30 +87,33 @@ def ensure_data(
 
 def _real_or_procedural(
     data: Data, folder: Path, mode: str, seed: int, progress: Progress, real: Mapping[str, Published]
-) -> tuple[Path, str, str]:
-    """Return the folder with the data, "real" or "procedural", and why it is that."""
+) -> tuple[Path, str, str, _Record]:
+    """Return the folder with the data, "real" or "procedural", why it is that, and the record of its content."""
     published = real.get(data.name)
     if published is not None:
         published.check(data)
-    why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
-    if published is not None and mode != "procedural":
-        key = [*(archive.checksum for archive in published.archives), data.train, data.test]
-        try:
-            path = _kept(folder, key, partial(_unpack, published, data, folder / "archives", progress))
-            return path, "real", "published files, checksums verified"
-        except DataError as error:
-            if mode == "real":
-                raise
-            progress.line(f"Procedural data stands in for {data.name}: {error}")
-            why = error.message
     elif mode == "real":
         raise DataError(
             f"The dataset {data.name!r} exists only as procedural data.",
             hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
         )
+    why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
+    if published is not None and mode != "procedural":
+        key = [*(archive.checksum for archive in published.archives), data.train, data.test]
+        try:
+            path, record = _kept(
+                folder, key, partial(_unpack, published, data, folder / "archives", progress)
+            )
+            return path, "real", "published files, checksums verified", record
+        except DataError as error:
+            if mode == "real":
+                raise
+            progress.line(f"Procedural data stands in for {data.name}: {error}")
+            why = error.message
     recipe = _recipe(data)
     key = [recipe.__name__, recipe.version, repr(data), seed]
-    return _kept(folder, key, partial(_make, recipe(data, seed), data, progress)), "procedural", why
+    path, record = _kept(folder, key, partial(_make, recipe(data, seed), data, progress))
+    return path, "procedural", why, record
 
 
 def _unpack(published: Published, data: Data, archives: Path, progress: Progress, folder: Path) -> str:
@@ -135,29 +136,26 @@ def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
     return TokenRecipe if data.vocabulary else PictureRecipe
 
 
-def _kept(folder: Path, key: list[object], make: Callable[[Path], str]) -> Path:
+def _kept(folder: Path, key: list[object], make: Callable[[Path], str]) -> tuple[Path, _Record]:
     """Return the folder that `key` stands for; `make` fills it if need be, and returns a remark on its content."""
     path = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    record = path / _RECORD
-    if record.exists() and json.loads(record.read_text(encoding="utf-8"))["size_bytes"] == _size(path):
-        return path
+    if (path / _RECORD).exists():
+        record: _Record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+        if record["size_bytes"] == sum(file.stat().st_size for file in _files(path)):
+            return path, record
     with replacing(path) as made:
         remark = make(made)
-        digest = hashlib.sha256()
-        for name in _files(made):
-            digest.update(f"{name.removesuffix('.npy')} {file_sha256(made / name)}\n".encode())
-        content = {"sha256": digest.hexdigest(), "size_bytes": _size(made), "remark": remark}
-        (made / _RECORD).write_text(json.dumps(content) + "\n", encoding="utf-8")
-    return path
+        files = _files(made)
+        lines = (f"{file.relative_to(made).as_posix()} {file_sha256(file)}\n" for file in files)
+        record = {
+            "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+            "size_bytes": sum(file.stat().st_size for file in files),
+            "remark": remark,
+        }
+        (made / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    return path, record
 
 
-def _files(folder: Path) -> list[str]:
-    """Return the paths of a dataset's files below its folder, in a fixed order."""
-    arrays = [f"{name}.npy" for name in ARRAYS]
-    if all((folder / name).exists() for name in arrays):
-        return arrays
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-
-
-def _size(folder: Path) -> int:
-    return sum((folder / name).stat().st_size for name in _files(folder))
+def _files(folder: Path) -> list[Path]:
+    """Return a dataset's files in a fixed order."""
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".npy", ".jpg"))

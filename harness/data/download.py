@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import requests
 
@@ -21,9 +21,13 @@ _TIMEOUT_S = (4.0, 20.0)
 class Archive:
     """A file as its authors publish it; `checksum` is "algorithm:hex"."""
 
-    file: str
     url: str
     checksum: str
+
+    @property
+    def file(self) -> str:
+        """Its name, the last part of its address."""
+        return PurePosixPath(self.url).name
 
 
 def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:

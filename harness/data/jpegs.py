@@ -8,15 +8,14 @@ mirrored or not, with a fainter one of any class over it, its own brightness and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops
 
+from harness.data.procedural import random_stream
 from harness.progress import Task
 from workloads.protocol import Data
 
@@ -40,15 +39,6 @@ _GRAIN = 6.0  # of pixels, standard deviation; what makes files as large as phot
 _GRAIN_ROOM = 400  # pixels by which the tile of noise is larger than a picture; windows of it are cheap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """One file to make: its path below the tree, its class, and the stream of its random numbers."""
-
-    path: str
-    label: int
-    stream: tuple[int, int]
-
-
 class JpegRecipe:
     """What one seed makes of one declaration.
 
@@ -57,7 +47,7 @@ class JpegRecipe:
         seed: the same seed makes the same bytes, on any number of cores.
     """
 
-    version = 1  # part of a dataset's identity in the cache: raise it when what is made changes
+    version = 2  # part of a dataset's identity in the cache: raise it when what is made changes
 
     def __init__(self, data: Data, seed: int) -> None:
         self._data = data
@@ -70,43 +60,41 @@ class JpegRecipe:
             for name in names:
                 (folder / part / name).mkdir(parents=True)
         coats, grain = self._coats(), self._grain()
+
+        def make(part: int, number: int) -> None:
+            label = number % len(names)
+            path = folder / PARTS[part] / names[label] / f"{number // len(names):05d}.jpg"
+            picture = self._picture(random_stream(self._seed, 3, part, number), label, coats, grain)
+            picture.save(path, "JPEG", quality=_QUALITY)
+
+        counts = enumerate((self._data.train, self._data.test))
+        pictures = [(part, number) for part, count in counts for number in range(count)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # Pillow lets go of Python's lock while it scales and encodes, so that threads are enough.
-            for _ in pool.map(
-                lambda picture: self._make(folder, picture, coats, grain), self._pictures(names)
-            ):
+            for _ in pool.map(make, *zip(*pictures, strict=True)):
                 bar.advance(1)
-
-    def _pictures(self, names: tuple[str, ...]) -> Iterator[Picture]:
-        for part, (name, count) in enumerate(zip(PARTS, (self._data.train, self._data.test), strict=True)):
-            for number in range(count):
-                label = number % len(names)
-                path = f"{name}/{names[label]}/{number // len(names):05d}.jpg"
-                yield Picture(path=path, label=label, stream=(part, number))
-
-    def _random(self, *stream: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, *stream))))
 
     def _coats(self) -> NDArray[np.float32]:
         """Return float32[classes * variants, cells, cells, 3] of spread 1."""
         count = self._data.classes * _VARIANTS
-        grid = self._random(1).standard_normal((count, _CELLS, _CELLS, 3), dtype=np.float32)
+        grid = random_stream(self._seed, 1).standard_normal((count, _CELLS, _CELLS, 3), dtype=np.float32)
         grid /= grid.std(axis=(1, 2, 3), keepdims=True)
         return grid
 
     def _grain(self) -> Image.Image:
         """Return noise around 128, coarser than single pixels, as a camera's is after its own processing."""
         side = round(self._longest) + _GRAIN_ROOM
-        fine = self._random(2).standard_normal((side, side), dtype=np.float32)
+        fine = random_stream(self._seed, 2).standard_normal((side, side), dtype=np.float32)
         coarse = (fine + np.roll(fine, 1, 0) + np.roll(fine, 1, 1) + np.roll(fine, 1, (0, 1))) / 2
         pixels = np.clip(128.0 + _GRAIN * coarse, 0, 255).astype(np.uint8)
         return Image.fromarray(pixels).convert("RGB")
 
-    def _make(self, folder: Path, picture: Picture, coats: NDArray[np.float32], grain: Image.Image) -> None:
-        random = self._random(3, *picture.stream)
+    def _picture(
+        self, random: np.random.Generator, label: int, coats: NDArray[np.float32], grain: Image.Image
+    ) -> Image.Image:
         width, height = self._size(random)
         rows, columns, other_rows, other_columns = random.integers(_CELLS - _SEEN + 1, size=4)
-        own = coats[picture.label * _VARIANTS + random.integers(_VARIANTS)]
+        own = coats[label * _VARIANTS + random.integers(_VARIANTS)]
         other = coats[random.integers(len(coats))]
         small = own[rows : rows + _SEEN, columns : columns + _SEEN]
         small = small[:, :: 1 if random.random() < 0.5 else -1]
@@ -123,8 +111,7 @@ class JpegRecipe:
             int(random.integers(room - side)) for side, room in zip((width, height), grain.size, strict=True)
         )
         noise = grain.crop((left, top, left + width, top + height))
-        image = ImageChops.add(image, noise, scale=1.0, offset=-128)
-        image.save(folder / picture.path, "JPEG", quality=_QUALITY)
+        return ImageChops.add(image, noise, scale=1.0, offset=-128)
 
     @property
     def _longest(self) -> float:
@@ -140,12 +127,8 @@ class JpegRecipe:
 
 def _drawn(choices: tuple[tuple[float, float], ...], random: np.random.Generator) -> float:
     """Draw a value by the weights that stand behind the values."""
-    point = random.random() * sum(weight for _, weight in choices)
-    for value, weight in choices:
-        point -= weight
-        if point < 0:
-            return value
-    return choices[-1][0]
+    values, weights = zip(*choices, strict=True)
+    return float(random.choice(values, p=weights))
 
 
 def _class_names(data: Data) -> tuple[str, ...]:

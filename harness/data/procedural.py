@@ -31,6 +31,11 @@ _BRIGHTNESS = 0.5
 _MEAN, _SPREAD = 0.5, 0.14  # of the whole range of values
 
 
+def random_stream(seed: int, *stream: int) -> np.random.Generator:
+    """Return the random numbers of one of a seed's streams."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *stream))))
+
+
 class ArrayRecipe:
     """What one seed makes of one declaration of arrays; subclasses fill in chunks of samples.
 
@@ -75,7 +80,7 @@ class ArrayRecipe:
 
     def random(self, *stream: int) -> np.random.Generator:
         """Return the random numbers of one of the seed's streams."""
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, *stream))))
+        return random_stream(self._seed, *stream)
 
     def _fill_all(self, x: NDArray[Any], y: NDArray[np.integer], part: int, bar: Task) -> None:
         def fill(start: int) -> int:

@@ -60,25 +60,22 @@ class Published:
             )
 
 
-def read_cifar(files: Sequence[Path], train: Sequence[str], test: Sequence[str], labels: bytes) -> Arrays:
-    """Read a CIFAR archive in its Python version.
-
-    Args:
-        files: the archive.
-        train, test: members, as paths in the archive.
-        labels: the batches' key of the labels.
-
-    Returns:
-        Pictures uint8[n, 32, 32, 3], labels uint8[n].
-    """
+def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
+    """Read a CIFAR archive in its Python version: pictures uint8[n, 32, 32, 3], labels uint8[n]."""
     result: dict[str, NDArray[np.uint8]] = {}
     with tarfile.open(files[0]) as tar:
-        for part, members in (("train", train), ("test", test)):
-            batches = [pickle.loads(_member(tar, name), encoding="bytes") for name in members]  # noqa: S301
+        members = {Path(name).name: name for name in sorted(tar.getnames())}
+        for part, prefixes in (("train", ("data_batch", "train")), ("test", ("test",))):
+            batches = [
+                pickle.loads(_member(tar, path), encoding="bytes")  # noqa: S301
+                for name, path in members.items()
+                if name.startswith(prefixes)
+            ]
+            labels = [batch.get(b"fine_labels") or batch[b"labels"] for batch in batches]
             pixels = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in batches])
             planes = pixels.reshape(-1, 3, 32, 32)
             result[f"x_{part}"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
-            result[f"y_{part}"] = np.concatenate([np.asarray(batch[labels], np.uint8) for batch in batches])
+            result[f"y_{part}"] = np.concatenate([np.asarray(each, np.uint8) for each in labels])
     return result
 
 
@@ -88,7 +85,7 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
     return file.read()
 
 
-def read_idx_files(files: Sequence[Path]) -> Arrays:
+def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
     """Read train images, train labels, test images and test labels from gzipped IDX files.
 
     These hold two zeros, type 8 (unsigned bytes), rank, big-endian sizes, values.
@@ -102,13 +99,10 @@ def read_idx_files(files: Sequence[Path]) -> Arrays:
     return result
 
 
-def read_reviews(files: Sequence[Path], longest: int, words: int) -> Arrays:
+def read_reviews(files: Sequence[Path], data: Data) -> Arrays:
     """Read the reviews of films as Keras publishes them: imdb.npz, ragged lists of word ranks.
 
-    Args:
-        files: the archive.
-        longest: reviews are cut to so many tokens; shorter ones end with zeros.
-        words: tokens from here on are the rare words'.
+    Longer ones than data.shape are cut, shorter ones end with zeros; words beyond data.vocabulary are rare.
 
     Returns:
         Tokens uint16[n, longest] by Keras' convention (START first, a word of rank r is r + FIRST_WORD - 1,
@@ -120,36 +114,33 @@ def read_reviews(files: Sequence[Path], longest: int, words: int) -> Arrays:
             reviews, labels = archive[f"x_{part}"], archive[f"y_{part}"]
             # Sorted by class; Keras' own loader shuffles both parts with this seed.
             order = np.random.RandomState(113).permutation(len(labels))
-            result[f"x_{part}"] = np.stack([_tokens(review, longest, words) for review in reviews[order]])
+            result[f"x_{part}"] = np.stack([_tokens(review, data) for review in reviews[order]])
             result[f"y_{part}"] = labels[order].astype(np.uint8)
     return result
 
 
-def _tokens(review: Sequence[int], longest: int, words: int) -> NDArray[np.uint16]:
-    tokens = np.zeros(longest, np.uint16)
-    ranks = np.asarray(review[: longest - 1], np.int64) + FIRST_WORD - 1
+def _tokens(review: Sequence[int], data: Data) -> NDArray[np.uint16]:
+    tokens = np.zeros(data.shape[0], np.uint16)
+    ranks = np.asarray(review[: len(tokens) - 1], np.int64) + FIRST_WORD - 1
     tokens[0] = START
-    tokens[1 : 1 + len(ranks)] = np.where(ranks < words, ranks, RARE)
+    tokens[1 : 1 + len(ranks)] = np.where(ranks < data.vocabulary, ranks, RARE)
     return tokens
 
 
 def save_arrays(
-    read: Callable[[Sequence[Path]], Arrays], files: Sequence[Path], data: Data, folder: Path
+    read: Callable[[Sequence[Path], Data], Arrays], files: Sequence[Path], data: Data, folder: Path
 ) -> str:
     """Save the first samples of what `read` gives as four NumPy files."""
-    result = read(files)
+    result = read(files, data)
     for name in ARRAYS:
         count = data.train if name.endswith("train") else data.test
         np.save(folder / f"{name}.npy", result[name][:count])
     return ""
 
 
-# Nine reviews of ten are shorter.
-_LONGEST_REVIEW, _REVIEW_WORDS = 500, 20_000
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-
 _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F"
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
@@ -160,44 +151,26 @@ PUBLISHED: Mapping[str, Published] = {
     "cifar10": Published(
         archives=(
             Archive(
-                file="cifar-10-python.tar.gz",
                 url=f"{_CIFAR}/cifar-10-python.tar.gz",
                 checksum="sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             ),
         ),
-        unpack=partial(
-            save_arrays,
-            partial(
-                read_cifar,
-                train=[f"cifar-10-batches-py/data_batch_{number}" for number in range(1, 6)],
-                test=["cifar-10-batches-py/test_batch"],
-                labels=b"labels",
-            ),
-        ),
+        unpack=partial(save_arrays, read_cifar),
         whole=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
     ),
     "cifar100": Published(
         archives=(
             Archive(
-                file="cifar-100-python.tar.gz",
                 url=f"{_CIFAR}/cifar-100-python.tar.gz",
                 checksum="sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             ),
         ),
-        unpack=partial(
-            save_arrays,
-            partial(
-                read_cifar,
-                train=["cifar-100-python/train"],
-                test=["cifar-100-python/test"],
-                labels=b"fine_labels",
-            ),
-        ),
+        unpack=partial(save_arrays, read_cifar),
         whole=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
     ),
     "fashion-mnist": Published(
         archives=tuple(
-            Archive(file=f"fashion-mnist-{name}.gz", url=f"{_FASHION}/{name}.gz", checksum=f"md5:{md5}")
+            Archive(url=f"{_FASHION}/{name}.gz", checksum=f"md5:{md5}")
             for name, md5 in (
                 ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
                 ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe"),
@@ -211,7 +184,6 @@ PUBLISHED: Mapping[str, Published] = {
     "cats-and-dogs": Published(
         archives=(
             Archive(
-                file="kagglecatsanddogs_5340.zip",
                 url=f"{_PETS}/kagglecatsanddogs_5340.zip",
                 checksum="sha256:b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
             ),
@@ -231,20 +203,19 @@ PUBLISHED: Mapping[str, Published] = {
     "imdb": Published(
         archives=(
             Archive(
-                file="imdb.npz",
                 url=f"{_KERAS}/imdb.npz",
                 checksum="sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
             ),
         ),
-        unpack=partial(save_arrays, partial(read_reviews, longest=_LONGEST_REVIEW, words=_REVIEW_WORDS)),
+        unpack=partial(save_arrays, read_reviews),
         whole=Data(
             name="imdb",
-            shape=(_LONGEST_REVIEW,),
+            shape=(500,),  # nine reviews of ten are shorter
             classes=2,
             train=25_000,
             test=25_000,
             dtype="uint16",
-            vocabulary=_REVIEW_WORDS,
+            vocabulary=20_000,
         ),
     ),
 }
