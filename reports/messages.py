@@ -287,7 +287,7 @@ def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, s
 
 # Kinds whose caveats of another text are another caveat.
 _BY_TEXT = frozenset(
-    {CaveatKind.FAILED_TRIALS, CaveatKind.RUN_WARNING, CaveatKind.WORKLOAD_WARNING, CaveatKind.TELEMETRY_GAP,
+    {CaveatKind.FAILED_TRIALS, CaveatKind.WORKLOAD_WARNING, CaveatKind.TELEMETRY_GAP,
      CaveatKind.POWER_LIMIT, CaveatKind.DATA}
 )  # fmt: skip
 
@@ -307,7 +307,6 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,
-        CaveatKind.RUN_WARNING: first.text,
         CaveatKind.STEAL: f"The hypervisor took up to {percent} of the CPU time (steal).",
         CaveatKind.FOREIGN_PROCESSES: "Other processes used the GPU. Stop them and repeat.",
         CaveatKind.XID_ERRORS: "The driver reported critical errors (XID). Check the kernel log.",

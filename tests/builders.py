@@ -175,7 +175,7 @@ def hostile_run(*, seed: int = 1) -> Run:
                              note=HOSTILE),),
     )  # fmt: skip
     marked = replace(
-        whole.manifest, command=HOSTILE, commit=HOSTILE, warnings=(HOSTILE,),
+        whole.manifest, command=HOSTILE, commit=HOSTILE,
         system=dict.fromkeys(whole.manifest.system, HOSTILE), host_facts={HOSTILE: HOSTILE},
         gpus=tuple(replace(gpu, name=HOSTILE) for gpu in whole.manifest.gpus),
         data=(DataInfo(workload=HOSTILE, name=HOSTILE, kind="procedural", sha256="", why=HOSTILE),),

@@ -122,12 +122,10 @@ def gpu(index: int = 0) -> Gpu:
         power_default_limit_w=700.0,
         ecc_enabled=True,
         mig_enabled=False,
-        persistence_mode=True,
         pcie_gen=5,
         pcie_width=16,
         clock_max_sm_mhz=1980,
         clock_max_mem_mhz=3201,
-        vbios="96.00.A5.00.01",
     )
 
 

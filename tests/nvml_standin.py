@@ -42,7 +42,6 @@ NUMBERS = {
     "nvmlDeviceGetPowerUsage": ("power_usage", 300000),
     "nvmlDeviceGetEnforcedPowerLimit": ("limit", 700000),
     "nvmlDeviceGetPowerManagementDefaultLimit": ("default_limit", 700000),
-    "nvmlDeviceGetPersistenceMode": ("persistence", 1),
     "nvmlDeviceGetMaxPcieLinkGeneration": ("max_gen", 5),
     "nvmlDeviceGetMaxPcieLinkWidth": ("max_width", 16),
     "nvmlDeviceGetCurrPcieLinkGeneration": ("gen", 5),
@@ -191,9 +190,6 @@ class Library:
 
     def nvmlDeviceGetName(self, device, text, length):
         text.value = b"NVIDIA Stand-in" if device.instance < 0 else b"NVIDIA Stand-in MIG 1g.18gb"
-
-    def nvmlDeviceGetVbiosVersion(self, device, text, length):
-        text.value = b"96.00.99.00.01"
 
     def nvmlDeviceGetMigMode(self, device, now, pending):
         now._obj.value = 1

@@ -231,13 +231,16 @@ def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(s
 
 
 def test_discovery_describes_gpus(standin):
-    result = standin.discover(ONE_GPU + f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetVbiosVersion 3\n")
+    result = standin.discover(
+        ONE_GPU + f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetPowerManagementDefaultLimit 3\n"
+    )
     first, second = result["gpus"]
     assert (first["uuid"], second["uuid"]) == (UUID, OTHER)
     assert first["name"] == "NVIDIA Stand-in"
     assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
     assert first["compute_capability"] == "9.0"
-    assert (first["power_limit_w"], first["mig_enabled"], first["vbios"]) == (700.0, False, None)
+    assert (first["power_limit_w"], first["mig_enabled"]) == (700.0, False)
+    assert first["power_default_limit_w"] is None
     assert result["reason"] == ""
 
 

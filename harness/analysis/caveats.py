@@ -46,8 +46,6 @@ def _of_run(run: Run) -> Iterator[Caveat]:
     for data in run.manifest.data:
         if data.kind != "real":
             yield Caveat(kind=CaveatKind.DATA, subject=data.workload, text=data.kind)
-    for text in run.manifest.warnings:
-        yield Caveat(kind=CaveatKind.RUN_WARNING, text=text)
     for trial in run.trials:
         for text in trial.warnings:
             subject = f"{trial.workload} on {trial.device}"

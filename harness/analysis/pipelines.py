@@ -22,7 +22,6 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
             stages=stages(case.stage_names, case.measures),
             cpus_used=cpus_used(case, INPUT_ONLY),
             cpus=case.cpus,
-            serial=is_serial(case),
         )
         for case in cases
         if INPUT_ONLY in case.variants

@@ -326,7 +326,6 @@ class Pipeline:
 
     Attributes:
         cpus_used, cpus: what the pipeline uses by itself, and what it may use; None where not known.
-        serial: it prepares one sample after another; None where not known.
     """
 
     workload: str
@@ -334,7 +333,6 @@ class Pipeline:
     stages: tuple[Stage, ...]
     cpus_used: float | None
     cpus: float | None
-    serial: bool | None
 
 
 class CaveatKind(StrEnum):
@@ -349,7 +347,6 @@ class CaveatKind(StrEnum):
     MISSED_TICKS = "missed ticks"
     TELEMETRY_GAP = "telemetry gap"
     WORKLOAD_WARNING = "workload warning"
-    RUN_WARNING = "run warning"
     STEAL = "steal"
     FOREIGN_PROCESSES = "foreign processes"
     XID_ERRORS = "xid errors"

@@ -232,12 +232,10 @@ class Gpu:
     ecc_enabled: bool | None
     mig_enabled: bool | None
     mig_uuid: str = ""
-    persistence_mode: bool | None = None
     pcie_gen: int | None = None
     pcie_width: int | None = None
     clock_max_sm_mhz: int | None = None
     clock_max_mem_mhz: int | None = None
-    vbios: str | None = None
     minor_number: int | None = None  # of /dev/nvidia<minor>
     gpu_instance_id: int | None = None  # of a MIG instance, as is the next
     compute_instance_id: int | None = None
@@ -377,7 +375,6 @@ class Manifest:
     placement: Placement | None = None
     rerun_of: str = ""
     weights: tuple[WeightsInfo, ...] = ()
-    warnings: tuple[str, ...] = ()
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -70,7 +70,6 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
     capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
     mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
     ecc = _or_none(lambda: pynvml.nvmlDeviceGetEccMode(handle))
-    persistence = _or_none(lambda: pynvml.nvmlDeviceGetPersistenceMode(handle))
     limit = _or_none(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
     default_limit = _or_none(lambda: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
     return Gpu(
@@ -86,12 +85,10 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
         ecc_enabled=None if ecc is None else bool(ecc[0]),
         # A GPU that cannot have instances is one whose MIG mode is off.
         mig_enabled=bool(mig[0]) if mig else False,
-        persistence_mode=None if persistence is None else bool(persistence),
         pcie_gen=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
         pcie_width=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
         clock_max_sm_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
         clock_max_mem_mhz=_or_none(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
-        vbios=_or_none(lambda: pynvml.nvmlDeviceGetVbiosVersion(handle)),
         minor_number=_or_none(lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
     )
 
