@@ -173,11 +173,7 @@ def variants_named(
         return {each.name: (BASELINE, TUNED, *(_probes(each) if analysis else ())) for each in workloads}
     for variant in variants:
         if not any(_has(workload, variant) for workload in workloads):
-            own = dict.fromkeys(
-                name
-                for workload in workloads
-                for name in (*_optimization_variants(workload), *_stage_variants(workload))
-            )
+            own = dict.fromkeys(name for workload in workloads for name in _own_variants(workload))
             available = (*VARIANTS, *own)
             near = did_you_mean(variant, available)
             raise UsageError(
@@ -194,27 +190,23 @@ def _has(workload: Workload, variant: str) -> bool:
     """Tell whether `variant` is one of the workload's; stages that it does not declare only its code knows."""
     if variant.startswith(STAGE_PREFIX) and not workload.stages:
         return variant != STAGE_PREFIX
-    probes = (*OF_THE_STEP, *OF_A_PIPELINE)
-    if variant in probes or _NUMBERED.fullmatch(variant):
-        return True
-    return variant in (*VARIANTS, *_optimization_variants(workload), *_stage_variants(workload))
+    named = (*VARIANTS, *OF_THE_STEP, *OF_A_PIPELINE, *_own_variants(workload))
+    return variant in named or _NUMBERED.fullmatch(variant) is not None
 
 
 def _probes(workload: Workload) -> tuple[str, ...]:
     """Return the variants that only serve the breakdown, in the order in which they run."""
+    stages = tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
     if workload.image != TENSORFLOW:
         # Rounds of boosting wait for no input.
-        return (INPUT_ONLY, *_stage_variants(workload))
+        return (INPUT_ONLY, *stages)
     pipeline = OF_A_PIPELINE if workload.pipeline else ()
-    return (*OF_THE_STEP, *_stage_variants(workload), *pipeline)
+    return (*OF_THE_STEP, *stages, *pipeline)
 
 
-def _optimization_variants(workload: Workload) -> tuple[str, ...]:
-    return tuple(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.optimizations)
-
-
-def _stage_variants(workload: Workload) -> tuple[str, ...]:
-    return tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
+def _own_variants(workload: Workload) -> tuple[str, ...]:
+    optimizations = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.optimizations)
+    return (*optimizations, *(f"{STAGE_PREFIX}{stage}" for stage in workload.stages))
 
 
 def _whole_s(variants: Sequence[str], profile: Profile) -> float:

@@ -29,9 +29,11 @@ from harness.engines import (
     Mount,
 )
 from harness.engines.connect import connect
+from harness.engines.docker import DockerEngine
 from harness.engines.gpu import check_driver, choose_access
-from harness.errors import StoreError
-from harness.images.environment import library_variables
+from harness.errors import StoreError, UsageError
+from harness.images.builder import ImageBuilder
+from harness.images.environment import ensure_environment, library_variables
 from harness.model.run import (
     DataInfo,
     EngineInfo,
@@ -46,7 +48,6 @@ from harness.progress import Progress
 from harness.run.catalogue import sources
 from harness.run.plan import spec_for
 from harness.run.prices import read_prices
-from harness.run.provision import provide_images
 from harness.run.resolve import Resolved, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
@@ -203,15 +204,10 @@ def _inputs(
         device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
         for device, positions in devices.items()
     }
-    for target, reference in options.images.items():
-        if target not in resolved.targets:
-            progress.line(f"--image {target}={reference} is not used: no trial of this run needs that image.")
     return _Inputs(
         engine=replace(info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
         access=access,
-        images=provide_images(
-            engine, resolved.targets, options.images, options.base, paths.checkout, paths.cache, progress
-        ),
+        images=_images(resolved, engine, paths, progress),
         data={
             workload.name: ensure_data(
                 workload.data, workload.name, paths.cache, options.data, options.seed, progress
@@ -220,6 +216,25 @@ def _inputs(
         },
         weights=keep_weights(options.weights, paths.cache) if options.weights else None,
     )
+
+
+def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Mapping[str, ImageInfo]:
+    """Return what the trials run in by target, built if it is not there yet: images, or the local engine's Pythons."""
+    own = resolved.options.images
+    if not isinstance(engine, DockerEngine):
+        if own:
+            raise UsageError("The local engine cannot run images.", hint="Use --engine docker with --image.")
+        targets = resolved.targets
+        return {each: ensure_environment(each, paths.checkout, paths.cache, progress) for each in targets}
+    for target in own.keys() - set(resolved.targets):
+        progress.line(f"--image {target}={own[target]} is not used: no trial of this run needs that image.")
+    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+    return {
+        target: builder.own(target, own[target])
+        if target in own
+        else builder.ensure(target, resolved.options.base)
+        for target in resolved.targets
+    }
 
 
 def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) -> Manifest:

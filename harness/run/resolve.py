@@ -22,6 +22,7 @@ from harness.defaults import (
 )
 from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
+from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.run import Gpu, PlannedTrial, target_for
 from harness.rounding import counted
@@ -73,12 +74,18 @@ def resolve(options: Options) -> Resolved:
     """Hold the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, variant, parameter, CPU or data mode, or no usable
-            price.
+        UsageError: an unknown profile, workload, device, variant, parameter, CPU, image target or data mode, or
+            no usable price.
         GpuError: a GPU was asked for by name and none can be used.
     """
     if options.data not in MODES:
         raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
+    for target in options.images:
+        if target not in TARGETS:
+            raise UsageError(
+                f"There is no image target {target!r}.",
+                hint=f"Write --image TARGET=REF; targets are: {', '.join(TARGETS)}.",
+            )
     if options.price:
         read_prices(options.price)
     _check_numbers(options)
