@@ -6,9 +6,12 @@ The codes are part of the interface: README lists them, and a test holds the two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import errno
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -108,3 +111,20 @@ def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str
         cutoff: how alike two names have to be, from 0 to 1 (difflib.get_close_matches).
     """
     return "".join(f"Did you mean {match}? " for match in get_close_matches(name, names, n=1, cutoff=cutoff))
+
+
+@contextmanager
+def on_disk(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses below `path` into StoreError."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "The disk is full" if full else str(error.strerror)
+        hint = "Free some space, or choose another disk with --out; finished trials are kept."
+        raise StoreError(
+            f"Cannot write {error.filename or path}: {what}.",
+            hint=hint if full else "Change its permissions, or choose another folder with --out.",
+        ) from error

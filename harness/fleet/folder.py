@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.errors import StoreError
+from harness.errors import StoreError, on_disk
 from harness.fleet.messages import Begun, FleetPlan, Written
 from harness.model.run import Run, Status
 from harness.run.plain import from_plain, to_plain
-from harness.run.store import RunFolder, on_disk, write_whole
+from harness.run.store import RunFolder, write_whole
 
 PLAN, STOPS = "fleet.json", "stops.json"
 # What a node needs of a run so far to go on with it: which trials ended well, and how fast they were.

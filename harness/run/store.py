@@ -12,18 +12,16 @@ Nothing is rewritten: a trial without trial.json was cut off and reads as interr
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import StoreError
+from harness.errors import StoreError, on_disk
 from harness.model.run import (
     SCHEMA_VERSION,
     Manifest,
@@ -38,9 +36,6 @@ from harness.run.plain import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_object
 from workloads.protocol import Spec, Workload
-
-_ROOM = "Free some space, or choose another disk with --out; finished trials are kept."
-_PERMISSIONS = "Change its permissions, or choose another folder with --out."
 
 # What damaged files make their readers raise.
 _DAMAGE = (
@@ -301,18 +296,3 @@ def _write(path: Path, content: str | bytes) -> Path:
         file.flush()
         os.fsync(file.fileno())
     return partial.replace(path)
-
-
-@contextmanager
-def on_disk(path: Path, hint: str = _ROOM) -> Iterator[None]:
-    """Turn what the disk refuses below `path` into StoreError, `hint` saying what to do when it is full."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "The disk is full" if full else str(error.strerror)
-        raise StoreError(
-            f"Cannot write {error.filename or path}: {what}.", hint=hint if full else _PERMISSIONS
-        ) from error

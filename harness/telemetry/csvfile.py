@@ -8,17 +8,16 @@ The header is t_ns (CLOCK_MONOTONIC, nanoseconds) and the metrics' names; an emp
 
 from __future__ import annotations
 
-import errno
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import StoreError
+from harness.errors import StoreError, on_disk
 from harness.model.run import Sample, Series
 from harness.untrusted import printable, read_file
 
@@ -43,13 +42,13 @@ class TelemetryWriter:
         self._files: dict[tuple[str, str], _File] = {}
 
     def __enter__(self) -> TelemetryWriter:
-        with _writing(self._folder):
+        with on_disk(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *what: object) -> None:
         # What the body raised says more about why the trial ended.
-        with suppress(StoreError) if kind else nullcontext(), _writing(self._folder), ExitStack() as files:
+        with suppress(StoreError) if kind else nullcontext(), on_disk(self._folder), ExitStack() as files:
             for file in self._files.values():
                 files.callback(file.close)
 
@@ -58,13 +57,13 @@ class TelemetryWriter:
         for device, metrics in columns.items():
             if metrics:
                 path = self._folder / f"{source}-{device}.csv"
-                with _writing(path):
+                with on_disk(path):
                     self._files[source, device] = _File(path, tuple(metrics), self._now_ns())
 
     def write(self, samples: Iterable[Sample]) -> None:
         """Append samples of sources and devices that have begun; metrics that they had not declared are left out."""
         now_ns = self._now_ns()
-        with _writing(self._folder):
+        with on_disk(self._folder):
             for sample in samples:
                 self._files[sample.source, sample.device].write(sample, now_ns)
 
@@ -131,16 +130,3 @@ def _parsed(body: bytes, names: Sequence[str]) -> NDArray[np.void]:
     # Twice, as of three commas in a row the middle one ends a match and begins the next cell.
     filled = body.replace(b",,", b",nan,").replace(b",,", b",nan,").replace(b",\n", b",nan\n")
     return np.atleast_1d(np.loadtxt(io.BytesIO(filled), dtype, delimiter=",", comments=None, ndmin=1))
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "Free some space there" if full else "Check the folder's permissions"
-        raise StoreError(
-            f"Telemetry cannot be written to {path}: {error.strerror}.",
-            hint=f"{hint}, or choose another with --out.",
-        ) from error
