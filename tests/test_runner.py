@@ -133,17 +133,13 @@ def test_each_variant_is_told_as_it_begins_and_each_window_as_it_ends(bench: Ben
     )  # fmt: skip
     *others, last = good_events()
     events = (others[0], strange, *others[1:], asked, last)
-    run_all(bench, Script(writes=events), *[Script()] * 2)
+    run_all(bench, Script(writes=("", "", *events)), *[Script()] * 2)
     task = bench.progress.tasks[0]
+    assert len(task.steps) > 3 * 3, "silent trials are known to go on too"
     assert task.notes[:2] == ["mlp on cpu, trial 1", "mlp on cpu, trial 1: baseline"]
     assert task.notes[2] == "mlp on cpu, trial 2", "no variant that was not asked for"
     assert task.minor[:2] == [f"mlp on cpu, trial 1: baseline, window {number}" for number in (1, 2)]
     assert task.minor[2] == "mlp on cpu, trial 1: baseline, requests (Server)"
-
-
-def test_a_trial_that_says_nothing_is_known_to_go_on(bench: Bench) -> None:
-    run_all(bench, Script(writes=("", "", "", *good_events())))
-    assert len(bench.progress.tasks[0].steps) >= 6 * 3
 
 
 def test_a_container_writes_into_its_own_trial(bench: Bench) -> None:
@@ -178,7 +174,7 @@ def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench
     ("script", "status", "said"),
     [
         (Script(writes=(start_line(), error_line()), code=1), Status.FAILED, "raised ValueError: boom."),
-        (Script(writes=(start_line(), "\x00garbage\n"), code=0), Status.BAD_EVENTS, "line 2"),
+        (Script(writes=(start_line(), window_line(100), "\x00garbage\n")), Status.BAD_EVENTS, "line 3"),
         (Script(writes=(start_line(),), code=137, out_of_memory=True), Status.OUT_OF_MEMORY, "2.0 GiB"),
     ],
 )
@@ -188,36 +184,38 @@ def test_one_trial_that_fails_leaves_the_others(
     records = run_all(bench, Script(), script, Script())
     assert [record.status for record in records] == [Status.OK, status, Status.OK]
     assert bench.statuses == [Status.OK, status, Status.OK]
-    assert said in bench.read().trials[1].message
+    broken = bench.read().trials[1]
+    assert said in broken.message
+    assert len(broken.windows) == "".join(script.writes).count('"window"'), "what was measured before is kept"
     assert len(bench.progress.lines) == 1
     assert f"mlp.cpu.1: {status.value}." in bench.progress.lines[0]
     assert bench.engine.left_behind == []
     assert bench.progress.tasks[0].done == bench.progress.tasks[0].total
 
 
-def test_what_a_broken_trial_measured_before_is_kept(bench: Bench) -> None:
-    run_all(bench, Script(writes=(start_line(), window_line(100), "garbage\n"), code=1))
-    assert [len(trial.windows) for trial in bench.read().trials] == [1, 1, 1]
-
-
 class TestHanging:
-    def test_a_trial_that_says_nothing_is_ended(self, bench: Bench) -> None:
-        records = run_all(bench, Script(writes=(start_line(),), code=None), Script())
+    @pytest.mark.parametrize(
+        ("profile", "writes", "said"),
+        [
+            (THREE, (start_line(),), "No event for 0.4 s, so it was stopped. Raise --stall"),
+            (THREE, ("garbage\n",) * 10_000, "No event for 0.4 s"),
+            (
+                replace(THREE, limit_s=0.3, stall_s=60),
+                (start_line(), *[line("warning", message="still here")] * 10_000),
+                "Not done after 0.3 s, so it was stopped. Measure less, as with --variants",
+            ),
+        ],
+        ids=["silence", "garbage", "chatter"],
+    )
+    def test_it_is_ended_and_the_others_run(
+        self, bench: Bench, profile: Profile, writes: tuple[str, ...], said: str
+    ) -> None:
+        bench.profile = profile
+        records = run_all(bench, Script(writes=writes, code=None), Script())
         assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
-        assert "No event for 0.4 s" in records[0].message
-        assert "--stall" in records[0].message
+        assert said in records[0].message
         assert bench.engine.containers[0].killed
         assert bench.engine.left_behind == []
-
-    def test_a_trial_that_talks_on_for_ever_is_ended_too(self, bench: Bench) -> None:
-        bench.profile = replace(THREE, limit_s=0.3, stall_s=60)
-        chatter = tuple(line("warning", message="still here") for _ in range(10_000))
-        records = run_all(bench, Script(writes=(start_line(), *chatter), code=None), Script())
-        assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
-        assert "Not done after 0.3 s" in records[0].message
-        assert "--variants" in records[0].message
-        assert "--stall" not in records[0].message
-        assert bench.engine.containers[0].killed
 
     def test_a_slow_trial_that_keeps_talking_is_left_alone(self, bench: Bench) -> None:
         chatter = tuple(
@@ -229,13 +227,9 @@ class TestHanging:
         assert time.monotonic() - begun > THREE.stall_s
         assert records[0].status is Status.OK
 
-    def test_garbage_is_no_sign_of_life(self, bench: Bench) -> None:
-        records = run_all(bench, Script(writes=("garbage\n",) * 10_000, code=None), Script())
-        assert records[0].status is Status.TIMEOUT
 
-
-class TestLosingTheEngine:
-    def test_in_the_middle_of_a_trial(self, bench: Bench) -> None:
+class TestEndingEarly:
+    def test_an_engine_lost_in_the_middle_of_a_trial(self, bench: Bench) -> None:
         lost = EngineError("The engine does not answer.", hint="Start it again.")
         with pytest.raises(EngineError, match="does not answer"):
             run_all(bench, Script(), Script(raises={1: lost}), Script())
@@ -247,33 +241,26 @@ class TestLosingTheEngine:
         assert cut.telemetry
         assert all(source.stopped for source in bench.sources)
 
-    def test_when_it_refuses_to_start_one(self, bench: Bench) -> None:
-        with pytest.raises(EngineError, match="refused"):
-            run_all(bench, Script(), Script(refused=REFUSED))
-        assert bench.statuses == [Status.OK, Status.ENGINE_LOST]
-        assert bench.engine.left_behind == []
-
-
-class TestStopping:
-    def test_ctrl_c_in_the_middle(self, bench: Bench) -> None:
-        with pytest.raises(Interrupted) as caught:
-            run_all(bench, Script(), Script(raises={1: KeyboardInterrupt()}), Script())
-        assert bench.statuses == [Status.OK, Status.INTERRUPTED]
-        assert f"--resume {bench.folder.path}" in caught.value.hint
-        assert bench.engine.containers[1].killed
+    @pytest.mark.parametrize(
+        ("script", "raised", "statuses"),
+        [
+            (Script(refused=REFUSED), EngineError, [Status.OK, Status.ENGINE_LOST]),
+            (Script(raises={1: KeyboardInterrupt()}), Interrupted, [Status.OK, Status.INTERRUPTED]),
+            (Script(refused=KeyboardInterrupt()), Interrupted, [Status.OK, Status.INTERRUPTED]),
+            # A fault of ours leaves no container either.
+            (Script(raises={1: ZeroDivisionError()}), ZeroDivisionError, [Status.OK, Status.INTERRUPTED]),
+        ],
+    )
+    def test_nothing_is_left_behind(
+        self, bench: Bench, script: Script, raised: type[Exception], statuses: list[Status]
+    ) -> None:
+        with pytest.raises(raised) as caught:
+            run_all(bench, Script(), script, Script())
+        assert bench.statuses == statuses
         assert bench.engine.left_behind == []
         assert bench.read().stops == ()
-
-    def test_ctrl_c_while_a_container_starts(self, bench: Bench) -> None:
-        with pytest.raises(Interrupted):
-            run_all(bench, Script(refused=KeyboardInterrupt()))
-        assert bench.statuses == [Status.INTERRUPTED]
-        assert bench.engine.left_behind == []
-
-    def test_a_fault_of_ours_leaves_no_container_either(self, bench: Bench) -> None:
-        with pytest.raises(ZeroDivisionError):
-            run_all(bench, Script(raises={1: ZeroDivisionError()}))
-        assert bench.engine.left_behind == []
+        if isinstance(caught.value, Interrupted):
+            assert f"--resume {bench.folder.path}" in caught.value.hint
 
 
 class TestFullDisk:
@@ -312,46 +299,30 @@ def test_a_trial_folder_that_cannot_be_made(bench: Bench) -> None:
 
 
 class TestResuming:
-    def test_only_what_is_missing_runs(self, bench: Bench) -> None:
+    def test_only_what_is_missing_or_failed_runs(self, bench: Bench) -> None:
+        failing = Script(writes=(start_line(), error_line()), code=1)
         with pytest.raises(Interrupted):
-            run_all(bench, Script(), Script(raises={1: KeyboardInterrupt()}))
+            run_all(bench, Script(), failing, Script(raises={1: KeyboardInterrupt()}))
         kept = bench.folder.trial("mlp.cpu.0").record.read_bytes()
         bench.engine = FakeEngine()
         records = bench.run()
-        assert bench.engine.started == ["mlp.cpu.1", "mlp.cpu.2"]
-        assert [record.id for record in records] == ["mlp.cpu.1", "mlp.cpu.2"]
+        assert bench.engine.started == [record.id for record in records] == ["mlp.cpu.1", "mlp.cpu.2"]
         assert bench.statuses == [Status.OK] * 3
         assert bench.folder.trial("mlp.cpu.0").record.read_bytes() == kept
         assert bench.read().stops[0].trials == 3
-
-    def test_trials_that_failed_run_again(self, bench: Bench) -> None:
-        run_all(bench, Script(), Script(writes=(start_line(), error_line()), code=1), Script())
-        bench.engine = FakeEngine()
-        bench.run()
-        assert bench.engine.started == ["mlp.cpu.1"]
-        assert bench.statuses == [Status.OK] * 3
-
-    def test_a_whole_run_has_nothing_to_resume(self, bench: Bench) -> None:
-        run_all(bench, Script())
-        bench.engine = FakeEngine()
-        assert bench.run() == ()
-        assert bench.engine.started == []
+        assert bench.run() == (), "of a whole run there is nothing to resume"
 
 
 class TestRepeating:
-    def test_until_the_budget_is_spent(self, bench: Bench) -> None:
-        bench.profile = replace(THREE, max_trials=9, budget_s=0.0)
-        run_all(bench, *(Script(writes=good_events(speed)) for speed in (1000.0, 2000.0, 500.0)))
-        assert len(bench.engine.started) == 3
-        assert bench.read().stops[0].reason == BUDGET_SPENT
-
-    def test_on_while_it_is_wide(self, bench: Bench) -> None:
-        bench.profile = replace(THREE, max_trials=5, budget_s=60.0)
-        run_all(
-            bench, *(Script(writes=good_events(speed)) for speed in (1000.0, 2000.0, 500.0, 900.0, 3000.0))
-        )
-        assert len(bench.engine.started) == 5
-        assert bench.read().stops[0].reason == EXHAUSTED
+    @pytest.mark.parametrize(("budget_s", "trials", "reason"), [(0.0, 3, BUDGET_SPENT), (60.0, 5, EXHAUSTED)])
+    def test_until_the_budget_is_spent_or_all_have_run(
+        self, bench: Bench, budget_s: float, trials: int, reason: str
+    ) -> None:
+        bench.profile = replace(THREE, max_trials=5, budget_s=budget_s)
+        speeds = (1000.0, 2000.0, 500.0, 900.0, 3000.0)
+        run_all(bench, *(Script(writes=good_events(speed)) for speed in speeds))
+        assert len(bench.engine.started) == trials
+        assert bench.read().stops[0].reason == reason
         assert bench.progress.tasks[0].done == bench.progress.tasks[0].total, "it counts what always runs"
 
     def test_devices_take_turns(self, bench: Bench) -> None:
