@@ -9,36 +9,24 @@ from pathlib import Path
 import pytest
 
 from harness.system.disk_space import disk_of
-from harness.system.machine import disks, host_facts, networks, system_description
+from harness.system.machine import host_facts, networks, system_description
 from tests.builders import gpu, manifest
 
 # As lscpu 2.41 nests it; earlier ones give a flat list.
-LSCPU = {
-    "lscpu": [
-        {"field": "CPU(s):", "data": "8"},
-        {
-            "field": "Vendor ID:",
-            "data": "AuthenticAMD",
-            "children": [
-                {
-                    "field": "Model name:",
-                    "data": "AMD EPYC 9354 32-Core CPU",
-                    "children": [{"field": "Socket(s):", "data": "2"}],
-                }
-            ],
-        },
-        {"field": "Hypervisor vendor:", "data": "KVM"},
-        {
-            "field": "Caches (sum of all):",
-            "data": None,
-            "children": [{"field": "L1d cache:", "data": "32 KiB"}],
-        },
-        {"field": "NUMA node(s):", "data": "2"},
-        {"field": "Vulnerability Meltdown:", "data": "Not affected"},
-        {"field": "Vulnerability Spectre v2:", "data": "Mitigation; Retpolines"},
-        {"field": "Vulnerability Mmio stale data:", "data": "Vulnerable: no microcode"},
-    ]
-}
+LSCPU = {"lscpu": [
+    {"field": "CPU(s):", "data": "8"},
+    {"field": "Vendor ID:", "data": "AuthenticAMD", "children": [
+        {"field": "Model name:", "data": "AMD EPYC 9354 32-Core CPU", "children": [
+            {"field": "Socket(s):", "data": "2"},
+        ]},
+    ]},
+    {"field": "Hypervisor vendor:", "data": "KVM"},
+    {"field": "Caches (sum of all):", "data": None, "children": [{"field": "L1d cache:", "data": "32 KiB"}]},
+    {"field": "NUMA node(s):", "data": "2"},
+    {"field": "Vulnerability Meltdown:", "data": "Not affected"},
+    {"field": "Vulnerability Spectre v2:", "data": "Mitigation; Retpolines"},
+    {"field": "Vulnerability Mmio stale data:", "data": "Vulnerable: no microcode"},
+]}  # fmt: skip
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -86,66 +74,40 @@ def server(tmp_path: Path, lscpu: Path) -> Path:
 
 def test_description_has_the_fields_of_mlperf(server: Path) -> None:
     about = system_description((gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server)
-    assert about["system_name"] == "Amazon EC2 p5en.48xlarge"
-    assert about["host_processors_per_node"] == "2"
-    assert about["host_processor_model_name"] == "AMD EPYC 9354 32-Core CPU"
-    assert about["host_processor_caches"] == "L1d 32 KiB"
-    assert about["host_storage_type"] == "NVMe SSD, hard disk"
-    assert about["host_storage_capacity"] == "nvme0n1 953.9 GiB, sda 953.9 GiB"
-    assert about["host_networking"] == "2x 25 Gb/s"
-    assert about["accelerators_per_node"] == "2"
-    assert about["accelerator_model_name"] == "NVIDIA H200"
-    assert about["accelerator_host_interconnect"] == "PCIe 5.0 x16"
-    assert about["accelerator_memory_capacity"] == "140.4 GiB"
-    assert about["hw_notes"] == "virtual machine, KVM"
+    assert about.items() >= {
+        "system_name": "Amazon EC2 p5en.48xlarge", "host_processors_per_node": "2",
+        "host_processor_model_name": "AMD EPYC 9354 32-Core CPU", "host_processor_caches": "L1d 32 KiB",
+        "host_storage_type": "NVMe SSD, hard disk",
+        "host_storage_capacity": "nvme0n1 953.9 GiB, sda 953.9 GiB", "host_networking": "2x 25 Gb/s",
+        "accelerators_per_node": "2", "accelerator_model_name": "NVIDIA H200",
+        "accelerator_host_interconnect": "PCIe 5.0 x16", "accelerator_memory_capacity": "140.4 GiB",
+        "hw_notes": "virtual machine, KVM",
+    }.items()  # fmt: skip
     assert "NVIDIA driver 580.95.05" in about["other_software_stack"]
     assert "tfbench:cpu-1" in about["other_software_stack"]
-    assert "cooling" not in about
 
 
-def test_what_a_card_does_not_say_stays_empty(server: Path) -> None:
-    silent = replace(gpu(), memory_bytes=None, pcie_gen=None, clock_max_sm_mhz=None)
-    about = system_description((silent,), manifest(gpus=1).engine, {}, server)
-    assert about["accelerator_memory_capacity"] == ""
-    assert about["accelerator_host_interconnect"] == ""
-    assert about["accelerator_frequency"] == ""
-
-
-def test_what_the_host_does_not_say_is_empty_or_absent(tmp_path: Path, lscpu: Path) -> None:
+def test_what_nobody_tells_is_empty_or_absent(tmp_path: Path, lscpu: Path) -> None:
     lscpu.write_text("#!/bin/sh\nexit 1\n")
-    about = system_description((), manifest().engine, {}, tmp_path)
-    assert about["host_processor_model_name"] == about["hw_notes"] == about["system_name"] == ""
-    assert about["accelerators_per_node"] == "0"
-    unknown = {
-        "turbo",
-        "smt",
-        "cpu_governor",
-        "hypervisor",
-        "mitigations",
-        "numa_nodes",
-        "own_cpu_limit_cpus",
-    }
-    assert not host_facts(tmp_path, tmp_path).keys() & unknown
+    silent = replace(gpu(), memory_bytes=None, pcie_gen=None, clock_max_sm_mhz=None)
+    about = system_description((silent,), manifest(gpus=1).engine, {}, tmp_path)
+    unknown = {"host_processor_model_name", "hw_notes", "system_name", "accelerator_memory_capacity",
+               "accelerator_host_interconnect", "accelerator_frequency"}  # fmt: skip
+    assert {about[name] for name in unknown} == {""}
+    facts = {"turbo", "smt", "cpu_governor", "hypervisor", "mitigations", "numa_nodes", "own_cpu_limit_cpus"}
+    assert not host_facts(tmp_path, tmp_path).keys() & facts
 
 
 def test_facts_of_a_server(server: Path) -> None:
-    facts = host_facts(server, server)
-    assert facts["cpu_governor"] == "powersave"
-    assert facts["turbo"] is False
-    assert facts["smt"] is True
-    assert facts["mitigations"] == "1 mitigated, 1 vulnerable, 1 not affected"
-    assert facts["transparent_hugepages"] == "madvise"
-    assert facts["numa_nodes"] == 2
-    assert facts["hypervisor"] == "KVM"
+    assert host_facts(server, server).items() >= {
+        "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
+        "mitigations": "1 mitigated, 1 vulnerable, 1 not affected", "numa_nodes": 2, "hypervisor": "KVM",
+    }.items()  # fmt: skip
 
 
 def test_intel_turbo_is_the_negation_of_no_turbo(tmp_path: Path) -> None:
     write(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
     assert host_facts(tmp_path, tmp_path)["turbo"] is True
-
-
-def test_mappings_and_memory_disks_are_no_disks(server: Path) -> None:
-    assert [name for name, _, _ in disks(server)] == ["nvme0n1", "sda"]
 
 
 def test_interfaces_without_a_link_speed_are_counted_apart(server: Path) -> None:
@@ -157,16 +119,8 @@ def test_this_machine() -> None:
     about = system_description((), manifest().engine, {})
     assert int(about["host_processor_vcpu_count"]) >= int(about["host_processor_core_count"]) >= 1
     assert about["host_memory_capacity"].endswith("GiB")
-    facts = host_facts()
-    assert {
-        "kernel",
-        "boot_id",
-        "libc",
-        "cpus",
-        "memory_bytes",
-        "free_disk_bytes",
-        "load_1min",
-    } <= facts.keys()
+    known = {"kernel", "boot_id", "libc", "cpus", "memory_bytes", "free_disk_bytes", "load_1min"}
+    assert known <= host_facts().keys()
 
 
 def test_the_disk_of_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:
