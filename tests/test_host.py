@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.system.disk_space import disk_of
 from harness.system.machine import host_facts, networks, system_description
 from tests.builders import gpu, manifest
 
@@ -121,10 +120,3 @@ def test_this_machine() -> None:
     assert about["host_memory_capacity"].endswith("GiB")
     known = {"kernel", "boot_id", "libc", "cpus", "memory_bytes", "free_disk_bytes", "load_1min"}
     assert known <= host_facts().keys()
-
-
-def test_the_disk_of_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:
-    disk = disk_of(tmp_path / "not/there")
-    assert disk.device == tmp_path.stat().st_dev
-    assert disk.free_bytes > 0
-    assert disk.folder == str(tmp_path / "not/there")

@@ -9,21 +9,15 @@ cpu=0.20,each-gpu=3.50               an hour of each GPU that a trial uses
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+
+import msgspec
 
 from harness.errors import UsageError
 from harness.model.run import Manifest, Prices
 
-_AMOUNTS: Mapping[str, str] = {
-    "machine": "machine",
-    "cpu": "cpu",
-    "gpu": "gpu",
-    "each-gpu": "each_gpu",
-    "electricity": "electricity_per_kwh",
-}
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."
+_NAMES = tuple(each.name for each in fields(Prices) if each.name != "source")
 
 
 def read_prices(text: str) -> Prices:
@@ -32,20 +26,21 @@ def read_prices(text: str) -> Prices:
     Raises:
         UsageError: there is no amount in it, or a value is not usable.
     """
-    result: dict[str, Any] = {}
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = word.rpartition("=")
-        name = name or "machine"
-        if name == "currency" and value:
-            result["currency"] = value
-        elif name in _AMOUNTS:
-            result[_AMOUNTS[name]] = _amount(name, value)
-        else:
-            choices = ", ".join((*_AMOUNTS, "currency"))
-            raise UsageError(f"There is no price {name!r}.", hint=f"Choose from: {choices}.")
-    if not result.keys() - {"currency"}:
-        raise UsageError(f"--price {text} has no price.", hint=_HINT)
-    return Prices(**result, source="--price")
+    words = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
+    given = {name.replace("-", "_") or "machine": value for name, _, value in words}
+    given = {"electricity_per_kwh" if name == "electricity" else name: value for name, value in given.items()}
+    if unknown := given.keys() - set(_NAMES):
+        choices = "machine, cpu, gpu, each-gpu, electricity, currency"
+        raise UsageError(f"There is no price {unknown.pop()!r}.", hint=f"Choose from: {choices}.")
+    try:
+        prices = msgspec.convert({**given, "source": "--price"}, Prices, strict=False)
+        amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]
+        usable = prices.currency and amounts and all(0 <= value < math.inf for value in amounts)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"--price {text} is not an amount of money.", hint=_HINT)
+    return prices
 
 
 def priced(manifest: Manifest, text: str) -> Manifest:
@@ -55,13 +50,3 @@ def priced(manifest: Manifest, text: str) -> Manifest:
         UsageError: see read_prices.
     """
     return replace(manifest, prices=read_prices(text)) if text else manifest
-
-
-def _amount(name: str, text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
-    if not (math.isfinite(amount) and amount >= 0):
-        raise UsageError(f"--price: {text!r} is not an amount for {name}.", hint=_HINT)
-    return amount

@@ -20,11 +20,10 @@ from harness.images.recipes import TARGETS
 from harness.model.run import Gpu
 from harness.paths import Paths
 from harness.progress import Progress
-from harness.system.disk_space import GIB, RUN_BYTES, SIZES, Disk, disk_of
 from harness.system.file_locks import default_path, measuring
 from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
-from harness.system.machine import text
+from harness.system.machine import GIB, free_bytes, text
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
 
@@ -47,6 +46,9 @@ class Check:
     remedy: str = ""
 
 
+RUN_BYTES = GIB // 4  # a run folder of the quick profile
+# Of each target: what it takes in the cache, most of it wheels; the image while it is built.
+SIZES: Mapping[str, tuple[int, int]] = {"cpu": (GIB, 3 * GIB), "cuda": (4 * GIB, 13 * GIB)}
 # What these read is a trial's own, and there is none yet.
 _OF_A_TRIAL = ("cgroup", "process")
 
@@ -56,7 +58,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
     engine = DockerEngine(environ)
     gpus, no_gpu = discover()
     built: list[str] = []
-    images = None
+    images = ""
     try:
         info = engine.connect()
     except TfbenchError as error:
@@ -72,7 +74,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
         fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}{rootless}"
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
         checks = [Check("Engine", State.OK, fact), _checked("Images", lambda: _images(builder, built))]
-        images = disk_of(Path(engine.daemon.image_folder)) if engine.daemon.image_folder else None
+        images = engine.daemon.image_folder
     checks += [Check(f"GPU {gpu.index}", State.OK, _described(gpu)) for gpu in gpus]
     if gpus:
         checks.append(_checked("Driver", lambda: _driver(gpus)))
@@ -83,7 +85,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> tup
     to_build = [target for target in ("cpu", "cuda")[: 2 if gpus else 1] if target not in built]
     return (
         *_host_checks(),
-        *disk_checks(disk_of(paths.cache), images, to_build, engine=isolated),
+        *disk_checks(paths.cache, Path(images) if images else None, to_build, engine=isolated),
         *checks,
         *_telemetry(gpus, contained=isolated),
         _exclusive(),
@@ -121,39 +123,36 @@ def _host_checks() -> tuple[Check, ...]:
 
 
 def disk_checks(
-    cache: Disk, images: Disk | None, to_build: Sequence[str], *, engine: bool
+    cache: Path, images: Path | None, to_build: Sequence[str], *, engine: bool
 ) -> tuple[Check, ...]:
-    """Check that each disk has space for what is still to be built; what lies on the same disk is added up.
+    """Check that there is space for a run, and for what is still to be built.
 
     Args:
-        cache: where the cache is: wheels, data, the local engine's environments.
-        images: where the engine keeps images; None without one, and where its disk cannot be asked.
+        cache: folder of wheels, data and the local engine's environments.
+        images: where the engine keeps images; None without one, and where it does not say.
         to_build: targets whose image is not there.
         engine: whether a container engine answers; the local one makes environments in the cache instead.
     """
-    wheels, image, environment = (sum(SIZES[target][part] for target in to_build) for part in range(3))
-    size_bytes = RUN_BYTES + wheels + (0 if engine else environment)
-    needs = [(cache, size_bytes, "set TFBENCH_CACHE to a folder on another disk")]
+    wheels, image = (sum(SIZES[target][part] for target in to_build) for part in range(2))
+    needs = [
+        (
+            cache,
+            RUN_BYTES + wheels + (0 if engine else image),
+            "set TFBENCH_CACHE to a folder on another disk",
+        )
+    ]
     if images is not None and to_build:
-        needs.append(
-            (images, image, "move the engine's images elsewhere (Docker: data-root, Podman: graphroot)")
-        )
-    checks = []
-    for device in dict.fromkeys(disk.device for disk, _, _ in needs):
-        there = [need for need in needs if need[0].device == device]
-        free, needed = there[0][0].free_bytes, sum(size_bytes for _, size_bytes, _ in there)
-        what = f"a run and to build {', '.join(to_build)}" if to_build else "a run"
-        checks.append(
-            Check(
-                "Disk",
-                State.OK if free >= needed else State.FAIL,
-                f"{free / GIB:.1f} GiB free under {' and '.join(disk.folder for disk, _, _ in there)}",
-                ""
-                if free >= needed
-                else f"{needed / GIB:.1f} GiB are needed for {what}. Free some, or {there[0][2]}.",
-            )
-        )
-    return tuple(checks)
+        remedy = "move the engine's images elsewhere (Docker: data-root, Podman: graphroot)"
+        needs.append((images, image, remedy))
+    return tuple(_disk_check(*need) for need in needs)
+
+
+def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
+    free = free_bytes(folder)
+    fact = f"{free / GIB:.1f} GiB free under {folder}"
+    if free >= needed:
+        return Check("Disk", State.OK, fact)
+    return Check("Disk", State.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some, or {remedy}.")
 
 
 def _checked(name: str, look: Callable[[], tuple[str, str]]) -> Check:

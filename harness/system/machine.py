@@ -10,17 +10,20 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from harness.cgroups import own_limits
 from harness.model.run import EngineInfo, Gpu, Scalar
-from harness.system.disk_space import GIB, disk_of
 from workloads.protocol import boot_id
+
+GIB = 1 << 30
 
 
 def text(path: Path) -> str:
@@ -29,6 +32,17 @@ def text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
     except OSError:
         return ""
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free space of the disk where a folder is, or will be made.
+
+    A folder below one that only root may look into is on that one's disk, as far as can be told.
+    """
+    for above in (folder, *folder.absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(above).free
+    raise FileNotFoundError(folder)
 
 
 def lscpu() -> dict[str, str]:
@@ -137,7 +151,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "cgroup_version": cgroup_version,
         "own_cpu_limit_cpus": limits.cpus,
         "own_memory_limit_bytes": limits.memory_bytes,
-        "free_disk_bytes": disk_of(folder).free_bytes,
+        "free_disk_bytes": free_bytes(folder),
         "load_1min": os.getloadavg()[0],
     }
     return {name: value for name, value in result.items() if value is not None}
