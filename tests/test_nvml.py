@@ -158,17 +158,14 @@ def test_gpm_takes_one_sample_a_reading(standin):
     assert calls.values("sm_util_pct") == [2] * 2
 
 
-def test_gpm_before_hopper_is_a_gap(standin):
-    reading = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
-    assert reading.samples == []
-    assert "not support" in reading.reasons()["gpu0", "sm_util_pct"]
-
-
-def test_gpm_metrics_that_a_gpu_lacks_are_gaps(standin):
-    reading = standin.read(ONE_GPU + "value gpm60 -1\n", "gpm")
-    assert reading.values("nvlink_receive_bytes_per_s") == [None] * 3
-    assert reading.values("sm_util_pct") == [2, 2, 2]
-    assert ("gpu0", "nvlink_receive_bytes_per_s") in reading.reasons()
+def test_what_gpm_lacks_is_a_gap(standin):
+    before_hopper = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
+    assert before_hopper.samples == []
+    assert "not support" in before_hopper.reasons()["gpu0", "sm_util_pct"]
+    without_links = standin.read(ONE_GPU + "value gpm60 -1\n", "gpm")
+    assert without_links.values("nvlink_receive_bytes_per_s") == [None] * 3
+    assert without_links.values("sm_util_pct") == [2, 2, 2]
+    assert ("gpu0", "nvlink_receive_bytes_per_s") in without_links.reasons()
 
 
 def test_xid_errors_are_counted(standin):
@@ -230,42 +227,21 @@ def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(s
     assert abs(slow[-1] - quick[-1]) < edge_ns
 
 
-def test_discovery_describes_gpus(standin):
-    result = standin.discover(
-        ONE_GPU + f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetPowerManagementDefaultLimit 3\n"
-    )
-    first, second = result["gpus"]
-    assert (first["uuid"], second["uuid"]) == (UUID, OTHER)
-    assert first["name"] == "NVIDIA Stand-in"
+def test_discovery_describes_gpus_and_names_the_one_that_is_lost(standin):
+    script = f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetPowerManagementDefaultLimit 3\nfail gpu:1 {LOST}\n"
+    result = standin.discover(ONE_GPU + script)
+    (first,) = result["gpus"]
+    assert (first["uuid"], first["name"]) == (UUID, "NVIDIA Stand-in")
     assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
-    assert first["compute_capability"] == "9.0"
-    assert (first["power_limit_w"], first["mig_enabled"]) == (700.0, False)
-    assert first["power_default_limit_w"] is None
-    assert result["reason"] == ""
+    assert (first["compute_capability"], first["power_limit_w"]) == ("9.0", 700.0)
+    assert (first["power_default_limit_w"], first["mig_enabled"]) == (None, False)
+    assert result["reason"].startswith("GPU 1: The GPU is lost")
 
 
 def test_discovery_gives_mig_instances_in_the_place_of_their_gpu(standin):
-    result = standin.discover(f"gpu 0 {UUID} 2\ngpu 1 {OTHER} 0\n")
-    assert [gpu["mig_uuid"] for gpu in result["gpus"]] == [f"MIG-0-{UUID}", f"MIG-1-{UUID}", ""]
-    assert result["gpus"][0]["uuid"] == UUID
-    assert result["gpus"][0]["power_limit_w"] == 700.0
+    result = standin.discover(f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\ngpu 2 GPU-3 0\n")
+    names = ("mig_uuid", "power_limit_w", "minor_number")
+    assert [tuple(gpu[name] for name in names) for gpu in result["gpus"]] == [
+        ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),
+    ]  # fmt: skip
     assert "has no instances" in result["reason"]
-
-
-def test_discovery_tells_which_device_nodes_belong_to_what(standin):
-    script = f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\n"
-    names = ("minor_number", "gpu_instance_id", "compute_instance_id")
-    result = [tuple(gpu[name] for name in names) for gpu in standin.discover(script)["gpus"]]
-    assert result == [(0, None, None), (1, 0, 0), (1, 1, 0)]
-    unsupported = "".join(
-        f"fail nvmlDeviceGet{name} {pynvml.NVML_ERROR_NOT_SUPPORTED}\n"
-        for name in ("MinorNumber", "GpuInstanceId", "ComputeInstanceId")
-    )
-    gpus = standin.discover(script + unsupported)["gpus"]
-    assert {gpu[name] for gpu in gpus for name in names} == {None}
-
-
-def test_discovery_names_a_lost_gpu_and_gives_the_others(standin):
-    result = standin.discover(ONE_GPU + f"gpu 1 {OTHER} -1\nfail gpu:0 {LOST}\n")
-    assert [gpu["uuid"] for gpu in result["gpus"]] == [OTHER]
-    assert result["reason"].startswith("GPU 0: The GPU is lost")
