@@ -7,12 +7,10 @@ import pytest
 
 from benchmarks.power import measure, share, slowed, stopped
 from harness.model.comparison import Extract
-from harness.model.run import PlannedTrial
-from harness.run.events import read_log
 from harness.run.plan import PROFILES
 from harness.run.stopping import Stopping
 from tests.comparisons import again, whole
-from tests.fakes import line, start_line
+from tests.test_stopping import planned, trial
 
 
 def test_rates_are_written_with_the_interval_of_clopper_and_pearson() -> None:
@@ -20,24 +18,16 @@ def test_rates_are_written_with_the_interval_of_clopper_and_pearson() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
-def test_stops_after_as_many_trials_as_a_run_does(noise: float, tmp_path) -> None:
+def test_stops_after_as_many_trials_as_a_run_does(noise: float) -> None:
     profile = PROFILES["quick"]
     for seed in range(6):
         values = np.exp(np.random.default_rng(seed).normal(0, noise, profile.max_trials))
         stopping = Stopping(profile)
         count = 0
         for index, value in enumerate(values):
-            planned = PlannedTrial(
-                id=str(index), workload="w", device="cpu", index=index, variants=("baseline",)
-            )
-            if not stopping.wants(planned):
+            if not stopping.wants(planned(index)):
                 break
-            path = tmp_path / f"{seed}-{index}"
-            window = {"variant": "baseline", "index": 0, "start_ns": 0, "end_ns": round(1e12 / value),
-                      "steps": 10, "samples": 1000, "wait_ns": -1}  # fmt: skip
-            text = start_line() + line("window", **window) + line("end")
-            path.write_text(text, encoding="utf-8")
-            stopping.took(planned, read_log(path), 1.0)
+            stopping.took(planned(index), trial(value * 1e6))
             count += 1
         assert stopped(values.tolist(), profile) == count
 

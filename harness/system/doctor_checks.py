@@ -101,25 +101,26 @@ def _host_checks() -> tuple[Check, ...]:
     memory = psutil.virtual_memory()
     short = memory.available < 4 * GIB
     return (
-        Check(
+        _noted(
             "Python",
-            State.NOTE if new else State.OK,
             f"{version} runs the harness",
             "The local engine needs Python 3.11 to 3.13: make PYTHON=python3.13 bench" if new else "",
         ),
-        Check(
+        _noted(
             "CPUs",
-            State.NOTE if slow else State.OK,
             f"{cpus}, governor {governor}" if governor else cpus,
             "For stable results: cpupower frequency-set -g performance" if slow else "",
         ),
-        Check(
+        _noted(
             "Memory",
-            State.NOTE if short else State.OK,
             f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB available",
             "The published MLPs need about 4 GiB; stop other programs." if short else "",
         ),
     )
+
+
+def _noted(name: str, fact: str, remedy: str) -> Check:
+    return Check(name, State.NOTE if remedy else State.OK, fact, remedy)
 
 
 def disk_checks(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.cgroups import UNIFIED, Cgroup, NoCgroupError, limits, locate
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.kernel_files import FileReader, Parse, Reading, Values, pressure, table
+from harness.telemetry.kernel_files import FileSource, Parse, Reading, Values, pressure, table
 
 CONTAINER = "container"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -22,22 +22,10 @@ _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _THROTTLING = ("cpu_periods", "cpu_throttled_periods", "cpu_throttled_s")
 
 
-class CgroupSource:
-    """CPU time, throttling, memory, I/O, tasks and pressure of one cgroup, version 1 or 2.
-
-    Args:
-        root: where /proc and the cgroup mounts are, for tests.
-        now_ns: the clock.
-    """
+class CgroupSource(FileSource):
+    """CPU time, throttling, memory, I/O, tasks and pressure of one cgroup, version 1 or 2."""
 
     name = "cgroup"
-    interval_s: float | None = None
-
-    def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._root = root
-        self._now_ns = now_ns
-        self._reader: FileReader | None = None
-        self._limits: dict[str, float] = {}
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Open the cgroup of `target.pid`; one that the harness shares is a gap, see process.py."""
@@ -48,33 +36,35 @@ class CgroupSource:
                 gap(source, device, metric, reason)
 
         try:
-            cgroup = locate(self._root, target.pid)
+            self._cgroup = locate(self._root, target.pid)
         except NoCgroupError as error:
             gap(self.name, CONTAINER, "*", str(error))
             return {}
-        self._reader = FileReader(self.name, CONTAINER, unless_ended)
-        metrics = self._reader.open(_readings(cgroup, _layered(self._root)))
-        confined = limits(cgroup)
+        confined = limits(self._cgroup)
         named = {
             "cpu_limit_cpus": confined.cpus,
             "mem_limit_bytes": confined.memory_bytes,
             "pids_limit": confined.pids,
         }
         self._limits = {metric: value for metric, value in named.items() if value is not None}
-        return {CONTAINER: (*metrics, *self._limits)}
+        columns = super().start(target, unless_ended)
+        return {CONTAINER: (*columns[CONTAINER], *self._limits)}
+
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+        """Return the files of the cgroup."""
+        cgroup, layered = self._cgroup, _layered(self._root)
+        own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
+        unified = cgroup.folders.get(UNIFIED, Path("/nonexistent"))
+        stalls = (
+            pressure(unified / f"{name}.pressure", short, ("some", "full"), _NO_PRESSURE)
+            for name, short in (("cpu", "cpu"), ("memory", "mem"), ("io", "io"))
+        )
+        return {CONTAINER: (*own, *stalls)}
 
     def read(self) -> Iterable[Sample]:
-        """Read every file once."""
-        if self._reader is not None:
-            now_ns = self._now_ns()
-            values = self._reader.read()
-            if values:
-                yield Sample(t_ns=now_ns, source=self.name, device=CONTAINER, values=values | self._limits)
-
-    def stop(self) -> None:
-        """Close the files."""
-        if self._reader is not None:
-            self._reader.close()
+        """Read every file once; limits are as they were at the start."""
+        for sample in super().read():
+            yield replace(sample, values={**sample.values, **self._limits})
 
 
 def _layered(root: Path) -> frozenset[bytes]:
@@ -83,16 +73,6 @@ def _layered(root: Path) -> frozenset[bytes]:
     return frozenset(
         file.read_bytes().strip() for pattern in patterns for file in (root / "sys/block").glob(pattern)
     )
-
-
-def _readings(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
-    own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
-    unified = cgroup.folders.get(UNIFIED, Path("/nonexistent"))
-    stalls = (
-        pressure(unified / f"{name}.pressure", short, ("some", "full"), _NO_PRESSURE)
-        for name, short in (("cpu", "cpu"), ("memory", "mem"), ("io", "io"))
-    )
-    return (*own, *stalls)
 
 
 def _reading(path: Path, metrics: tuple[str, ...], parse: Parse, missing: str = "") -> Reading:

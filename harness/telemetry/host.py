@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.model.run import Sample
 from harness.telemetry import GapSink, Target
-from harness.telemetry.kernel_files import FileReader, Reading, Values, pressure
+from harness.telemetry.kernel_files import FileSource, Reading, Values, pressure
 
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
@@ -19,53 +19,30 @@ _VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
 _SECTOR_BYTES = 512  # what the kernel counts in, whatever the device's own sectors are
 
 
-class HostSource:
-    """CPUs, memory, disks, network, pressure and load of this machine.
-
-    Args:
-        root: where proc and sys are, for tests.
-        now_ns: the clock.
-    """
+class HostSource(FileSource):
+    """CPUs, memory, disks, network, pressure and load of this machine."""
 
     name = "host"
-    interval_s: float | None = None
-
-    def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._root = root
-        self._now_ns = now_ns
-        self._cpus = _Cpus()
-        self._reader: FileReader | None = None
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Open /proc; a file that does not exist is a gap for its metrics."""
         self._cpus = _Cpus()
-        self._reader = FileReader(self.name, HOST, gap)
-        metrics = self._reader.open(self._readings())
-        return {HOST: metrics, CORES: self._cpus.core_metrics()}
+        return {**super().start(target, gap), CORES: self._cpus.core_metrics()}
 
     def read(self) -> Iterable[Sample]:
         """Read every file once."""
-        if self._reader is None:
-            return
-        now_ns = self._now_ns()
-        yield Sample(t_ns=now_ns, source=self.name, device=HOST, values=self._reader.read())
-        if self._cpus.cores:
-            yield Sample(t_ns=now_ns, source=self.name, device=CORES, values=self._cpus.cores)
+        for sample in super().read():
+            yield sample
+            if self._cpus.cores:
+                yield replace(sample, device=CORES, values=self._cpus.cores)
 
-    def stop(self) -> None:
-        """Close the files."""
-        if self._reader is not None:
-            self._reader.close()
-
-    def _readings(self) -> tuple[Reading, ...]:
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+        """Return the files under /proc."""
         proc, sys = self._root / "proc", self._root / "sys"
-        return (
+        memory = ("mem_used_bytes", "mem_available_bytes", "mem_cached_bytes", "swap_used_bytes")
+        readings = (
             Reading(path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, all_at_once=False),
-            Reading(
-                path=proc / "meminfo",
-                metrics=("mem_used_bytes", "mem_available_bytes", "mem_cached_bytes", "swap_used_bytes"),
-                parse=_memory,
-            ),
+            Reading(path=proc / "meminfo", metrics=memory, parse=_memory),
             Reading(path=proc / "loadavg", metrics=("load1",), parse=_load),
             _disks(proc / "diskstats", sys),
             _network(proc / "self/net/dev", sys),
@@ -73,6 +50,7 @@ class HostSource:
             pressure(proc / "pressure/memory", "mem", ("some", "full"), _NO_PRESSURE),
             pressure(proc / "pressure/io", "io", ("some", "full"), _NO_PRESSURE),
         )
+        return {HOST: readings}
 
 
 class _Cpus:

@@ -7,11 +7,13 @@ psutil gives the same numbers at several times the cost, since it opens every fi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.telemetry import GapSink
+from harness.model.run import Sample
+from harness.telemetry import GapSink, Target
 
 Values = dict[str, float]
 # Content -> metrics.
@@ -74,8 +76,8 @@ class FileReader:
     """
 
     def __init__(self, source: str, device: str, gap: GapSink) -> None:
+        self.device = device
         self._source = source
-        self._device = device
         self._gap = gap
         self._open: list[tuple[Reading, KernelFile]] = []
 
@@ -117,7 +119,49 @@ class FileReader:
 
     def _note(self, metrics: Sequence[str], reason: str) -> None:
         for metric in metrics:
-            self._gap(self._source, self._device, metric, reason)
+            self._gap(self._source, self.device, metric, reason)
+
+
+class FileSource:
+    """A source that reads kernel files at every tick; subclasses name it and its readings.
+
+    Args:
+        root: where proc and sys are, for tests.
+        now_ns: the clock.
+    """
+
+    name: str
+    interval_s: float | None = None
+
+    def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._root = root
+        self._now_ns = now_ns
+        self._readers: list[FileReader] = []
+
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+        """Return what to read of each device."""
+        raise NotImplementedError
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Open the files; one that does not exist is a gap for its metrics."""
+        columns = {}
+        for device, readings in self.readings(target, gap).items():
+            self._readers.append(FileReader(self.name, device, gap))
+            columns[device] = self._readers[-1].open(readings)
+        return columns
+
+    def read(self) -> Iterable[Sample]:
+        """Read every file once."""
+        for reader in self._readers:
+            now_ns = self._now_ns()
+            if values := reader.read():
+                yield Sample(t_ns=now_ns, source=self.name, device=reader.device, values=values)
+
+    def stop(self) -> None:
+        """Close the files."""
+        for reader in self._readers:
+            reader.close()
+        self._readers = []
 
 
 def table(content: bytes) -> dict[bytes, int]:
