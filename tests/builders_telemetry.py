@@ -65,7 +65,7 @@ def telemetry(
             "gpm", name, **{f"{key}_util_pct": noisy(util * share, 0.4) for key, share in shares.items()}
         )
         whole = series(
-            "nvml_slow", name, energy_j=counter(t_ns, power, 51_234.0), thermal_capped_s=0.0, xid_errors=0.0,
+            "nvml_slow", name, energy_j=counter(t_ns, power, 51_234.0), xid_errors=0.0,
             power_average_w=np.convolve(power, np.full(10, 0.1), "same"), ecc_uncorrected=0.0,
             foreign_processes=0.0,
         )  # fmt: skip

@@ -208,7 +208,7 @@ class TestPlanting:
         readings = {
             "nvml.sm_clock_mhz": 990.0,
             "nvml.throttle_sw_thermal": 0.25,
-            "nvml_slow.thermal_capped_s": 0.25,
+            "nvml.power_capped_s": 0.25,
         }
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
         run = read_run(tmp_path / "planted")
@@ -219,9 +219,9 @@ class TestPlanting:
         }
         assert set(columns["nvml", "sm_clock_mhz"]) == {990.0}
         assert columns["nvml", "throttle_sw_thermal"].mean() == pytest.approx(0.25, abs=0.01)
-        (slow,) = (one for one in run.trials[0].telemetry if one.source == "nvml_slow")
-        grown = slow.columns["thermal_capped_s"][-1] - slow.columns["thermal_capped_s"][0]
-        assert grown == pytest.approx(0.25 * (slow.t_ns[-1] - slow.t_ns[0]) / 1e9, rel=1e-3)
+        (series,) = (one for one in run.trials[0].telemetry if one.source == "nvml")
+        grown = series.columns["power_capped_s"][-1] - series.columns["power_capped_s"][0]
+        assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
 
     @pytest.mark.parametrize("case", STANDIN_CASES, ids=lambda case: case.name)
     def test_caps_are_found_in_planted_readings(self, case: Case, tmp_path: Path) -> None:

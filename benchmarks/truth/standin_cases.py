@@ -22,7 +22,7 @@ def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -
     reasons = {"nvml.throttle_sw_power_cap": share, "nvml.power_capped_s": share}
     if planted is Kind.THERMAL or "heat" in text:
         reasons = {
-            "nvml.throttle_sw_thermal": share, "nvml_slow.thermal_capped_s": share,
+            "nvml.throttle_sw_thermal": share,
             "nvml.throttle_sw_power_cap": 0.0, "nvml.power_capped_s": 0.0,
         }  # fmt: skip
     mean_clock = share * clock + 1 - share

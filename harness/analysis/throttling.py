@@ -16,11 +16,7 @@ FULL_CLOCK = 0.99
 
 _REASONS = {
     Cause.POWER: (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap")),
-    Cause.HEAT: (
-        ("nvml_slow", "thermal_capped_s_per_s"),
-        ("nvml", "throttle_sw_thermal"),
-        ("nvml", "throttle_hw_thermal"),
-    ),
+    Cause.HEAT: (("nvml", "throttle_sw_thermal"), ("nvml", "throttle_hw_thermal")),
 }
 
 

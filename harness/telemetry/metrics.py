@@ -33,7 +33,6 @@ COUNTERS = frozenset(
         "io_write_ops",
         "energy_j",
         "power_capped_s",
-        "thermal_capped_s",
         "pcie_replays",
         "ecc_corrected",
         "ecc_uncorrected",

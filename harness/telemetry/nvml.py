@@ -25,13 +25,12 @@ FAST = (
     Field(id=pynvml.NVML_FI_DEV_POWER_INSTANT, metric="power_instant_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_POWER, metric="power_capped_s", scale=1e-9),
 )
-# The energy counter keeps a CPU busy for over 3 ms and thermal capping for 1 ms; the average and the
-# temperature change too slowly to be worth asking for at every tick.
+# The energy counter keeps a CPU busy for over 3 ms; the average and the temperature change too slowly to be worth
+# asking for at every tick.
 SLOW = (
     Field(id=pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, metric="energy_j", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_POWER_AVERAGE, metric="power_average_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_MEMORY_TEMP, metric="mem_temperature_c"),
-    Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, metric="thermal_capped_s", scale=1e-9),
     Field(id=pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, metric="power_limit_w", scale=1e-3),
     Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
     Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
@@ -61,7 +60,7 @@ class NvmlSlowSource(GpuSource):
     """Energy, heat, errors, link state, power limit and other users of each GPU."""
 
     name = "nvml_slow"
-    interval_s = 2.0
+    interval_s = 5.0
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
         """Return the readings."""
