@@ -20,7 +20,7 @@ from harness.analysis.stats import estimate
 from harness.cli.app import paths
 from harness.engines import Container
 from harness.model.options import Options
-from harness.model.run import Gpu
+from harness.model.platform import Gpu
 from harness.progress import Silent
 from harness.run.events import read_log
 from harness.run.prepare import prepare

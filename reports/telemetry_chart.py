@@ -12,7 +12,8 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Gpu, Trial
+from harness.model.platform import Gpu
+from harness.model.run import Trial
 from harness.run.thinning import thin
 from reports import numbers
 from reports.charts import Figure, Key, Panel, Table, labels_axis, panel, rows, stacked

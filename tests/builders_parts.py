@@ -10,20 +10,8 @@ from numpy.typing import NDArray
 
 from harness.defaults import PROFILES
 from harness.model.options import Options
-from harness.model.run import (
-    DataInfo,
-    EngineInfo,
-    Gpu,
-    ImageInfo,
-    Manifest,
-    Metric,
-    Phase,
-    Status,
-    StepTimes,
-    Trial,
-    VariantInfo,
-    Window,
-)
+from harness.model.platform import EngineInfo, Gpu, ImageInfo
+from harness.model.run import DataInfo, Manifest, Metric, Phase, Status, StepTimes, Trial, VariantInfo, Window
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
 from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, Change, Data, Published, Workload
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from harness.engines import Container, ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.model.run import EngineInfo, Sample
+from harness.model.platform import EngineInfo
+from harness.model.run import Sample
 from harness.progress import Task
 from harness.telemetry import GapSink, Target
 from workloads.protocol import BASELINE, boot_id

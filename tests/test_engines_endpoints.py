@@ -23,7 +23,7 @@ from harness.engines.docker import DockerEngine
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
 from harness.errors import EngineError
-from harness.model.run import EngineInfo, ImageInfo
+from harness.model.platform import EngineInfo, ImageInfo
 
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
 DAEMON = Daemon(info=INFO)

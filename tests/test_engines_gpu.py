@@ -15,7 +15,7 @@ from psutil import _psutil_linux
 
 from harness.engines.gpu import check_driver, choose_access, select_gpus
 from harness.errors import GpuError, UsageError
-from harness.model.run import EngineInfo, Gpu
+from harness.model.platform import EngineInfo, Gpu
 
 DRIVER = "580.95.05"
 DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))

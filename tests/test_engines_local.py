@@ -17,7 +17,7 @@ import pytest
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.system.gpu_proof import run_to_end
 from tests.test_engines_init import ended, wait_until_ended
 
@@ -153,7 +153,7 @@ import sys, time
 from pathlib import Path
 from harness.engines import ContainerSpec
 from harness.engines.local import LocalEngine
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.system.gpu_proof import run_to_end
 image = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
 engine = LocalEngine()

@@ -8,7 +8,8 @@ import pytest
 
 from harness.engines import ContainerSpec, Exit
 from harness.errors import EngineError
-from harness.model.run import ImageInfo, Status, Window
+from harness.model.platform import ImageInfo
+from harness.model.run import Status, Window
 from harness.run.events import EventLog
 from harness.run.outcome import Ended, judge
 from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED

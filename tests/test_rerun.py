@@ -16,7 +16,8 @@ from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
 from harness.model.options import Options
-from harness.model.run import ImageInfo, Run, Status, Stop
+from harness.model.platform import ImageInfo
+from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.plan import profile_named

@@ -12,7 +12,8 @@ import pytest
 
 from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.run import ImageInfo, PlannedTrial, Run, Status, Trial
+from harness.model.platform import ImageInfo
+from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.run.plan import PROFILES, Profile, plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED

@@ -10,7 +10,8 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.options import Options
-from harness.model.run import DataInfo, ImageInfo
+from harness.model.platform import ImageInfo
+from harness.model.run import DataInfo
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session

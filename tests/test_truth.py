@@ -31,7 +31,7 @@ from harness.analysis import analyse
 from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
 from harness.model.analysis import Cause, Finding
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.run.catalogue import external
 from harness.run.params import check_params
 from harness.run.store import read_run

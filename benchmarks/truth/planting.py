@@ -13,7 +13,7 @@ from benchmarks.truth.case import Environment
 from harness.cgroups import UNIFIED, NoCgroupError, locate
 from harness.engines import DATA_DIR, Container, ContainerSpec, Engine
 from harness.errors import EngineError
-from harness.model.run import EngineInfo
+from harness.model.platform import EngineInfo
 
 BUSY = "import os\nfor _ in range({others}): os.fork() or exec('while True: pass')\nwhile True: pass"
 

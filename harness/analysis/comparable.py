@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from harness.analysis.compare import CPU
 from harness.analysis.extract import batch_field
 from harness.model.comparison import Difference, Extract, Facts, Section, Speed
-from harness.model.run import target_for
+from harness.model.platform import target_for
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 # Sections in which any difference changes the meaning of a speed.

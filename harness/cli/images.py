@@ -16,7 +16,7 @@ from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
-from harness.model.run import target_for
+from harness.model.platform import target_for
 from workloads.protocol import TENSORFLOW
 
 # Those that the default suite needs; others are built when a workload of theirs is first run.

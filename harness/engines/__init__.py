@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.defaults import TMP_BYTES
-from harness.model.run import EngineInfo, ImageInfo
+from harness.model.platform import EngineInfo, ImageInfo
 
 # Where things lie inside a container; the local engine maps them to host paths itself.
 WORKLOADS_DIR = "/tfbench/workloads"

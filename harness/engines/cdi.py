@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from harness.model.run import Gpu
+from harness.model.platform import Gpu
 
 KIND = "nvidia.com/gpu"
 

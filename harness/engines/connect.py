@@ -13,7 +13,7 @@ from harness.engines.daemon import DOCKER, PODMAN
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError, UsageError
-from harness.model.run import EngineInfo
+from harness.model.platform import EngineInfo
 from harness.progress import Progress
 
 LOCAL = "local"

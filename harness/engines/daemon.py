@@ -14,7 +14,7 @@ import docker
 import psutil
 
 from harness.errors import EngineError
-from harness.model.run import EngineInfo
+from harness.model.platform import EngineInfo
 
 DOCKER, PODMAN = "docker", "podman"
 _CONTAINERD = Path("/var/lib/containerd")

@@ -17,7 +17,7 @@ from harness.engines.endpoints import HINT, PODMAN_HINT, connect_first, endpoint
 from harness.engines.owner import RUN, current_owner, owner_from
 from harness.engines.ownership import TemporaryOwnership, check_readable
 from harness.errors import EngineError
-from harness.model.run import EngineInfo
+from harness.model.platform import EngineInfo
 
 
 class DockerEngine:

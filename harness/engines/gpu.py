@@ -9,7 +9,7 @@ from harness.engines import GpuAccess
 from harness.engines.cdi import cdi_names
 from harness.engines.gpu_files import device_nodes, driver_folder, driver_mounts
 from harness.errors import GpuError, UsageError
-from harness.model.run import EngineInfo, Gpu
+from harness.model.platform import EngineInfo, Gpu
 
 # CUDA 12's minor-version compatibility: CUDA Compatibility guide, table 2 (Linux).
 LEAST_DRIVER = "525.60.13"

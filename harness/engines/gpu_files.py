@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.engines import Mount
 from harness.errors import GpuError
-from harness.model.run import Gpu
+from harness.model.platform import Gpu
 
 # Where single libraries are put in a container; NVIDIA's own images search it too.
 CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"

@@ -22,7 +22,7 @@ from harness.engines.container import LOG_BYTES, oom_kills
 from harness.engines.container_settings import NO_GPU, init_source
 from harness.engines.owner import current_owner, owner_from
 from harness.errors import EngineError
-from harness.model.run import EngineInfo
+from harness.model.platform import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
 # Everything of a trial lies under this folder in a container, and under a private one here.

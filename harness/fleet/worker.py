@@ -21,7 +21,8 @@ import psutil
 from harness.fleet.folder import STOPS, read_files, write_files
 from harness.fleet.messages import Begun, Heartbeat, Message, Node, Order, Written
 from harness.model.options import Options
-from harness.model.run import EngineInfo, Trial
+from harness.model.platform import EngineInfo
+from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import Progress, Task
 from harness.run.plain import from_plain

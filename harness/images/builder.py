@@ -19,7 +19,7 @@ from harness.engines.calls import engine_call
 from harness.errors import EngineError, ImageError, UsageError
 from harness.images.bases import obtain, pull_missing
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import filling
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.errors import ImageError
 from harness.images.recipes import Recipes
 from harness.images.wheels import DISK_HINT
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import filling, replacing
 

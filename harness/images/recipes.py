@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.errors import ImageError
 from harness.images.locks import read_lock
 from harness.images.wheels import fetch_wheels
-from harness.model.run import target_for
+from harness.model.platform import target_for
 from harness.progress import Progress
 from workloads.protocol import IMAGES
 

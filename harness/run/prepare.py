@@ -34,15 +34,8 @@ from harness.engines.gpu import check_driver, choose_access
 from harness.errors import StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.environment import ensure_environment, library_variables
-from harness.model.run import (
-    DataInfo,
-    EngineInfo,
-    ImageInfo,
-    Manifest,
-    PlannedTrial,
-    Run,
-    Trial,
-)
+from harness.model.platform import EngineInfo, ImageInfo
+from harness.model.run import DataInfo, Manifest, PlannedTrial, Run, Trial
 from harness.paths import Paths
 from harness.progress import Progress
 from harness.run.catalogue import sources

@@ -13,7 +13,8 @@ from harness.engines.connect import settled
 from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
 from harness.model.options import Options
-from harness.model.run import EngineInfo, ImageInfo, PlannedTrial, Run, Status, target_for
+from harness.model.platform import EngineInfo, ImageInfo, target_for
+from harness.model.run import PlannedTrial, Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
 from harness.run.prepare import commit_of

@@ -24,7 +24,8 @@ from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
-from harness.model.run import Gpu, PlannedTrial, target_for
+from harness.model.platform import Gpu, target_for
+from harness.model.run import PlannedTrial
 from harness.rounding import counted
 from harness.run.catalogue import Entry, built_in, external, select
 from harness.run.params import check_axes, check_params

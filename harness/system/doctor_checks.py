@@ -17,7 +17,7 @@ from harness.engines.gpu import check_driver, choose_access
 from harness.errors import TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
-from harness.model.run import Gpu
+from harness.model.platform import Gpu
 from harness.paths import Paths
 from harness.progress import Progress
 from harness.system.file_locks import default_path, measuring

@@ -11,7 +11,7 @@ from typing import Any
 import workloads
 from harness.engines import WORKLOADS_DIR, ContainerSpec, Engine, Exit, GpuAccess, Mount
 from harness.errors import EngineError, GpuError
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 
 LIMIT_S, _LOOK_S = 300.0, 0.05
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from harness.model.run import Gpu
+from harness.model.platform import Gpu
 from harness.telemetry.nvml_errors import explain
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 
 from harness.cgroups import own_limits
-from harness.model.run import EngineInfo, Gpu, Scalar
+from harness.model.platform import EngineInfo, Gpu
+from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
 GIB = 1 << 30

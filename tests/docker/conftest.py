@@ -15,7 +15,7 @@ from docker.errors import ImageNotFound
 
 from harness.engines import Container, ContainerSpec, Exit
 from harness.engines.docker import DockerEngine
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 
 BASE = "tfbench-base:test"
 BASE_SCRIPT = Path(__file__).parents[2] / "images/base.sh"

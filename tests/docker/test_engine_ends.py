@@ -27,7 +27,7 @@ import sys, time
 from pathlib import Path
 from harness.engines import ContainerSpec
 from harness.engines.docker import DockerEngine
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 image = ImageInfo(target="cpu", reference=sys.argv[1], digest="", base="", lock_sha256="")
 engine = DockerEngine()
 engine.connect()

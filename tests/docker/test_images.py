@@ -21,7 +21,7 @@ from harness.errors import ImageError
 from harness.images.bases import obtain, pull_missing
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.recipes import Base
-from harness.model.run import ImageInfo
+from harness.model.platform import ImageInfo
 from harness.paths import paths_here
 from harness.progress import Silent
 from tests.fakes import RecordingProgress

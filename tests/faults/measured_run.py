@@ -12,7 +12,8 @@ from harness.cli.measuring import stoppable
 from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
-from harness.model.run import ImageInfo, Run
+from harness.model.platform import ImageInfo
+from harness.model.run import Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials, profile_named, spec_for
 from harness.run.runner import Job, Runner

@@ -15,7 +15,8 @@ import pytest
 from harness.engines.docker import DockerEngine
 from harness.engines.owner import RUN
 from harness.errors import Interrupted
-from harness.model.run import ImageInfo, Status
+from harness.model.platform import ImageInfo
+from harness.model.run import Status
 from harness.run.store import RunFolder, read_run
 from tests.docker.conftest import base_image, engine  # noqa: F401 - fixtures
 from tests.faults.injecting import ALL

@@ -1,0 +1,71 @@
+"""What trials run on and in: GPUs, engine, image. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workloads.protocol import TENSORFLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as NVML describes it; None is "not available", never 0."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int | None
+    driver_version: str
+    cuda_version: str
+    compute_capability: str | None
+    power_limit_w: float | None
+    power_default_limit_w: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    mig_uuid: str = ""
+    persistence_mode: bool | None = None
+    pcie_gen: int | None = None
+    pcie_width: int | None = None
+    clock_max_sm_mhz: int | None = None
+    clock_max_mem_mhz: int | None = None
+    vbios: str | None = None
+    minor_number: int | None = None  # of /dev/nvidia<minor>
+    gpu_instance_id: int | None = None  # of a MIG instance, as is the next
+    compute_instance_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What ran the containers. `isolated` is False for the local engine."""
+
+    name: str
+    version: str
+    isolated: bool
+    rootless: bool | None = None
+    cgroup_version: int | None = None
+    gpu_access: str = ""  # "toolkit", "cdi", "devices", "host" (not isolated) or ""
+    runtimes: tuple[str, ...] = ()  # OCI runtimes that the engine knows
+    cdi_folders: tuple[str, ...] = ()  # where it reads CDI specifications, if it does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """An image as run.
+
+    `digest` is the engine's content id, `lock_sha256` "" for a user's own image. `contents` is a hash of files and
+    settings alone, the same whoever built it and when; "" where there is no image.
+    """
+
+    target: str
+    reference: str
+    digest: str
+    base: str
+    lock_sha256: str
+    note: str = ""
+    contents: str = ""
+
+
+def target_for(image: str, *, gpu: bool) -> str:
+    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
+    kind = "cuda" if gpu else "cpu"
+    return kind if image == TENSORFLOW else f"{image}-{kind}"
