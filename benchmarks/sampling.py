@@ -17,10 +17,10 @@ import psutil
 from benchmarks.processes import UnavailableError, cpu_s, memory_bytes, running
 from benchmarks.tables import markdown
 from harness.analysis.stats import estimate
-from harness.cli.app import paths
 from harness.engines import Container
 from harness.model.options import Options
 from harness.model.platform import Gpu
+from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.events import read_log
 from harness.run.prepare import prepare
@@ -95,7 +95,7 @@ def measure(rounds: int, workload: str, device: str, engine: str) -> Iterator[st
 def training(options: Options) -> Iterator[Training]:
     """Yield a container that measures window after window without end."""
     resolved = resolve(options)
-    prepared = prepare(resolved, paths(), Silent())
+    prepared = prepare(resolved, paths_here(), Silent())
     container: Container | None = None
     try:
         job = prepared.jobs[0]

@@ -15,9 +15,9 @@ from statistics import median
 from benchmarks.sampling import rotated
 from benchmarks.tables import markdown
 from harness.analysis.stats import estimate
-from harness.cli.app import paths
 from harness.engines import OUT_DIR
 from harness.model.options import Options
+from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.events import read_log
 from harness.run.prepare import prepare
@@ -78,7 +78,7 @@ def _plain(workload: str) -> float:
     out, plan = (FOLDER / "plain").absolute(), FOLDER / "plan"
     shutil.rmtree(out, ignore_errors=True)
     options = Options(profile="smoke", device="cpu", workloads=(workload,), variants=BASELINE, out=plan)
-    prepared = prepare(resolve(options), paths(), Silent())
+    prepared = prepare(resolve(options), paths_here(), Silent())
     prepared.engine.close()
     shutil.rmtree(plan, ignore_errors=True)
     job = prepared.jobs[0]

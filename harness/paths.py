@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class Paths:
     cache: Path
 
 
-def paths_here(environment: Mapping[str, str]) -> Paths:
+def paths_here() -> Paths:
     """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
-    cache = environment.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
+    cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
     return Paths(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())

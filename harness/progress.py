@@ -13,8 +13,8 @@ class Task(Protocol):
         """Move on by `amount` of the task's total; by 0 to say that the work still goes on."""
         ...
 
-    def note(self, text: str, *, minor: bool = False) -> None:
-        """Show `text` beside the bar; a log need not keep a minor one."""
+    def note(self, text: str) -> None:
+        """Show `text` beside the bar."""
         ...
 
 
@@ -34,7 +34,7 @@ class _SilentTask:
     def advance(self, amount: float) -> None:
         pass
 
-    def note(self, text: str, *, minor: bool = False) -> None:
+    def note(self, text: str) -> None:
         pass
 
 

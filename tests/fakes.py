@@ -226,14 +226,13 @@ class RecordingTask:
         self.done = 0.0
         self.steps: list[float] = []
         self.notes: list[str] = []
-        self.minor: list[str] = []
 
     def advance(self, amount: float) -> None:
         self.done += amount
         self.steps.append(amount)
 
-    def note(self, text: str, *, minor: bool = False) -> None:
-        (self.minor if minor else self.notes).append(text)
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 class RecordingProgress:

@@ -1,13 +1,14 @@
-"""Nodes, a board that records, and what nodes report, for tests of the fleet."""
+"""Nodes, and what they report, for tests of the fleet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness.fleet.folder import FleetFolder, read_files
-from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Request, State, Written
+from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Written
+from harness.model.options import Options
 from harness.model.run import Run, Status, Trial
 from harness.run.store import RunFolder
 from tests.builders import cpu_run
@@ -27,9 +28,8 @@ def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: obje
 def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
     """Make the plan of a fleet that chose all of some nodes."""
     return FleetPlan(
-        created="now", tfbench_version="1", commit="c", request=Request(command="tfbench fleet", wait_s=5.0),
-        options={"profile": "quick"}, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes),
-        files={"/x/my.py": "pass"},
+        options=Options(params={"batch_size": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
+        wait_s=5.0, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes), commit="c",
     )  # fmt: skip
 
 
@@ -68,21 +68,8 @@ def whole(run: Run, start: Begun, scratch: Path, indices: Sequence[int] = (0, 1,
     """Return what a node says that does all its trials."""
     trials = [done_trial(run, index, scratch) for index in indices]
     return [
-        Heartbeat(label="Preparing"),
+        Heartbeat(text="preparing"),
         start,
         *trials,
         Written(folder="", files={"stops.json": b'{"stops": []}\n'}),
     ]
-
-
-@dataclass
-class RecordingBoard:
-    """Keep everything that was shown."""
-
-    states: list[tuple[str, State]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def show(self, name: str, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
-        self.states.append((name, state))
-        if note:
-            self.notes.append(note)

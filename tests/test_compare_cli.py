@@ -134,14 +134,11 @@ class TestCompare:
         [
             (("{a}",), 2, "to compare"),
             (("{a}", "{b}", "-f", "pdf"), 2, "no format 'pdf'"),
-            (("{a}", "{b}", "-f", "md,csv", "-o", "-"), 2, "Only one format"),
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "not a share"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write it as 5% or 0.05."),
-            (("{a}", "{b}", "-o", "x.pdf"), 2, "ends in .pdf"),
-            (("{a}", "{b}", "-o", "{b}/manifest.json", "-f", "md"), 2, "one json file"),
             (("{a}", "--baseline", "{a}"), 2, "to compare"),
             (("{a}", "--reference", "abacus"), 2, "h200"),
             (("{a}", "nowhere"), 6, "nowhere"),
@@ -207,8 +204,6 @@ def test_narrowed_to_workloads_and_devices_that_were_measured_together() -> None
     (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
     assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
     assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
-    with pytest.raises(UsageError, match="measured resnet50 on 'cpu'") as caught:
+    with pytest.raises(UsageError, match="measured cpu") as caught:
         narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
     assert caught.value.hint == "Choose from: gpu0."
-    empty = replace(whole(), speeds=())
-    assert narrowed([empty], workloads=("resnet50",), devices=()) == (empty,)

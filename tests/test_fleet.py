@@ -17,15 +17,17 @@ from harness.errors import FleetError, StoreError, UsageError
 from harness.fleet import cluster, session
 from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder, read_files, write_files
-from harness.fleet.messages import Failed, Heartbeat, Message, Node, Order, State, Written
+from harness.fleet.messages import Failed, FleetPlan, Heartbeat, Message, Node, Written
 from harness.fleet.nodes import choose, node_keys
-from harness.fleet.session import Ready, collect, left, resume, run, shipped
+from harness.fleet.session import Ready, collect, left, prepare, run, shipped
 from harness.fleet.worker import describe, kind, scratch_folder
 from harness.model.options import Options
 from harness.model.run import Status
+from harness.progress import Silent
 from harness.run.store import read_run
 from tests.conftest import ROOT
-from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node, plan_of, whole
+from tests.fakes import RecordingProgress
+from tests.fleets import begun, done_trial, folder_in, node, plan_of, whole
 
 RUN, START = begun()
 IDS = [trial.id for trial in RUN.planned]
@@ -98,7 +100,7 @@ class TestTravelling:
             (tmp_path / name).write_text("pass")
         (tmp_path / ".#mine.py").symlink_to("user@host.1234")  # an editor's lock
         (tmp_path / "folder.py").mkdir()
-        assert {path.name for path in shipped(Options(files=(mine,)))} == {"mine.py", "helper.py"}
+        assert {Path(name).name for name in shipped(Options(files=(mine,)))} == {"mine.py", "helper.py"}
 
     def test_errors_of_a_node_reach_the_driver_with_what_to_try(self) -> None:
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
@@ -214,35 +216,36 @@ def interleaved(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Mes
 
 class TestCollecting:
     def test_every_node_s_trials_lie_in_its_own_run_folder(self, tmp_path: Path) -> None:
-        folder, board = folder_in(tmp_path), RecordingBoard()
+        folder, progress = folder_in(tmp_path), RecordingProgress()
         scripts = {key: whole(RUN, START, tmp_path / key) for key in "ab"}
-        assert collect(interleaved(scripts), folder, board) == {}
+        assert collect(interleaved(scripts), folder, progress) == {}
         assert [path.name for path in folder.runs()] == ["a", "b"]
         for path in folder.runs():
             made = read_run(path)
             assert [trial.id for trial in made.trials] == IDS
             assert {trial.status for trial in made.trials} == {Status.OK}
-        assert board.states[-2:] == [("a", State.DONE), ("b", State.DONE)]
+        notes = {task.label: task.notes for task in progress.tasks}
+        assert notes == {key: ["preparing", "done"] for key in "ab"}
         assert folder.done("a")
 
     def test_a_node_that_dies_keeps_its_trials_and_stops_nobody_else(self, tmp_path: Path) -> None:
-        folder, board = folder_in(tmp_path), RecordingBoard()
+        folder, progress = folder_in(tmp_path), RecordingProgress()
         lost = Failed(message="the node died.", hint="Look there.")
         scripts = {
             "a": [START, done_trial(RUN, 0, tmp_path / "s"), lost],
             "b": whole(RUN, START, tmp_path / "b"),
         }
-        assert collect(interleaved(scripts), folder, board) == {"a": "Node a: the node died. Look there."}
-        assert ("a", State.FAILED) in board.states
+        assert collect(interleaved(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
+        assert progress.lines == ["Node a: the node died. Look there."]
         assert folder.run("a").finished() == {IDS[0]}
         assert not folder.done("a")
         assert folder.done("b")
 
     def test_a_trial_that_failed_is_told_and_is_a_result(self, tmp_path: Path) -> None:
-        folder, board = folder_in(tmp_path), RecordingBoard()
+        folder, progress = folder_in(tmp_path), RecordingProgress()
         bad = done_trial(RUN, 0, tmp_path / "s", Status.FAILED)
-        assert collect([("a", START), ("a", bad)], folder, board) == {}
-        assert board.notes == [f"a: {IDS[0]}: failed. It failed."]
+        assert collect([("a", START), ("a", bad)], folder, progress) == {}
+        assert progress.lines == [f"a: {IDS[0]}: failed. It failed."]
         assert folder.endings() == {f"a/{IDS[0]}": (Status.FAILED, "It failed.")}
 
 
@@ -253,22 +256,24 @@ class TestResuming:
         nodes = (node("a"), node("b"), node("c"))
         folder = folder_in(tmp_path, nodes)
         cut = [START, done_trial(RUN, 0, tmp_path / "s")]
-        collect(interleaved({"a": whole(RUN, START, tmp_path / "a"), "b": cut}), folder, RecordingBoard())
-        sent: dict[str, Order] = {}
+        collect(interleaved({"a": whole(RUN, START, tmp_path / "a"), "b": cut}), folder, Silent())
+        sent: dict[str, Mapping[str, bytes]] = {}
 
-        def run_orders(orders: list[tuple[Node, Order]], wait_s: float) -> Iterator[tuple[str, Message]]:
-            sent.update({each.key: order for each, order in orders})
+        def run_plan(
+            plan: FleetPlan, seeds: list[tuple[Node, Mapping[str, bytes]]]
+        ) -> Iterator[tuple[str, Message]]:
+            sent.update({each.key: seed for each, seed in seeds})
             yield from interleaved({"b": whole(RUN, START, tmp_path / "t", (1, 2))})
-            yield "c", Heartbeat(label="Preparing")
+            yield "c", Heartbeat(text="preparing")
 
-        monkeypatch.setattr(cluster, "run_orders", run_orders)
+        monkeypatch.setattr(cluster, "run_plan", run_plan)
         ready = Ready(
             folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d: it is ill."}
         )
-        assert run(ready, RecordingBoard()) == {"d": "Node d: it is ill."}
+        assert run(ready, Silent()) == {"d": "Node d: it is ill."}
         assert set(sent) == {"b", "c"}
-        assert {name.split("/")[1] for name in sent["b"].seed if "/" in name} == {IDS[0]}
-        assert sent["c"].seed == {}
+        assert {name.split("/")[1] for name in sent["b"] if "/" in name} == {IDS[0]}
+        assert sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 
     def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(
@@ -278,19 +283,19 @@ class TestResuming:
         there = (node("c", kind="T4"), node("ill", kind="T4"))
         silent = {"ill": Failed(message="No module named 'docker'", hint="Install it.")}
         monkeypatch.setattr(session.cluster, "survey", lambda cloud: (there, silent))
-        ready = resume(folder.path, checkout=tmp_path, say=lambda text: None)
+        ready = prepare(folder, folder.read_plan(), Silent())
         assert [each.key for each in ready.nodes] == ["c"]
         assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
         assert "No module named 'docker' Install it." in ready.missing["ill"]
         assert folder.read_plan().chosen == ("b", "c", "ill")
         assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
-        again = resume(folder.path, checkout=tmp_path, say=lambda text: None)
+        again = prepare(folder, folder.read_plan(), Silent())
         assert set(again.missing) == {"b", "ill"}
 
     def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]
         folder = folder_in(tmp_path, nodes)
-        collect(interleaved({"a": whole(RUN, START, tmp_path / "a")}), folder, RecordingBoard())
+        collect(interleaved({"a": whole(RUN, START, tmp_path / "a")}), folder, Silent())
         assert left(folder, plan_of(nodes), [node("b")]) == {}
         assert set(left(folder, plan_of(nodes), [])) == {"b"}
 
@@ -298,5 +303,5 @@ class TestResuming:
         silent = {"a": Failed(message="it does not answer.", hint="Look there.")}
         monkeypatch.setattr(session.cluster, "survey", lambda cloud: ((node("a"),), silent))
         with pytest.raises(FleetError, match="No node of the cluster can be used") as caught:
-            resume(folder_in(tmp_path, [node("a")]).path, checkout=tmp_path, say=lambda text: None)
+            prepare(folder_in(tmp_path), plan_of(), Silent())
         assert "Node a: it does not answer. Look there." in caught.value.hint

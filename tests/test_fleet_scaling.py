@@ -11,11 +11,12 @@ import pytest
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Node, State
+from harness.fleet.messages import Node
 from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
 from harness.fleet.training_worker import Result, shares, tf_config
 from harness.model.run import Placement, Status, Trial
-from tests.fleets import RecordingBoard, begun, done_trial, folder_in, node
+from tests.fakes import RecordingProgress
+from tests.fleets import begun, done_trial, folder_in, node
 
 RUN, START = begun()
 IDS = [trial.id for trial in RUN.planned]
@@ -59,7 +60,7 @@ class FakeTeam:
 
     def __init__(self, scratch: Path, fails: str = "", nodes: tuple[Node, ...] = NODES) -> None:
         self.ran: list[tuple[str, int]] = []
-        self.board = RecordingBoard()
+        self.progress = RecordingProgress()
         self._nodes = nodes
         self._scratch = scratch
         self._fails = fails
@@ -67,7 +68,7 @@ class FakeTeam:
     def measure(self, folder: FleetFolder) -> None:
         profile = replace(PROFILES["quick"], trials=2)
         start = replace(START, manifest=replace(START.manifest, profile=profile))
-        measure(folder, start, self._nodes, (1, 2), self._run, self.board)
+        measure(folder, start, self._nodes, (1, 2), self._run, self.progress)
 
     def _run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
         self.ran.append((trial_id, workers))
@@ -89,12 +90,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     team.measure(folder)
     first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
-    each, two = "workers-1", "workers-2"
-    assert team.board.states == [
-        (each, State.WAITING), (two, State.WAITING),
-        (each, State.RUNNING), (each, State.WAITING), (two, State.RUNNING), (two, State.WAITING),
-        (each, State.RUNNING), (each, State.DONE), (two, State.RUNNING), (two, State.DONE),
-    ]  # fmt: skip
+    assert (team.progress.tasks[0].total, team.progress.tasks[0].done) == (4, 4)
     teams = teams_of(folder)
     assert sorted(teams) == [1, 2]
     assert [trial.id for trial in teams[2].run.trials] == [first, second]
@@ -109,8 +105,7 @@ def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     second = IDS[1]
     before = FakeTeam(tmp_path / "1", fails=second)
     before.measure(folder)
-    assert any("failed. It failed." in line for line in before.board.notes)
-    assert before.board.states[-1] == ("workers-2", State.FAILED)
+    assert any("failed. It failed." in line for line in before.progress.lines)
     again = FakeTeam(tmp_path / "2")
     again.measure(folder)
     assert again.ran == [(second, 1), (second, 2)]

@@ -124,7 +124,7 @@ class _Impatient(RecordingProgress):
             def __exit__(self, *info):
                 return outer.__exit__(*info)
 
-            def note(self, text, *, minor=False):
+            def note(self, text):
                 pass
 
             def advance(self, amount):

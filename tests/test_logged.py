@@ -10,55 +10,19 @@ from rich.console import Console
 from harness.cli.console import LoggedTask, Terminal
 
 
-class Log:
-    """A log with a clock that a test moves."""
-
-    def __init__(self, total: float | None = 4.0) -> None:
-        self.now = 100.0
-        self._file = io.StringIO()
-        console = Console(file=self._file, width=20)
-        self.task = LoggedTask(console, "Trials", total, clock=lambda: self.now)
-
-    def lines(self) -> list[str]:
-        """Return the lines since the last call."""
-        text = self._file.getvalue().splitlines()
-        self._file.seek(0)
-        self._file.truncate()
-        return text
-
-
-def test_every_note_is_told_but_of_minor_ones_only_the_first() -> None:
-    log = Log(total=None)
-    for number in range(3):
-        log.task.note(f"{number} MB", minor=True)
-    for text in ("unpacking", "unpacking", "linking"):
-        log.task.note(text)
-    message = ["0 MB", "unpacking", "linking"]
-    assert log.lines() == [f"Trials:    0 s  {text}" for text in message]
-
-
-def test_work_that_goes_on_is_told_every_half_minute() -> None:
-    log = Log()
-    log.task.note("tuned")
-    log.lines()
-    for _ in range(180):
-        log.now += 0.5
-        log.task.advance(0.015625)
-        log.task.note(f"tuned, window {int(log.now)}", minor=True)
-    assert log.lines() == [
-        "Trials:  23 %   30 s  tuned, window 129",
-        "Trials:  47 %   60 s  tuned, window 159",
-        "Trials:  70 %   90 s  tuned, window 189",
+def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds() -> None:
+    now, file = [100.0], io.StringIO()
+    task = LoggedTask(Console(file=file, width=20), "Trials", 4.0, clock=lambda: now[0])
+    for _ in range(120):
+        task.note(f"tuned, window {now[0] - 100:g}")
+        now[0] += 0.5
+        task.advance(0.015625)
+    assert file.getvalue().splitlines() == [
+        "Trials:   0 %    0 s  tuned, window 0",
+        "Trials:  16 %   20 s  tuned, window 19.5",
+        "Trials:  31 %   40 s  tuned, window 39.5",
+        "Trials:  47 %   60 s  tuned, window 59.5",
     ]
-
-
-def test_work_without_notes_is_told_too_but_not_as_it_begins() -> None:
-    log = Log(total=None)
-    log.task.advance(1)
-    assert log.lines() == []
-    log.now += 30
-    log.task.advance(1)
-    assert log.lines() == ["Trials:   30 s"]
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -74,3 +38,20 @@ def test_a_log_gets_no_control_characters_even_where_colour_is_forced(
     assert file.getvalue() == (
         "" if quiet else "Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n"
     )
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_several_tasks_share_a_screen_and_end_in_any_order() -> None:
+    file = Screen()
+    terminal = Terminal(Console(file=file, width=80, force_terminal=True))
+    first, second = terminal.task("node-a", None), terminal.task("wheels", 2e6, "B")
+    first.__enter__().note("trial 1")
+    second.__enter__().advance(1e6)
+    terminal.line("a line that stays")
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert all(text in file.getvalue() for text in ("node-a", "trial 1", "wheels", "a line that stays"))

@@ -211,7 +211,7 @@ def test_check_says_what_differs_and_runs_nothing(
     text = capsys.readouterr()
     assert ended.value.code == 0
     assert "Another" in text.err
-    assert f"worktree add ../tfbench-0000000 {'0' * 40}" in " ".join(text.err.split())
+    assert f"commit {'0' * 40}" in " ".join(text.err.split())
     assert not (tmp_path / "runs").exists()
 
 

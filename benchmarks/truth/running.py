@@ -10,10 +10,10 @@ from pathlib import Path
 from benchmarks.truth.case import Case
 from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
-from harness.cli.app import paths
 from harness.errors import TrialError
 from harness.model.options import Options
 from harness.model.run import Status
+from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.plan import profile_named
 from harness.run.prepare import Prepared, execute, prepare
@@ -94,7 +94,7 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         entries=tuple(entry for entry in resolved.entries if entry.workload.name == name),
         planned=tuple(trial for trial in resolved.planned if trial.workload == name),
     )
-    prepared = prepare(resolved, paths(), Silent())
+    prepared = prepare(resolved, paths_here(), Silent())
     return replace(
         prepared,
         engine=PlantingEngine(prepared.engine, case.environment),

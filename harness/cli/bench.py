@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from harness.cli.app import app, command_line, paths
 from harness.cli.console import Terminal, err
-from harness.cli.measuring import measure, stoppable
+from harness.cli.measuring import command_line, measure, stoppable
 from harness.cli.shared_options import Json, Quiet, Resume, takes_options
 from harness.model.options import Options
+from harness.paths import paths_here
 from harness.run.prepare import prepare, resume
 from harness.run.resolve import resolve
 
 
-@app.command()
 @takes_options()
-def bench(options: Options, resume_run: Resume = None, as_json: Json = False, quiet: Quiet = False) -> None:
+def command(options: Options, resume_run: Resume = None, as_json: Json = False, quiet: Quiet = False) -> None:
     """Run workloads in containers, sample the host, and write one report.
 
     Exit codes: 0 success, 2 usage, 3 engine, 4 image, 5 a trial failed, 6 disk, 7 another run, 8 GPU, 9 data,
@@ -22,7 +21,7 @@ def bench(options: Options, resume_run: Resume = None, as_json: Json = False, qu
     progress = Terminal(err(), quiet=quiet)
     with stoppable():
         if resume_run:
-            prepared = resume(resume_run, paths(), progress)
+            prepared = resume(resume_run, paths_here(), progress)
         else:
-            prepared = prepare(resolve(options), paths(), progress, command=command_line())
+            prepared = prepare(resolve(options), paths_here(), progress, command=command_line())
         measure(prepared, progress, as_json=as_json, quiet=quiet)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from harness.cli.app import app
-from harness.cli.comparing import NAME, Named, comparison_texts, extracts, named
+from harness.cli.comparing import Named, comparison_texts, extracts, named, page_in
 from harness.cli.console import Terminal, err
-from harness.cli.output import deliver, destination
+from harness.cli.output import PRINTED, deliver, destinations
 from harness.cli.shared_options import Formats, Price, Quiet, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
 from harness.run.extracts import reference_path
 
 
-@app.command()
-def compare(
+def command(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or report files; NAME=PATH gives one a name.")
     ],
@@ -37,7 +34,7 @@ def compare(
         typer.Option(help="Exit with 10 when a run is slower than the baseline by this much, e.g. 5%."),
     ] = None,
     formats: Formats = None,
-    target: Target = Path(),
+    target: Target = None,
     workload: Annotated[
         list[str] | None,
         typer.Option("--workload", "-w", help="Only these workloads; repeatable."),
@@ -59,25 +56,18 @@ def compare(
     from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
 
-    to = destination(formats, target)
     limit = _share(fail_if_slower) if fail_if_slower is not None else None
     asked, base = _asked(runs, baseline, reference)
-    if to.file is not None and any(run.path.resolve() == to.file.resolve() for run in asked):
-        raise UsageError(
-            f"{to.file} is one of the compared runs and would be overwritten.",
-            hint="Name another file with --out.",
-        )
+    paths = destinations(formats, target, page_in, inputs=[run.path for run in asked])
     if limit is not None and base is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
     read = extracts(asked, price=price, progress=Terminal(err(), quiet=quiet))
-    read = narrowed(read, workloads=split(workload or ()), devices=split(device or ()))
-    made = versus(read, reference=base)
+    made = versus(narrowed(read, split(workload or ()), split(device or ())), reference=base)
     checked = gate(made, limit) if limit is not None else None
-    texts = comparison_texts(made, checked, to.formats)
-    deliver(texts, to, lambda form: (to.folder or Path()) / f"{NAME}.{form}")
-    if not (quiet or to.printed):
+    deliver(comparison_texts(made, checked, tuple(paths)), paths)
+    if not quiet and PRINTED not in paths.values():
         for line in (headline(made), *warnings(made, checked), *notes(made)):
             err().print(Text(line), soft_wrap=True)
     if checked is not None:
@@ -85,34 +75,34 @@ def compare(
 
 
 def narrowed(
-    runs: Sequence[Extract], *, workloads: Sequence[str], devices: Sequence[str]
+    runs: Sequence[Extract], workloads: Sequence[str], devices: Sequence[str]
 ) -> tuple[Extract, ...]:
     """Return runs with the speeds of some workloads and devices only; of all where none is named.
 
     Raises:
-        UsageError: no run has measured such a workload, or anything of the workloads on such a device.
+        UsageError: no run has measured one of them.
     """
-    measured = {(speed.workload, speed.device) for run in runs for speed in run.speeds}
-    _check(workloads, {name for name, _ in measured}, "a workload")
-    measured = {pair for pair in measured if not workloads or pair[0] in workloads}
-    _check(devices, {device for _, device in measured}, f"{' or '.join(workloads) or 'anything'} on")
-    measured = {pair for pair in measured if not devices or pair[1] in devices}
+    speeds = [speed for run in runs for speed in run.speeds]
+    for wanted, measured in (
+        (workloads, {speed.workload for speed in speeds}),
+        (devices, {speed.device for speed in speeds if not workloads or speed.workload in workloads}),
+    ):
+        if missing := set(wanted) - measured:
+            raise UsageError(
+                f"None of these runs measured {', '.join(sorted(missing))}.",
+                hint=f"Choose from: {', '.join(sorted(measured)) or 'nothing'}.",
+            )
     return tuple(
         replace(
-            run, speeds=tuple(speed for speed in run.speeds if (speed.workload, speed.device) in measured)
+            run,
+            speeds=tuple(
+                speed
+                for speed in run.speeds
+                if (not workloads or speed.workload in workloads) and (not devices or speed.device in devices)
+            ),
         )
         for run in runs
     )
-
-
-def _check(names: Sequence[str], measured: Collection[str], what: str) -> None:
-    """Refuse names that nothing was measured of; where nothing was measured at all there is no choice."""
-    for name in names:
-        if measured and name not in measured:
-            raise UsageError(
-                f"None of these runs measured {what} {name!r}.",
-                hint=f"Choose from: {', '.join(sorted(measured))}.",
-            )
 
 
 def _asked(
@@ -122,18 +112,19 @@ def _asked(
     asked = [named(word) for word in runs]
     machine = [Named(path=reference_path(reference), label=reference)] if reference is not None else []
     if baseline is None:
-        if len(asked) + len(machine) < 2:
-            raise UsageError(
-                "Only one run to compare.", hint="Name two or more, --baseline RUN or --reference NAME."
-            )
-        return [*machine, *asked], 0 if machine else None
-    base = named(baseline)
-    for number, each in enumerate(asked):
-        if each.path.resolve() == base.path.resolve() or (each.label and each.label == baseline):
-            if len(asked) + len(machine) < 2:
-                raise UsageError("Only the baseline to compare.", hint="Name another run beside it.")
-            return [*asked, *machine], number
-    return [base, *asked, *machine], 0
+        every, position = [*machine, *asked], 0 if machine else None
+    else:
+        base = named(baseline)
+        every = [*asked, *machine]
+        same = (each.path.resolve() == base.path.resolve() or each.label == baseline for each in asked)
+        position = next((number for number, is_base in enumerate(same) if is_base), None)
+        if position is None:
+            every, position = [base, *every], 0
+    if len(every) < 2:
+        raise UsageError(
+            "Only one run to compare.", hint="Name two or more, --baseline RUN or --reference NAME."
+        )
+    return every, position
 
 
 def _share(text: str) -> float:

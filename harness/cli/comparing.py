@@ -23,9 +23,13 @@ from harness.run.recording import open_recording
 from harness.run.store import write_whole
 from harness.untrusted import printable, read_file
 
-NAME = "comparison"
 # Runs that are not worth a second process: starting one takes as long as reading some.
 _FEW = 4
+
+
+def page_in(folder: Path | None, form: str) -> Path:
+    """Return where a comparison's page of a format goes in a folder, by default this one."""
+    return (folder or Path()) / f"comparison.{form}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ def write_comparison(
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
     made = replace(versus(extracts(runs, price="", progress=progress)), scaling=scaling)
-    return write_whole(folder / f"{NAME}.html", comparison_texts(made, None, ("html",))["html"])
+    return write_whole(page_in(folder, "html"), comparison_texts(made, None, ("html",))["html"])
 
 
 def _read(run: Named, *, prices: Prices | None) -> Extract:

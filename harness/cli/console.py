@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TextColumn,
@@ -19,33 +19,36 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.progress import Task as RichTask
+from rich.table import Column
 from rich.text import Text
 
 from harness.errors import TfbenchError
 from harness.progress import Task
 
-LABEL_WIDTH = 28
-# A log has a line at least so often while work goes on: CI services take a silent job for a hung one.
-ALIVE_EVERY_S = 30.0
-
-
-class _Console(Console):
-    """A console whose closed pipe, as after `| head -1`, takes the lines and not the run."""
-
-    def on_broken_pipe(self) -> None:
-        """Discard all that follows."""
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+# A log has a line so often while work goes on: CI services take a silent job for a hung one.
+LINE_EVERY_S = 20.0
 
 
 def err() -> Console:
     """Return the console for progress and messages: standard error."""
-    return _Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False)
 
 
 def out() -> Console:
     """Return the console for results: standard output."""
-    return _Console(highlight=False)
+    return Console(highlight=False)
+
+
+class _Amount(ProgressColumn):
+    """How much of a task is done: bytes or a count, nothing where the total is not known."""
+
+    _bytes, _count = DownloadColumn(), MofNCompleteColumn()
+
+    def render(self, task: RichTask) -> Text:
+        if task.total is None:
+            return Text()
+        return (self._bytes if task.fields["unit"] == "B" else self._count).render(task)
 
 
 class _BarTask:
@@ -56,12 +59,12 @@ class _BarTask:
     def advance(self, amount: float) -> None:
         self._bars.advance(self._task, amount)
 
-    def note(self, text: str, *, minor: bool = False) -> None:
+    def note(self, text: str) -> None:
         self._bars.update(self._task, note=text)
 
 
 class LoggedTask:
-    """A harness.progress.Task for logs: a line has the share done, the time since the task began, the note.
+    """A harness.progress.Task for logs: now and then a line with the share done, the time it took, and the note.
 
     Args:
         clock: seconds, monotonic.
@@ -81,79 +84,67 @@ class LoggedTask:
         self._done = 0.0
         self._note = ""
         self._begun = clock()
-        self._printed_at: float | None = None
+        self._due = self._begun + LINE_EVERY_S
 
     def advance(self, amount: float) -> None:
-        """Move on, and say so where nothing was said for long."""
+        """Move on, and print a line when one is due."""
         self._done += amount
-        self._print_if_due()
+        now = self._clock()
+        if now >= self._due:
+            self._due = now + LINE_EVERY_S
+            share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
+            line = f"{self._label}:{share} {now - self._begun:4.0f} s  {self._note}"
+            self._console.print(Text(line.rstrip()), soft_wrap=True)
 
-    def note(self, text: str, *, minor: bool = False) -> None:
-        """Print `text` if it is new; a minor line only if it is the first, or when one is due."""
-        new = text != self._note
+    def note(self, text: str) -> None:
+        """Have the next line end with `text`; the first note is printed at once."""
+        if not self._note:
+            self._due = self._clock()
         self._note = text
-        if new and not (minor and self._printed_at is not None):
-            self._print()
-        else:
-            self._print_if_due()
-
-    def _print_if_due(self) -> None:
-        if self._clock() - (self._begun if self._printed_at is None else self._printed_at) >= ALIVE_EVERY_S:
-            self._print()
-
-    def _print(self) -> None:
-        self._printed_at = self._clock()
-        share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
-        line = f"{self._label}:{share} {self._printed_at - self._begun:4.0f} s  {self._note}"
-        self._console.print(Text(line.rstrip()), soft_wrap=True)
+        self.advance(0)
 
 
 class Terminal:
     """A harness.progress.Progress on standard error."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console = console
-        self._quiet = quiet
+        self._console = Console(quiet=True) if quiet else console
+        # FORCE_COLOR makes rich treat a log as a terminal too.
+        self._screen = not quiet and console.is_terminal and console.file.isatty()
+        self._bars = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", table_column=Column(min_width=28, no_wrap=True)),
+            BarColumn(bar_width=24),
+            _Amount(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", style="dim", markup=False, table_column=Column(no_wrap=True)),
+            console=console,
+            transient=True,
+        )
 
     @contextmanager
     def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
         """Show a bar while the block runs; lines where standard error is no terminal."""
-        if self._quiet:
-            yield LoggedTask(Console(quiet=True), label, total)
-            return
-        if not is_screen(self._console):
+        if not self._screen:
             yield LoggedTask(self._console, label, total)
             return
-        count = (DownloadColumn(),) if unit == "B" else (MofNCompleteColumn(),) if total else ()
-        columns = (
-            SpinnerColumn(),
-            TextColumn(f"{{task.description:<{LABEL_WIDTH}}}"),
-            BarColumn(bar_width=24),
-            *count,
-            TimeElapsedColumn(),
-            *((TextColumn("left"), TimeRemainingColumn()) if total else ()),
-            TextColumn("[dim]{task.fields[note]}"),
-        )
-        with RichProgress(*columns, console=self._console, transient=True) as bars:
-            yield _BarTask(bars, bars.add_task(label, total=total, note=""))
+        bar = self._bars.add_task(label, total=total, note="", unit=unit, left="left" if total else "")
+        self._bars.start()
+        try:
+            yield _BarTask(self._bars, bar)
+        finally:
+            self._bars.remove_task(bar)
+            if not self._bars.tasks:
+                self._bars.stop()
 
     def line(self, text: str) -> None:
         """Print one line that stays."""
-        if not self._quiet:
-            self._console.print(Text(text), soft_wrap=True)
-
-    def show(self, what: RenderableType) -> None:
-        """Print a table or the like that stays."""
-        if not self._quiet:
-            self._console.print(what)
+        self._console.print(Text(text), soft_wrap=True)
 
 
-def is_screen(console: Console) -> bool:
-    """Return whether lines can be redrawn; FORCE_COLOR makes rich treat a log as a terminal too."""
-    return console.is_terminal and console.file.isatty()
-
-
-def show_error(console: Console, error: TfbenchError) -> None:
-    """Print what happened and what to try."""
-    console.print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
-    console.print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)
+def show_error(error: TfbenchError) -> None:
+    """Print on standard error what happened and what to try."""
+    err().print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
+    err().print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)

@@ -11,19 +11,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json
+from harness.paths import paths_here
 from harness.system.doctor_checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 
-@app.command()
-def doctor(as_json: Json = False) -> None:
+def command(as_json: Json = False) -> None:
     """Check what this host can run; test GPUs in a container. What fails comes first, and exits with 1."""
     order = (State.FAIL, State.NOTE, State.OK)
-    checks = sorted(examine(paths(), os.environ, Terminal(err())), key=lambda check: order.index(check.state))
+    made = examine(paths_here(), os.environ, Terminal(err()))
+    checks = sorted(made, key=lambda check: order.index(check.state))
     if as_json:
         out().print_json(json.dumps([asdict(check) for check in checks]))
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -13,38 +15,38 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.scaling import scaled
-from harness.cli.app import app, command_line, paths
 from harness.cli.comparing import Named, write_comparison
 from harness.cli.console import Terminal, err, out
-from harness.cli.fleet_view import FleetView, scaling_table
-from harness.cli.measuring import raise_for_trials, stoppable
+from harness.cli.measuring import command_line, raise_for_trials, stoppable
 from harness.cli.shared_options import Json, Quiet, Resume, takes_options
 from harness.errors import FleetError, Interrupted, UsageError
 from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Request
+from harness.fleet.messages import FleetPlan
 from harness.fleet.multiworker import counts_in, teams_of
-from harness.fleet.session import Ready, prepare, resume, run, scale
+from harness.fleet.session import Ready, prepare, run, scale, shipped
 from harness.model.options import Options
-from harness.model.scaling import Scaling
-from harness.rounding import counted
+from harness.model.scaling import Point, Scaling
+from harness.paths import paths_here
+from harness.progress import Progress
+from harness.rounding import counted, three_digits
+from harness.run.prepare import commit_of, new_run_id
 from harness.run.store import write_whole
 from reports.compare_messages import scaling_caveats
 
-USUAL = Request()
+USUAL = FleetPlan(options=Options())
 _which = partial(typer.Option, rich_help_panel="Which nodes")
 
 
-@app.command()
 @takes_options(without=("weights",))
-def fleet(
+def command(
     options: Options,
     address: Annotated[
         str, _which(help="The Ray cluster's head, e.g. 10.0.0.1:6379. Default: this machine's cluster.")
     ] = USUAL.address,
     nodes: Annotated[
         str, _which(help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.")
-    ] = USUAL.nodes,
+    ] = USUAL.choice,
     workers: Annotated[
         str, _which(help="1,2,4: train over that many nodes together instead of on each alone.")
     ] = USUAL.workers,
@@ -63,41 +65,53 @@ def fleet(
             "--workers cannot be combined with --cpus, --cpu-quota or --memory.",
             hint="Remove them: workers on one machine divide its CPUs and memory.",
         )
-    counts_in(workers or "1")
-    if resume_fleet and address == USUAL.address:
-        address = FleetFolder(resume_fleet).read_plan().request.address
-    request = Request(address=address, nodes=nodes, wait_s=wait_s, workers=workers, command=command_line())
-    checkout = paths().checkout
+    checkout = paths_here().checkout
+    if resume_fleet:
+        folder = FleetFolder(resume_fleet)
+        plan = folder.read_plan()
+        plan = replace(plan, address=plan.address if address == USUAL.address else address)
+    else:
+        folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
+        plan = FleetPlan(
+            options=options,
+            files=shipped(options),
+            command=command_line(),
+            address=address,
+            choice=nodes,
+            workers=workers,
+            wait_s=wait_s,
+        )
+    counts = counts_in(plan.workers) if plan.workers else ()
+    progress = Terminal(err(), quiet=quiet)
     missing: Mapping[str, str] = {}
     ready: Ready | None = None
     try:
-        with stoppable(), FleetView(err(), quiet=quiet) as view, connected(address, checkout):
-            if resume_fleet:
-                ready = resume(resume_fleet, checkout=checkout, say=view.line)
+        with stoppable(), connected(plan.address, checkout):
+            ready = prepare(folder, replace(plan, commit=commit_of(checkout)), progress)
+            progress.line(f"Fleet folder: {folder.path}")
+            if counts:
+                scale(ready, counts, progress)
             else:
-                ready = prepare(options, request, checkout=checkout, say=view.line)
-            view.line(f"Fleet folder: {ready.folder.path}")
-            if together := ready.plan.request.workers:
-                scale(ready, counts_in(together), view, say=view.line)
-            else:
-                missing = run(ready, view)
+                missing = run(ready, progress)
     except Interrupted as error:
         if ready is None:
             raise
-        hint = f"Continue with: tfbench fleet --resume {ready.folder.path}"
+        hint = f"Continue with: tfbench fleet --resume {folder.path}"
         raise Interrupted("Stopped. Finished trials are kept.", hint=hint) from error
     finally:
         if ready is not None:
-            _conclude(ready, missing, as_json=as_json, quiet=quiet)
+            _conclude(ready, missing, progress, as_json=as_json, quiet=quiet)
     if missing:
         raise FleetError(
             f"Missing: {counted(len(missing), 'measurement')}, first: {next(iter(missing.values()))}",
-            hint=f"The page has the others. Fix the problem and run: tfbench fleet --resume {ready.folder.path}",
+            hint=f"The page has the others. Fix the problem and run: tfbench fleet --resume {folder.path}",
         )
-    raise_for_trials(ready.folder.endings())
+    raise_for_trials(folder.endings())
 
 
-def _conclude(ready: Ready, missing: Mapping[str, str], *, as_json: bool, quiet: bool) -> None:
+def _conclude(
+    ready: Ready, missing: Mapping[str, str], progress: Progress, *, as_json: bool, quiet: bool
+) -> None:
     """Show what there is of each node, and write the page over all of them."""
     folder = ready.folder
     runs = folder.runs()
@@ -108,13 +122,9 @@ def _conclude(ready: Ready, missing: Mapping[str, str], *, as_json: bool, quiet:
         if together is None:
             out().print(_table(ready))
         else:
-            out().print(scaling_table(together.points))
-            for sentence in scaling_caveats(together.placements):
-                out().print(Text(sentence))
+            print_scaling(together)
     named = [Named(path=path, label=path.name) for path in runs]
-    page = write_comparison(
-        named, folder.path, progress=Terminal(err(), quiet=quiet), scaling=together
-    ).resolve()
+    page = write_comparison(named, folder.path, progress=progress, scaling=together).resolve()
     if as_json:
         nodes = {key: {"done": folder.done(key), "reason": missing.get(key, "")} for key in ready.plan.chosen}
         out().print_json(json.dumps({"folder": str(folder.path), "page": str(page), "nodes": nodes}))
@@ -123,9 +133,7 @@ def _conclude(ready: Ready, missing: Mapping[str, str], *, as_json: bool, quiet:
 
 
 def _table(ready: Ready) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("node", "kind", "plan", "trials"):
-        table.add_column(name, no_wrap=name != "kind")
+    table = Table("node", "kind", "plan", "trials", box=None, pad_edge=False)
     kinds = {node.key: node.kind for node in ready.plan.nodes}
     for key in ready.plan.chosen:
         state = "done" if ready.folder.done(key) else "not finished"
@@ -142,3 +150,30 @@ def _together(folder: FleetFolder) -> Scaling | None:
     points = [asdict(point) for point in made.points]
     write_whole(folder.path / "scaling.json", json.dumps(points, indent=1) + "\n")
     return made
+
+
+def print_scaling(made: Scaling) -> None:
+    """Print a table for each workload, device and variant of how training speeds up over workers, and caveats."""
+    for (workload, device, variant), group in groupby(made.points, key=lambda point: point.key):
+        out().print(Text(f"training together: {workload}, {device} {variant}", style="bold"))
+        out().print(_speedup(tuple(group)))
+    for sentence in scaling_caveats(made.placements):
+        out().print(Text(sentence))
+
+
+def _speedup(points: Sequence[Point]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms", "sent MB/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point in points:
+        share, sent = point.efficiency, point.traffic[0].sent_bytes_per_s if point.traffic else None
+        table.add_row(
+            str(point.workers),
+            f"{point.throughput.median:,.0f}",
+            "-" if share is None else f"{100 * share.median:.0f} %",
+            "-" if share is None or share.n < 2 else f"{100 * share.low:.0f} to {100 * share.high:.0f} %",
+            three_digits(point.step_time.median * 1e3),
+            "-" if point.exchange_s is None else f"{point.exchange_s * 1e3:.3g}",
+            "-" if sent is None else f"{sent / 1e6:.3g}",
+        )
+    return table

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.app import app, paths
 from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
@@ -17,14 +16,14 @@ from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.platform import target_for
+from harness.paths import paths_here
 from workloads.protocol import TENSORFLOW
 
 # Those that the default suite needs; others are built when a workload of theirs is first run.
 TENSORFLOW_TARGETS = tuple(target_for(TENSORFLOW, gpu=gpu) for gpu in (False, True))
 
 
-@app.command()
-def images(
+def command(
     target: Annotated[
         list[str] | None, typer.Argument(help="cpu, cuda (default: both), trees-cpu, trees-cuda.")
     ] = None,
@@ -48,7 +47,8 @@ def images(
         if not fetch_only:
             raise
         client = None
-    builder = ImageBuilder(paths().checkout, paths().cache, client, progress)
+    paths = paths_here()
+    builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
     wanted = tuple(target or TENSORFLOW_TARGETS)
     for name in wanted:
         if name not in TARGETS:

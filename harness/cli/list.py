@@ -11,7 +11,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.app import app
 from harness.cli.console import out
 from harness.cli.shared_options import Json
 from harness.run.catalogue import built_in, select
@@ -23,8 +22,7 @@ from workloads.protocol import BASELINE, Data, Published, Workload
 _HEADING = 10
 
 
-@app.command("list")
-def list_workloads(
+def command(
     only: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these, with their details.")
     ] = None,

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
-from harness.cli.console import Terminal, err, out, show_error
+from harness.cli.console import Terminal, out, show_error
 from harness.cli.run_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
-from harness.model.run import Status, Trial
+from harness.model.run import Status
 from harness.rounding import counted
 from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder, write_whole
+from harness.untrusted import printable
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def command_line() -> str:
+    """Return the command as the user gave it."""
+    return printable(shlex.join(["tfbench", *sys.argv[1:]]))
 
 
 def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: bool) -> None:
@@ -25,25 +32,26 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     Raises:
         TfbenchError: why the run ended early, or that a trial failed.
     """
-    _announce(progress, prepared)
-    failure: TfbenchError | None = None
-    records: Sequence[Trial] = ()
+    engine = prepared.manifest.engine
+    progress.line(
+        f"Engine: {engine.name} {engine.version}"
+        if engine.isolated
+        else "Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run as plain "
+        "processes beside everything else here. For containers: make engine"
+    )
+    progress.line(f"Run folder: {prepared.folder.path}")
     try:
         records = execute(prepared, progress)
-    except TfbenchError as error:
-        failure = error
-    if failure is None and not records:
-        progress.line("All trials of this run had finished; writing its report again.")
-    if prepared.folder.exists():
+    except TfbenchError:
         try:
-            _conclude(prepared.folder, failure, as_json=as_json, quiet=quiet)
-        except KeyboardInterrupt as error:
-            raise Interrupted(
-                "Stopped while the report was written; the trials are kept.",
-                hint=f"Write it with: tfbench report {prepared.folder.path}",
-            ) from error
-    if failure is not None:
-        raise failure
+            if prepared.folder.exists():
+                _conclude(prepared.folder, as_json=as_json, quiet=quiet)
+        except StoreError as error:  # which must not hide why the run ended
+            show_error(error)
+        raise
+    if not records:
+        progress.line("All trials of this run had finished; writing its report again.")
+    _conclude(prepared.folder, as_json=as_json, quiet=quiet)
     # Running out of memory is a result of a point of a sweep.
     points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
@@ -55,26 +63,16 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     )
 
 
-def _announce(progress: Terminal, prepared: Prepared) -> None:
-    engine = prepared.manifest.engine
-    if engine.isolated:
-        progress.line(f"Engine: {engine.name} {engine.version}")
-    else:
-        progress.line("Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run")
-        progress.line("as plain processes beside everything else here. For containers: make engine")
-    progress.line(f"Run folder: {prepared.folder.path}")
-
-
-def _conclude(folder: RunFolder, failure: TfbenchError | None, *, as_json: bool, quiet: bool) -> None:
-    """Write the report of what there is; a failure to do so must not hide why the run itself failed."""
+def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
+    """Write the report of what there is, and show it."""
     try:
         analysis, texts = report_texts(folder.path, ("json", "html"))
         written = {form: write_whole(folder.path / FILES[form], text) for form, text in texts.items()}
-    except StoreError as error:
-        if failure is None:
-            raise
-        show_error(err(), error)
-        return
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "Stopped while the report was written; the trials are kept.",
+            hint=f"Write it with: tfbench report {folder.path}",
+        ) from error
     if as_json:
         out().print_json(texts["json"])
         return
@@ -110,23 +108,16 @@ def stoppable() -> Iterator[None]:
     A second signal must not interrupt the cleanup: after the first one the process ignores them until
     it ends. Signals that are ignored already, as under nohup, stay ignored.
     """
-    stopped = False
 
-    def stop(number: int, frame: FrameType | None) -> Any:
-        nonlocal stopped
-        stopped = True
-        for watched in before:
+    def stop(number: int, frame: FrameType | None) -> None:
+        for watched in _STOPPING:
             signal.signal(watched, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: old for number in _STOPPING if (old := signal.getsignal(number)) != signal.SIG_IGN}
-    for watched in before:
-        signal.signal(watched, stop)
+    for number in _STOPPING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
     try:
         yield
     except KeyboardInterrupt as error:
         raise Interrupted("Stopped.", hint="Run the same command again.") from error
-    finally:
-        if not stopped:
-            for number, handler in before.items():
-                signal.signal(number, handler)

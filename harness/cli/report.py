@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.app import app
 from harness.cli.console import out
-from harness.cli.output import deliver, destination
-from harness.cli.run_report import newest, path_in, report_texts
+from harness.cli.output import PRINTED, deliver, destinations
+from harness.cli.run_report import FILES, newest, report_texts
 from harness.cli.shared_options import Formats, Price, Target
 
 
-@app.command()
-def report(
+def command(
     run: Annotated[
         Path, typer.Argument(help="A run folder, a report.html, or a folder of runs (the newest is used).")
     ] = Path("runs"),
@@ -29,11 +27,17 @@ def report(
     extracts the data.
     """  # fmt: skip
     run = newest(run)
-    to = destination(formats, target, "html,json")
-    wanted = {form: to.file or path_in(run, to.folder, form) for form in to.formats}
-    analysis, texts = report_texts(run, to.formats, price)
-    deliver(texts, to, lambda form: wanted[form])
-    if not to.printed:
+
+    def path_in(folder: Path | None, form: str) -> Path:
+        # What is made of a report file lies beside it and has its name.
+        return (
+            (folder or run.parent) / f"{run.stem}.{form}" if run.is_file() else (folder or run) / FILES[form]
+        )
+
+    paths = destinations(formats, target, path_in, inputs=[run], usual="html,json")
+    analysis, texts = report_texts(run, tuple(paths), price)
+    deliver(texts, paths)
+    if PRINTED not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
         out().print(summary(analysis))

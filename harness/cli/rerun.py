@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from harness.cli.app import app, command_line, paths
 from harness.cli.console import Terminal, err, out
-from harness.cli.measuring import measure, stoppable
+from harness.cli.measuring import command_line, measure, stoppable
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
 from harness.defaults import RUNS
@@ -23,6 +20,7 @@ from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.run import Run
+from harness.paths import Paths, paths_here
 from harness.rounding import short_digests
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
@@ -33,8 +31,7 @@ _NOT_HERE = "not here"
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
-@app.command()
-def rerun(
+def command(
     run: Annotated[
         Path, typer.Argument(help="A report.html, a run folder, or a folder of runs (the newest is used).")
     ] = RUNS,
@@ -66,52 +63,38 @@ def rerun(
     """  # fmt: skip
     progress = Terminal(err(), quiet=quiet)
     files = absolute(workload_file or ())
+    paths = paths_here()
     with stoppable():
         path = newest(run)
         then = open_run(path)
+        manifest = then.manifest
+        progress.line(
+            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
+            f"{manifest.commit or 'unknown'}: {len(then.trials)} of {len(then.planned)} planned trials ran."
+        )
         devices = tuple(filter(None, device.split(",")))
         options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        differences = differing(then, outlook(then, options, paths()))
-        _introduce(progress, then, differences)
+        differences = differing(then, outlook(then, options, paths))
+        _show(progress, differences)
         asked = demands(then, options)
         for name, value in asked.items():
             progress.line(f"The run asks for {name} {value}")
         if check:
-            _show_images(progress, then)
+            for target, verdict in _compared_images(then, paths, progress).items():
+                progress.line(f"{target} image: {verdict}.")
             return
-        if asked and not yes:
-            _confirm(asked)
+        if asked and not (yes or (sys.stdin.isatty() and typer.confirm("Allow this?", err=True))):
+            listed = ", ".join(f"{name} {value}" for name, value in asked.items())
+            raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
         prepared = prepare(
-            again(then, options), paths(), progress, command=command_line(), rerun_of=then.manifest.run_id
+            again(then, options), paths, progress, command=command_line(), rerun_of=manifest.run_id
         )
+        # Now that images and data are known too.
         later = differing(then, prepared.run)
-        new = {key: values for key, values in later.items() if key not in differences}
-        if new:
-            _show(progress, "Differs too, now that images and data are known", new)
+        _show(progress, {key: values for key, values in later.items() if key not in differences})
         measure(prepared, progress, as_json=as_json, quiet=quiet)
     if not (as_json or quiet):
         out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
-
-
-def _introduce(progress: Terminal, then: Run, differences: Fields) -> None:
-    manifest = then.manifest
-    progress.line(
-        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, "
-        f"seed {manifest.options.seed}: {len(then.trials)} of {len(then.planned)} planned trials ran."
-    )
-    _show(progress, "Differs here", differences)
-    _show_commit(progress, then, differences)
-
-
-def _confirm(asked: Mapping[str, str]) -> None:
-    """Ask whether a run may have what it names: a report may come from anywhere.
-
-    Raises:
-        UsageError: it may not, or there is nobody to ask.
-    """
-    if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
-        listed = ", ".join(f"{name} {value}" for name, value in asked.items())
-        raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
 
 
 def differing(then: Run, here: Run) -> Fields:
@@ -132,46 +115,18 @@ def _names_gpu(field: str) -> bool:
     return field.startswith("GPU ") and field.endswith(" name")
 
 
-def _show(progress: Terminal, title: str, fields: Fields) -> None:
-    if not fields:
-        progress.line("No differences here, as far as they are known before the run.")
-        return
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("then", "here"):
-        table.add_column(heading, overflow="fold")
-    shown = ""
-    for (section, name), values in fields.items():
-        if section != shown:
-            table.add_row(Text(section, style="bold"))
-            shown = section
-        table.add_row(Text(f"  {name}"), *(Text(short_digests(value)) for value in values))
-    progress.show(table)
+def _show(progress: Terminal, differences: Fields) -> None:
+    for (section, name), (before, now) in differences.items():
+        progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(now)}")
 
 
-def _show_images(progress: Terminal, then: Run) -> None:
+def _compared_images(then: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
     engine = DockerEngine(os.environ)
     try:
         engine.connect()
-        builder = ImageBuilder(paths().checkout, paths().cache, engine.client, progress)
-        verdicts = compare_images(then, builder.existing)
+        builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+        return compare_images(then, builder.existing)
     except EngineError:
-        verdicts = {}
+        return {}
     finally:
         engine.close()
-    for target, verdict in verdicts.items():
-        progress.line(f"{target} image: {verdict}.")
-
-
-def _show_commit(progress: Terminal, then: Run, differences: Fields) -> None:
-    """Say how to check out the commit of the run, where that would make a difference."""
-    ours = {"images", "workloads"}
-    commit = then.manifest.commit.removesuffix("-dirty")
-    if commit and any(section in ours or name.startswith("tfbench") for section, name in differences):
-        changed = (
-            ", with uncommitted changes that were not recorded" if commit != then.manifest.commit else ""
-        )
-        progress.line(f"It ran at commit {commit}{changed}. For the same images, workloads and harness: `git")
-        progress.line(
-            f"worktree add ../tfbench-{commit[:7]} {commit}`, and there `make` and `tfbench rerun`."
-        )

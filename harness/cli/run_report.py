@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cli.output import charts_code
-from harness.errors import UsageError
 from harness.model.analysis import Analysis
 from harness.run.extracts import from_json, reference_path, references
 from harness.run.prices import priced as with_prices
@@ -29,23 +28,6 @@ def newest(path: Path) -> Path:
         return path
     runs = (manifest.parent for manifest in path.glob("*/manifest.json"))
     return max(runs, default=path, key=lambda run: run.name)
-
-
-def path_in(run: Path, folder: Path | None, form: str) -> Path:
-    """Return where a format goes: into `folder`, else into the run folder or beside the report.
-
-    Raises:
-        UsageError: a report would be written over the one that it is read from.
-    """
-    if not run.is_file():
-        return (folder or run) / FILES[form]
-    path = (folder or run.parent) / f"{run.stem}.{form}"
-    if path.resolve() == run.resolve():
-        raise UsageError(
-            f"{run} would overwrite itself.",
-            hint="Choose another folder or file with --out, or another format.",
-        )
-    return path
 
 
 def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[Analysis, Mapping[str, str]]:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from harness.cli.output import folder_of_runs
 from harness.defaults import MOST_MEMORY_GIB, MOST_RATE_HZ
 from harness.errors import UsageError
 from harness.model.options import Options
@@ -37,109 +36,79 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
-def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:
-    result: dict[str, str] = {}
-    for value in values:
-        name, _, text = value.partition("=")
-        if not (name and text):
-            raise UsageError(f"{option} {value} is not NAME=VALUE.", hint=f"Write it as {option} name=value.")
-        result[name] = text
-    return result
+def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
+    pairs = {name: text for name, _, text in (value.partition("=") for value in values)}
+    if not all((*pairs, *pairs.values())):
+        raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} name=value.")
+    return pairs
 
+
+def _memory_bytes(gib: float) -> int:
+    # More than there can be stays that, and infinite and not-a-number too, for which there is no whole number.
+    return int(gib * 2**30) if 0 <= gib <= MOST_MEMORY_GIB else 1 << 62
+
+
+def _folder(path: Path) -> Path:
+    if path.is_dir() or not (path.is_file() or path.suffix == ".html"):
+        return path
+    raise UsageError(
+        f"--out {path} is a file, but runs need a folder.",
+        hint="Name a folder, e.g. --out runs. `tfbench report runs --out x.html` writes the report elsewhere.",
+    )
+
+
+_PRICE = _how(
+    help="Hourly price: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 for a kWh. See docs/cost.md."
+)
+_OUT = _how("--out", "-o", help="Folder for run folders.", callback=_folder)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")]
-Price = Annotated[
-    str,
-    _how(
-        help="Price of an hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 adds a kilowatt-hour. See docs/cost.md."
-    ),
-]
-Runs = Annotated[Path, _how("--out", "-o", help="Folder for run folders.", callback=folder_of_runs)]
+Price = Annotated[str, _PRICE]
+Runs = Annotated[Path, _OUT]
 Resume = Annotated[Path | None, _how("--resume", help="Continue an interrupted run with its own options.")]
+# Of the commands that look at finished runs.
+Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
+Target = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints the format chosen."),
+]
 
 DECLARED: Mapping[str, Any] = {
-    "workloads": Annotated[
-        list[str] | None,
-        _what(
-            "--workload", "-w", help="A workload by name, or `all`; repeatable. Default: the default suite."
-        ),
-    ],
-    "files": Annotated[
-        list[Path] | None,
-        _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
-    ],
-    "profile": Annotated[str, _what("--profile", "-p", help="smoke, quick or full.")],
-    "variants": Annotated[
-        str,
-        _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
-    ],
-    "analysis": Annotated[
-        bool,
-        _what("--analysis/--no-analysis", help="Measure what limits each workload, or only its speed."),
-    ],
-    "params": Annotated[
-        list[str] | None,
-        _what(
-            "--param",
-            help="NAME=VALUE, e.g. batch_size=64; NAME=32,64,128 is a sweep over these. Repeatable.",
-        ),
-    ],
-    "data": Annotated[str, _what(help="auto, real (fail without) or procedural.")],
-    "weights": Annotated[
-        Path | None,
-        _what(help="Trained weights (.h5, .keras) for workloads that use them."),
-    ],
-    "device": Annotated[
-        str,
-        _where(
-            "--device",
-            "-d",
-            help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated.",
-        ),
-    ],
-    "gpus": Annotated[str, _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all.")],
-    "engine": Annotated[str, _where("--engine", "-e", help="auto, docker, podman or local (no isolation).")],
-    "images": Annotated[
-        list[str] | None,
-        _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
-    ],
-    "base": Annotated[str | None, _where(help="Base image to build on.")],
-    "cpus": Annotated[str, _where(help="Pin containers to these CPUs, e.g. 0-3,8.")],
-    "cpu_quota": Annotated[float | None, _where(help="CPU time limit of each container, in CPUs.", min=0.01)],
-    "memory_bytes": Annotated[
-        float | None,
-        _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's.", min=0.1),
-    ],
-    "trials": Annotated[int | None, _how(help="Number of trials, instead of the profile's.", min=1)],
-    "rate_hz": Annotated[
-        float, _how("--rate", help="Telemetry samples a second; 0 for none.", min=0, max=MOST_RATE_HZ)
-    ],
-    "stall_s": Annotated[
-        float | None, _how("--stall", help="End a trial after this many seconds without an event.", min=1)
-    ],
-    "seed": Annotated[int, _how(help="For weights, shuffling and procedural data.")],
-    "price": Price,
-    "cloud_metadata": Annotated[
-        bool,
-        _how(
-            "--cloud-metadata/--no-cloud-metadata",
-            help="Record instance type and region on cloud machines (at most 1 s).",
-        ),
-    ],
-    "out": Runs,
+    "workloads": _what("--workload", "-w", help="By name, or `all`; repeatable. Default: the default suite."),
+    "files": _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
+    "profile": _what("--profile", "-p", help="smoke, quick or full."),
+    "variants": _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
+    "analysis": _what(help="Measure what limits each workload, or only its speed."),
+    "params": _what("--param", help="NAME=VALUE; NAME=32,64,128 is a sweep over these. Repeatable."),
+    "data": _what(help="auto, real (fail without) or procedural."),
+    "weights": _what(help="Trained weights (.h5, .keras) for workloads that use them."),
+    "device": _where(
+        "--device", "-d", help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated."
+    ),
+    "gpus": _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
+    "engine": _where("--engine", "-e", help="auto, docker, podman or local (no isolation)."),
+    "images": _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
+    "base": _where(help="Base image to build on."),
+    "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
+    "cpu_quota": _where(help="CPU time limit of each container, in CPUs.", min=0.01),
+    "memory_bytes": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's.", min=0.1),
+    "trials": _how(help="Number of trials, instead of the profile's.", min=1),
+    "rate_hz": _how("--rate", help="Telemetry samples a second; 0 for none.", min=0, max=MOST_RATE_HZ),
+    "stall_s": _how("--stall", help="End a trial after this many seconds without an event.", min=1),
+    "seed": _how(help="For weights, shuffling and procedural data."),
+    "price": _PRICE,
+    "cloud_metadata": _how(help="Record instance type and region on cloud machines (at most 1 s)."),
+    "out": _OUT,
 }
-
-
-# What is made of the words of an option before it goes into Options.
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "workloads": split,
-    "files": absolute,
-    "params": partial(_pairs, "--param"),
-    "images": partial(_pairs, "--image"),
-    "weights": Path.absolute,
-    # More than there can be stays that, and infinite and not-a-number too, for which there is no whole number.
-    "memory_bytes": lambda gib: int(gib * 2**30) if 0 <= gib <= MOST_MEMORY_GIB else 1 << 62,
+# Fields that an option writes in another way: what typer reads it as, and what makes the field's value of that.
+_READ: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
+    "workloads": (list[str], split),
+    "files": (list[Path], absolute),
+    "params": (list[str], partial(_pairs, "--param")),
+    "images": (list[str], partial(_pairs, "--image")),
+    "weights": (Path, Path.absolute),
+    "memory_bytes": (float, _memory_bytes),
 }
 
 
@@ -149,20 +118,26 @@ def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]
     Args:
         without: fields of Options that the command has no option for.
     """
-    declared = {name: option for name, option in DECLARED.items() if name not in without}
+    names = [name for name in DECLARED if name not in without]
+    kinds = {**get_type_hints(Options), **{name: kind | None for name, (kind, _) in _READ.items()}}
     usual = Options()
 
     def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
             # Typer has None for an option that may be given several times and was not given.
-            words = {name: word for name in declared if (word := given.pop(name)) is not None}
-            fields = {name: _READ[name](word) if name in _READ else word for name, word in words.items()}
+            words = {name: word for name in names if (word := given.pop(name)) is not None}
+            fields = {name: _READ[name][1](word) if name in _READ else word for name, word in words.items()}
             command(options=replace(usual, **fields), **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
-            inspect.Parameter(name, keyword, default=getattr(usual, name) or None, annotation=option)
-            for name, option in declared.items()
+            inspect.Parameter(
+                name,
+                keyword,
+                default=getattr(usual, name) or None,
+                annotation=Annotated[kinds[name], DECLARED[name]],
+            )
+            for name in names
         ]
         own = inspect.signature(command, eval_str=True).parameters.values()
         rest = [each.replace(kind=keyword) for each in own if each.name != "options"]
@@ -171,11 +146,3 @@ def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]
         return parsed
 
     return decorate
-
-
-# Of the commands that look at finished runs.
-Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
-Target = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints the format chosen."),
-]

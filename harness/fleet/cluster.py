@@ -1,6 +1,6 @@
-"""The only module that uses Ray: join a cluster, ask its nodes what they are, and run orders on them.
+"""The only module that uses Ray: join a cluster, ask its nodes what they are, and run the plan on them.
 
-An order is one Ray task pinned to its node. It asks for all CPUs and GPUs that Ray may give away
+A node's work is one Ray task pinned to it. It asks for all CPUs and GPUs that Ray may give away
 there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
 ends with the driver: Ray kills it, its containers' standard input closes, and they end too.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.messages import Begun, Failed, Message, Node, Order
+from harness.fleet.messages import Begun, Failed, FleetPlan, Message, Node
 from harness.fleet.nodes import node_keys
 from harness.fleet.training_worker import Result, TrainingWorker, shares
 from harness.fleet.worker import describe, work
@@ -122,8 +122,7 @@ def survey(*, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
         remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
         for node in nodes
     ]
-    described: list[Node] = []
-    failed: dict[str, Failed] = {}
+    described, failed = [], {}
     for node, answer in zip(nodes, answers, strict=True):
         try:
             described.append(ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
@@ -162,24 +161,27 @@ def _alive() -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.key))
 
 
-def run_orders(orders: Sequence[tuple[Node, Order]], wait_s: float) -> Generator[tuple[str, Message]]:
-    """Run each order on its node, all at once; yield what they report as (node's key, message).
+def run_plan(
+    plan: FleetPlan, seeds: Sequence[tuple[Node, Mapping[str, bytes]]]
+) -> Generator[tuple[str, Message]]:
+    """Run the plan on nodes, all at once; yield what they report as (node's key, message).
 
-    Done or Failed is a node's last message. Closing the iterator ends what still runs.
+    A node that other work of the cluster holds for longer than the plan waits counts as failed. Closing the
+    iterator ends what still runs.
 
     Args:
-        wait_s: how long a node may be held by other work of the cluster before it counts as failed.
+        seeds: each node with what it needs of its run so far.
     """
     ray = _ray()
     remote = ray.remote(work)
     streams = {
         remote.options(
             num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_all_of(node)
-        ).remote(order): node.key
-        for node, order in orders
+        ).remote(plan, seed): node.key
+        for node, seed in seeds
     }
     silent = set(streams.values())
-    end_s = time.monotonic() + wait_s
+    end_s = time.monotonic() + plan.wait_s
     try:
         while streams:
             ready, _ = ray.wait(list(streams), timeout=LOOK_S, fetch_local=False)
@@ -199,7 +201,7 @@ def run_orders(orders: Sequence[tuple[Node, Order]], wait_s: float) -> Generator
             if silent and time.monotonic() > end_s:
                 for stream in [stream for stream, key in streams.items() if key in silent]:
                     _cancel(stream)
-                    yield streams.pop(stream), _held(wait_s)
+                    yield streams.pop(stream), _held(plan.wait_s)
                 silent.clear()
     finally:
         for stream in streams:
@@ -217,32 +219,30 @@ class Team:
 
     Args:
         nodes: those to place them on.
-        order: what to prepare.
+        plan: what to prepare.
     """
 
-    def __init__(self, nodes: Sequence[Node], order: Order) -> None:
+    def __init__(self, nodes: Sequence[Node], plan: FleetPlan) -> None:
         self._nodes = tuple(nodes)
+        self._wait_s = plan.wait_s
         divided = shares([node.machine for node in nodes], {node.machine: node.cpus for node in nodes})
         remote = _ray().remote(TrainingWorker)
         self._workers = [
-            remote.options(**_all_of(node)).remote(order, node.address, share)
+            remote.options(**_all_of(node)).remote(plan, node.address, share)
             for node, share in zip(nodes, divided, strict=True)
         ]
 
-    def prepare(self, wait_s: float) -> Begun:
+    def prepare(self) -> Begun:
         """Make every worker ready at once; return the first one's plan.
-
-        Args:
-            wait_s: how long nodes that others use are waited for.
 
         Raises:
             FleetError: one is held by others or cannot do it; the message names its node.
         """
         answers = [worker.free_port.remote() for worker in self._workers]
-        ready, _ = _ray().wait(answers, num_returns=len(answers), timeout=wait_s)
+        ready, _ = _ray().wait(answers, num_returns=len(answers), timeout=self._wait_s)
         for node, answer in zip(self._nodes, answers, strict=True):
             if answer not in ready:
-                held = _held(wait_s)
+                held = _held(self._wait_s)
                 raise FleetError(f"Node {node.key}: {held.message}", hint=held.hint)
         begun: Begun = self._all([worker.prepare.remote() for worker in self._workers])[0]
         return begun

@@ -18,6 +18,7 @@ from harness.fleet.messages import Begun, FleetPlan, Written
 from harness.model.run import Run, Status
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import RunFolder, write_whole
+from harness.untrusted import read_object
 
 PLAN, STOPS = "fleet.json", "stops.json"
 # What a node needs of a run so far to go on with it: which trials ended well, and how fast they were.
@@ -41,12 +42,10 @@ class FleetFolder:
             StoreError: this is no fleet folder.
         """
         try:
-            raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
-            return from_plain(raw, FleetPlan)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+            return from_plain(read_object(self.path / PLAN), FleetPlan)
+        except (StoreError, ValueError) as error:
             raise StoreError(
-                f"{self.path} is not a fleet: {reason}.",
+                f"{self.path} is not a fleet: {getattr(error, 'message', error)}",
                 hint="Name a folder of `tfbench fleet`, runs/fleet-<id>.",
             ) from error
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol
 
 from harness.defaults import FLEET_WAIT_S
+from harness.model.options import Options
 from harness.model.run import Manifest, PlannedTrial
 from workloads.protocol import Workload
 
@@ -38,34 +37,39 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a node is asked to do.
+class FleetPlan:
+    """What the nodes are asked to do, and all that a driver must know to go on after another was killed.
 
     Attributes:
-        options: the document of harness.model.options.Options.
+        options: what each node runs.
         files: workload files of the user's own, path -> text.
-        seed: what is needed of the run so far, path below its folder -> content; empty to begin a new one.
-        commit: of the checkout that the harness came from.
-        command: the driver's command line.
-        wait_s: how long to wait while another run measures on the machine.
+        command: the command line, for the record.
+        address: of the cluster, "auto" for the one that this machine is part of.
+        choice: which nodes, see nodes.choose.
+        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
+        wait_s: how long a node that others use is waited for.
+        nodes: of the cluster, also those that have left since.
+        chosen: keys of the nodes that the plan is for.
+        commit: of the checkout that the harness comes from.
     """
 
-    options: Mapping[str, Any]
+    options: Options
     files: Mapping[str, str] = field(default_factory=dict)
-    seed: Mapping[str, bytes] = field(default_factory=dict)
-    commit: str = ""
     command: str = ""
+    address: str = "auto"
+    choice: str = "all"
+    workers: str = ""
     wait_s: float = FLEET_WAIT_S
+    nodes: tuple[Node, ...] = ()
+    chosen: tuple[str, ...] = ()
+    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """How far the node is: what it does, and trials done of those it surely runs."""
+    """What the node does now, and how far it is."""
 
-    label: str
-    note: str = ""
-    done: float = 0.0
-    total: float | None = None
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,59 +105,3 @@ class Failed:
 
 
 Message = Heartbeat | Begun | Written | Failed
-
-
-class State(StrEnum):
-    """Where one run of a fleet stands."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
-class Board(Protocol):
-    """Where the driver shows how far every run is."""
-
-    def show(self, name: str, state: State, *, heartbeat: Heartbeat | None = None, note: str = "") -> None:
-        """Show the state of the run in folder `name`; `note` is a sentence that stays."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What the user asked for beside the plan itself.
-
-    Attributes:
-        address: of the cluster, "auto" for the one that this machine is part of.
-        nodes: see nodes.choose.
-        wait_s: how long a node that others use is waited for.
-        command: the command line, for the record.
-        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
-    """
-
-    address: str = "auto"
-    nodes: str = "all"
-    wait_s: float = FLEET_WAIT_S
-    command: str = ""
-    workers: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan:
-    """All that the driver must know to go on after it was killed.
-
-    Attributes:
-        nodes: of the cluster, also those that have left since.
-        chosen: keys of the nodes that the plan is for.
-        files: as in Order.
-    """
-
-    created: str
-    tfbench_version: str
-    commit: str
-    request: Request
-    options: Mapping[str, Any]
-    nodes: tuple[Node, ...]
-    chosen: tuple[str, ...]
-    files: Mapping[str, str] = field(default_factory=dict)

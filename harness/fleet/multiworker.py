@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, Board, Heartbeat, Node, State, Written
+from harness.fleet.messages import Begun, Node, Written
 from harness.fleet.training_worker import Result, shares
 from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Recorded
+from harness.progress import Progress
 from harness.run.store import read_run, read_trial
 
 PREFIX = "workers-"
@@ -54,7 +56,7 @@ def measure(
     nodes: Sequence[Node],
     counts: Sequence[int],
     run: Callable[[str, int], Sequence[Result]],
-    board: Board,
+    progress: Progress,
 ) -> None:
     """Run every trial of the profile over each number of workers, interleaved by index.
 
@@ -70,28 +72,18 @@ def measure(
         StoreError: the driver's disk refuses.
     """
     trials = [trial for trial in begun.planned if trial.index < begun.manifest.profile.trials]
-    ids = {trial.id for trial in trials}
-
-    def show(workers: int, state: State, trial: str = "", note: str = "") -> None:
-        done = len(folder.run(_name(workers)).finished())
-        heartbeat = Heartbeat(label="Trials", note=trial, done=float(done), total=float(len(trials)))
-        board.show(_name(workers), state, heartbeat=heartbeat, note=note)
-
     for workers in counts:
         folder.begin(_name(workers), _planned(begun, nodes, workers, trials))
-        show(workers, State.WAITING)
-    for trial in trials:
-        for workers in counts:
-            own = folder.run(_name(workers))
-            if trial.id in own.finished():
-                continue
-            show(workers, State.RUNNING, trial.id)
-            results = run(trial.id, workers)
-            _keep(folder, workers, nodes, results)
-            bad = next((result.record for result in results if result.record.status is not Status.OK), None)
-            note = f"{trial.id}, {workers} workers: {bad.status.value}. {bad.message}" if bad else ""
-            ended = State.FAILED if ids - own.finished() else State.DONE
-            show(workers, ended if trial is trials[-1] else State.WAITING, note=note)
+    with progress.task("Training together", float(len(trials) * len(counts))) as bar:
+        for trial, workers in itertools.product(trials, counts):
+            if trial.id not in folder.run(_name(workers)).finished():
+                bar.note(f"{trial.id}, workers: {workers}")
+                results = run(trial.id, workers)
+                _keep(folder, workers, nodes, results)
+                bad = next((each.record for each in results if each.record.status is not Status.OK), None)
+                if bad:
+                    progress.line(f"{trial.id}, workers: {workers}: {bad.status.value}. {bad.message}")
+            bar.advance(1)
 
 
 def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Result]) -> None:

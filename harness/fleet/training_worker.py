@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.fleet.folder import read_files
-from harness.fleet.messages import Begun, Order
+from harness.fleet.messages import Begun, FleetPlan
 from harness.fleet.worker import begun, prepared_for, scratch_folder
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import Silent
-from harness.run.runner import Runner
+from harness.run.prepare import runner_of
 from harness.run.store import RunFolder
 from harness.system.file_locks import default_path, measuring
-from harness.telemetry.sources import default_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +47,8 @@ class Result:
 class TrainingWorker:
     """Prepare once, then run one trial after another beside the other workers."""
 
-    def __init__(self, order: Order, address: str, share: Share) -> None:
-        self._order = order
+    def __init__(self, plan: FleetPlan, address: str, share: Share) -> None:
+        self._plan = plan
         self._address = address
         self._share = share
         self._held = ExitStack()
@@ -61,8 +59,8 @@ class TrainingWorker:
         Raises:
             TfbenchError: this node cannot do it.
         """
-        self._scratch = self._held.enter_context(scratch_folder(paths_here(os.environ).cache))
-        self._prepared = prepared_for(self._order, self._scratch, Silent())
+        self._scratch = self._held.enter_context(scratch_folder(paths_here().cache))
+        self._prepared = prepared_for(self._plan, {}, self._scratch, Silent())
         self._held.callback(self._prepared.engine.close)
         return begun(self._prepared)
 
@@ -90,15 +88,7 @@ class TrainingWorker:
         )
         job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
         folder = RunFolder(self._scratch / f"{len(workers)}-workers")
-        rate_hz = prepared.resolved.options.rate_hz
-        runner = Runner(
-            engine=prepared.engine,
-            folder=folder,
-            profile=prepared.resolved.profile,
-            sources=default_sources if rate_hz else tuple,
-            interval_s=1 / rate_hz if rate_hz else 0.0,
-            progress=Silent(),
-        )
+        runner = runner_of(replace(prepared, folder=folder), Silent())
         with measuring(self._lock()):
             (record,) = runner.run((job,))
         path = folder.trial(trial_id).path

@@ -1,4 +1,4 @@
-"""What runs on a node: describe it, or run an order as `tfbench bench`, with trials sent back as they end."""
+"""What runs on a node: describe it, or run the plan as `tfbench bench`, with trials sent back as they end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from pathlib import Path
 import psutil
 
 from harness.fleet.folder import STOPS, read_files, write_files
-from harness.fleet.messages import Begun, Heartbeat, Message, Node, Order, Written
-from harness.model.options import Options
+from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Written
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import Progress, Task
-from harness.run.plain import from_plain
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
+from harness.run.store import write_whole
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
@@ -69,36 +68,39 @@ def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: 
     return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
-def work(order: Order) -> Iterator[Message]:
-    """Run `order` and yield what happens; ends with the file that says that the plan is through.
+def work(plan: FleetPlan, seed: Mapping[str, bytes]) -> Iterator[Message]:
+    """Run the plan and yield what happens; ends with the file that says that it is through.
 
     The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
     every container that it started.
 
+    Args:
+        seed: what is needed of the run so far, path below its folder -> content; empty to begin a new one.
+
     Raises:
         TfbenchError: as for harness.run.prepare.prepare, resume and execute.
     """
-    yield Heartbeat(label="Preparing")
+    yield Heartbeat(text="preparing")
     outbox: Outbox = queue.Queue()
-    threading.Thread(target=_run, args=(order, outbox), daemon=True).start()
+    threading.Thread(target=_run, args=(plan, seed, outbox), daemon=True).start()
     while (message := outbox.get()) is not None:
         if isinstance(message, Exception):
             raise message
         yield message
 
 
-def _run(order: Order, outbox: Outbox) -> None:
+def _run(plan: FleetPlan, seed: Mapping[str, bytes], outbox: Outbox) -> None:
     try:
-        with scratch_folder(paths_here(os.environ).cache) as scratch:
-            _measure(order, scratch, outbox)
+        with scratch_folder(paths_here().cache) as scratch:
+            progress = Reporter(outbox)
+            prepared = prepared_for(plan, seed, scratch, progress)
+            _measure(prepared, plan.wait_s, progress, outbox)
         outbox.put(None)
     except Exception as error:  # whatever it is must reach the driver in words, not as a hang
         outbox.put(error)
 
 
-def _measure(order: Order, scratch: Path, outbox: Outbox) -> None:
-    progress = Reporter(outbox)
-    prepared = prepared_for(order, scratch, progress)
+def _measure(prepared: Prepared, wait_s: float, progress: Progress, outbox: Outbox) -> None:
     folder = prepared.folder
     outbox.put(begun(prepared))
 
@@ -108,7 +110,7 @@ def _measure(order: Order, scratch: Path, outbox: Outbox) -> None:
         outbox.put(Written(folder=str(trial.relative_to(folder.path)), files=read_files(trial), note=note))
 
     progress.line("waiting until nothing else measures on this machine")
-    execute(prepared, progress, ended, wait_s=order.wait_s)
+    execute(prepared, progress, ended, wait_s=wait_s)
     outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
 
 
@@ -118,22 +120,21 @@ def begun(prepared: Prepared) -> Begun:
     return Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
 
 
-def prepared_for(order: Order, scratch: Path, progress: Progress) -> Prepared:
-    """Make the run of an order ready on this node, its folder below `scratch`.
+def prepared_for(plan: FleetPlan, seed: Mapping[str, bytes], scratch: Path, progress: Progress) -> Prepared:
+    """Make the plan's run ready on this node, its folder below `scratch`.
 
     Raises:
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
-    paths = paths_here(os.environ)
-    files = _own_files(order.files, paths.cache)
-    if order.seed:
-        write_files(scratch / "run", order.seed)
+    paths = paths_here()
+    own = _own_files(plan.files, paths.cache)
+    if seed:
+        write_files(scratch / "run", seed)
         return resume(scratch / "run", paths, progress)
-    options = from_plain(order.options, Options)
-    own = tuple(files[str(path)] for path in options.files)
-    resolved = resolve(replace(options, out=scratch, files=own))
-    prepared = prepare(resolved, paths, progress, command=order.command)
-    return replace(prepared, manifest=replace(prepared.manifest, commit=order.commit))
+    files = tuple(own / path.relative_to("/") for path in plan.options.files)
+    resolved = resolve(replace(plan.options, out=scratch, files=files))
+    prepared = prepare(resolved, paths, progress, command=plan.command)
+    return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
 
 @contextmanager
@@ -156,26 +157,17 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _own_files(files: Mapping[str, str], cache: Path) -> dict[str, Path]:
-    """Write the user's own files where a resumed run finds them again: by content.
+def _own_files(files: Mapping[str, str], cache: Path) -> Path:
+    """Write the user's own files below a folder that a resumed run finds again; return the folder.
 
-    Returns:
-        the driver's path -> this node's.
+    Those that lay beside each other still do, so that one can import the other.
     """
     content = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
-    paths = {}
+    folder = cache / "workload-files" / content
     for name, text in files.items():
-        # Files that lay beside each other still do, so that one can import the other.
-        beside = hashlib.sha256(str(Path(name).parent).encode()).hexdigest()[:8]
-        path = cache / "workload-files" / content / beside / Path(name).name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: nodes that share a machine share its cache.
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(0o644)
-        partial.replace(path)
-        paths[name] = path
-    return paths
+        path = write_whole(folder / Path(name).relative_to("/"), text)
+        path.chmod(0o644)
+    return folder
 
 
 class Reporter:
@@ -183,30 +175,30 @@ class Reporter:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._sent = float("-inf")
-        self._state = Heartbeat(label="")
+        self._due = 0.0
+        self._label, self._note = "", ""
+        self._done, self._total = 0.0, 0.0
 
     @contextmanager
     def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
         """Report the task's progress while the block runs."""
-        self._state = Heartbeat(label=label, total=total)
+        self._label, self._note, self._done, self._total = label, "", 0.0, total or 0.0
         yield self
 
     def line(self, text: str) -> None:
         """Send one line at once."""
-        self._outbox.put(Heartbeat(label=text))
+        self._outbox.put(Heartbeat(text=text))
 
     def advance(self, amount: float) -> None:
-        """Move on by `amount` of the task's total."""
-        self._report(replace(self._state, done=self._state.done + amount))
-
-    def note(self, text: str, *, minor: bool = False) -> None:
-        """Send `text` with the next heartbeat."""
-        self._report(replace(self._state, note=text))
-
-    def _report(self, state: Heartbeat) -> None:
-        self._state = state
+        """Move on by `amount` of the task's total, and report when it is time."""
+        self._done += amount
         now = time.monotonic()
-        if now - self._sent >= HEARTBEAT_S:
-            self._sent = now
-            self._outbox.put(state)
+        if now >= self._due:
+            self._due = now + HEARTBEAT_S
+            share = f" {self._done / self._total:.0%}" if self._total else ""
+            self.line(f"{self._label}{share} {self._note}".rstrip())
+
+    def note(self, text: str) -> None:
+        """Send `text` with the next heartbeat."""
+        self._note = text
+        self.advance(0)

@@ -89,7 +89,7 @@ def pull_missing(
             while (event := events.get(timeout=patience_s)) is not None:
                 if "error" in event:
                     raise _pull_error(name, str(event["error"]))
-                spinner.note(f"{event.get('status')} {event.get('progress', '')}", minor=True)
+                spinner.note(f"{event.get('status')} {event.get('progress', '')}")
                 patience_s = _STALL_S
         except queue.Empty as error:
             raise _pull_error(name, f"no answer for {patience_s:.0f} s") from error

@@ -163,7 +163,7 @@ class ImageBuilder:
                 api.start(name)
                 for chunk in api.attach(name, stream=True, logs=True):
                     file.write(chunk)
-                    spinner.note(chunk.decode(errors="replace").strip().rpartition("\n")[2][:60], minor=True)
+                    spinner.note(chunk.decode(errors="replace").strip().rpartition("\n")[2][:60])
                 if api.wait(name)["StatusCode"] != 0:
                     file.flush()
                     raise _build_error(target, log)

@@ -169,16 +169,7 @@ def execute(
     Raises:
         BusyError, EngineError, Interrupted, StoreError: every trial that had ended is in the run folder.
     """
-    options = prepared.resolved.options
-    runner = Runner(
-        engine=prepared.engine,
-        folder=prepared.folder,
-        profile=prepared.resolved.profile,
-        sources=default_sources if options.rate_hz else tuple,
-        interval_s=1 / options.rate_hz if options.rate_hz else 0.0,
-        progress=progress,
-        ended=ended,
-    )
+    runner = runner_of(prepared, progress, ended)
     try:
         with measuring(default_path(), wait_s=wait_s):
             if not prepared.folder.exists():
@@ -186,6 +177,20 @@ def execute(
             return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()
+
+
+def runner_of(prepared: Prepared, progress: Progress, ended: Callable[[Trial], None] | None = None) -> Runner:
+    """Return what runs the trials; `ended` is called with each one once its folder is complete."""
+    rate_hz = prepared.resolved.options.rate_hz
+    return Runner(
+        engine=prepared.engine,
+        folder=prepared.folder,
+        profile=prepared.resolved.profile,
+        sources=default_sources if rate_hz else tuple,
+        interval_s=1 / rate_hz if rate_hz else 0.0,
+        progress=progress,
+        ended=ended,
+    )
 
 
 def _inputs(

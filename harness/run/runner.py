@@ -217,9 +217,9 @@ def _note_progress(
         if event["kind"] == "variant":
             bar.note(f"{what}: {event['variant']}")
         elif event["kind"] == "window":
-            bar.note(f"{what}: {event['variant']}, window {event['index'] + 1}", minor=True)
+            bar.note(f"{what}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
-            bar.note(f"{what}: {event['variant']}, requests ({event['scenario']})", minor=True)
+            bar.note(f"{what}: {event['variant']}, requests ({event['scenario']})")
 
 
 def _folder_bytes(folder: Path) -> int:

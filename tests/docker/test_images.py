@@ -96,7 +96,7 @@ def test_two_builds_give_the_same_bits(
 ) -> None:
     base, source, cache = base_image.reference, checkout, tmp_path / "cache"
     if real:
-        base, source, cache = None, ROOT, paths_here(os.environ).cache
+        base, source, cache = None, ROOT, paths_here().cache
     first = ImageBuilder(source, cache, client, Silent()).ensure("cpu", base)
     # Another comment is another name.
     shutil.copytree(source / "images", tmp_path / "again/images", ignore=shutil.ignore_patterns("context"))

@@ -99,4 +99,4 @@ def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str
     )
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
-    assert done.returncode == (0 if "head" in redirection else 6)
+    assert done.returncode == (1 if "head" in redirection else 6)
