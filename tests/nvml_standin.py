@@ -201,9 +201,6 @@ class Library:
     def nvmlDeviceGetGpuInstanceId(self, part, out):
         out._obj.value = part.instance
 
-    def nvmlDeviceGetComputeInstanceId(self, part, out):
-        out._obj.value = 0
-
     def nvmlDeviceGetMinorNumber(self, device, out):
         out._obj.value = device.index
 

@@ -61,6 +61,6 @@ def test_pairs_need_both_trials_of_an_index_to_have_gone_well() -> None:
 def test_which_slice_of_a_gpu_was_used_makes_no_other_machine() -> None:
     made = gpu_run(trials=1)
     (gpu,) = made.manifest.gpus
-    slices = [replace(gpu, gpu_instance_id=number, compute_instance_id=number) for number in (1, 2)]
+    slices = [replace(gpu, mig_uuid=f"MIG-{number}") for number in (1, 2)]
     item, other = (facts(replace(made, manifest=replace(made.manifest, gpus=(each,)))) for each in slices)
     assert item == other

@@ -183,7 +183,7 @@ def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine,
     wait_until_ended(*pids)
     memory = Path(f"/dev/shm/{root.name}-x")
     memory.mkdir()
-    unfinished = temporary / "tfbench-x/owner.json"
+    unfinished = temporary / "tfbench-x/owner"
     unfinished.parent.mkdir()
     unfinished.write_text("{half a reco")
     assert engine.remove_stale() == 1

@@ -20,7 +20,7 @@ _PASSING = frozenset(
 # In other sections, with more detail.
 _ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"})
 # Which GPU it is, not what GPU.
-_IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number", "gpu_instance_id", "compute_instance_id"})
+_IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
 _OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
 _NO_SETTINGS = frozenset({"name", "purpose", "budget_s", "limit_s", "stall_s"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from typing import Annotated
 
@@ -39,7 +38,7 @@ def command(
 ) -> None:
     """Fetch and check the wheels on this host, then build the images without any network."""
     progress = Terminal(err(), quiet=quiet)
-    engine = DockerEngine(os.environ)
+    engine = DockerEngine()
     try:
         engine.connect()
         client = engine.client

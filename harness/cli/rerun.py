@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,7 +120,7 @@ def _show(progress: Terminal, differences: Fields) -> None:
 
 
 def _compared_images(then: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
-    engine = DockerEngine(os.environ)
+    engine = DockerEngine()
     try:
         engine.connect()
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)

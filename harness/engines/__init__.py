@@ -92,7 +92,7 @@ class Exit:
 
 
 class Container(Protocol):
-    """A started trial. Every method raises EngineError when the engine no longer answers."""
+    """A started trial; a container engine's raises EngineError from any method when the engine no longer answers."""
 
     @property
     def id(self) -> str:
@@ -128,7 +128,7 @@ class Engine(Protocol):
         """Reach the engine.
 
         Raises:
-            EngineError: nothing answers; the message says where it was looked for.
+            EngineError: none answers; the message says where it was looked for.
         """
         ...
 

@@ -6,8 +6,6 @@ Podman alone.
 
 from __future__ import annotations
 
-import os
-
 from harness.engines import Engine
 from harness.engines.daemon import DOCKER, PODMAN
 from harness.engines.docker import DockerEngine
@@ -30,7 +28,7 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
     if name not in NAMES:
         raise UsageError(f"There is no engine {name!r}.", hint=f"Choose from: {', '.join(NAMES)}.")
     if name != LOCAL:
-        engine = DockerEngine(os.environ, podman=name == PODMAN)
+        engine = DockerEngine(podman=name == PODMAN)
         try:
             return engine, engine.connect()
         except EngineError as error:

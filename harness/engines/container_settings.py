@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from docker.types import Mount as ApiMount
 from harness.defaults import SHARED_MEMORY_BYTES
 from harness.engines import ContainerSpec, GpuAccess, Mount
 from harness.engines.daemon import PODMAN, Daemon
-from harness.engines.owner import RUN, TRIAL, Owner
+from harness.engines.owner import Owner
 
 UNPRIVILEGED = 10001
+# Labels of a container: who started it, for what.
+OWNER, RUN, TRIAL = "tfbench.owner", "tfbench.run", "tfbench.trial"
 # What a vendor's image or an engine whose default runtime is NVIDIA's would otherwise let in.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 
@@ -39,16 +41,17 @@ class Identity:
 
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
     """Return who the containers of a harness run by `uid`:`gid` are: never root on the host."""
-    other = f"{UNPRIVILEGED}:{UNPRIVILEGED}"
+    own = Identity(user=f"{uid}:{gid}", host_ids=None)
     if daemon.info.rootless and daemon.info.name == PODMAN:
-        return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace="keep-id")
+        return replace(own, user_namespace="keep-id")
     if daemon.info.rootless:
         # Rootless Docker maps 0 to the user who runs it, and every other id to one that cannot write here.
-        return Identity(user="0:0", host_ids=None)
-    namespace = "host" if daemon.user_namespaces else ""
+        return replace(own, user="0:0")
+    if daemon.user_namespaces:
+        own = replace(own, user_namespace="host")
     if uid == 0:
-        return Identity(user=other, host_ids=(UNPRIVILEGED, UNPRIVILEGED), user_namespace=namespace)
-    return Identity(user=f"{uid}:{gid}", host_ids=None, user_namespace=namespace)
+        own = replace(own, user=f"{UNPRIVILEGED}:{UNPRIVILEGED}", host_ids=(UNPRIVILEGED, UNPRIVILEGED))
+    return own
 
 
 def host_options(
@@ -60,7 +63,14 @@ def host_options(
         # Else no bind mount can be read; relabelling the user's folders would outlast the run.
         security.append("label=disable")
     nodes = spec.gpu.device_nodes if spec.gpu and spec.gpu.kind == "devices" else ()
-    limits = daemon.limits
+    # Memory and swap limits that are equal mean no swap: a workload that swaps measures the disk.
+    limits: dict[str, dict[str, Any]] = {
+        "memory": {"mem_limit": spec.memory_bytes, "memswap_limit": spec.memory_bytes},
+        "pids": {"pids_limit": spec.pids},
+        "cpuset": {"cpuset_cpus": spec.cpus or None},
+        "cpu_quota": {"nano_cpus": int(spec.cpu_quota * 1e9) if spec.cpu_quota else None},
+    }
+    settable = {name: value for kind in limits.keys() & daemon.limits for name, value in limits[kind].items()}
     return {
         "network_mode": spec.network,
         "read_only": True,
@@ -71,16 +81,11 @@ def host_options(
         "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={spec.tmp_bytes}"},  # noqa: S108
         "shm_size": SHARED_MEMORY_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        "mem_limit": spec.memory_bytes if "memory" in limits else None,
-        # Equal to the memory limit means no swap: a workload that swaps measures the disk.
-        "memswap_limit": spec.memory_bytes if "memory" in limits else None,
-        "pids_limit": spec.pids if "pids" in limits else None,
-        "cpuset_cpus": spec.cpus if spec.cpus and "cpuset" in limits else None,
-        "nano_cpus": int(spec.cpu_quota * 1e9) if spec.cpu_quota and "cpu_quota" in limits else None,
         "devices": [f"{node}:{node}:rw" for node in nodes],
         "group_add": _groups(nodes) or None,
-        "device_requests": _device_requests(spec.gpu),
+        "device_requests": _device_requests(spec.gpu) or None,
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "2"}),
+        **settable,
     }
 
 
@@ -96,7 +101,7 @@ def container_options(
         "environment": environment(spec, image_environment),
         "working_dir": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "stdin_open": True,
-        "labels": {**owner.labels(), RUN: spec.run_id, TRIAL: spec.trial_id},
+        "labels": {OWNER: str(owner), RUN: spec.run_id, TRIAL: spec.trial_id},
     }
 
 
@@ -126,13 +131,11 @@ def _groups(nodes: tuple[str, ...]) -> list[int]:
     return sorted({state.st_gid for state in states if not state.st_mode & stat.S_IWOTH})
 
 
-def _device_requests(gpu: GpuAccess | None) -> list[DeviceRequest] | None:
-    if gpu is None or gpu.kind == "devices":
-        return None
-    if gpu.kind == "cdi":
-        return [DeviceRequest(driver="cdi", device_ids=list(gpu.device_nodes))]
-    return [
-        DeviceRequest(
-            driver="nvidia", device_ids=list(gpu.uuids), capabilities=[["gpu", "compute", "utility"]]
-        )
-    ]
+def _device_requests(gpu: GpuAccess | None) -> list[DeviceRequest]:
+    match gpu:
+        case GpuAccess(kind="cdi"):
+            return [DeviceRequest(driver="cdi", device_ids=list(gpu.device_nodes))]
+        case GpuAccess(kind="toolkit"):
+            kinds = [["gpu", "compute", "utility"]]
+            return [DeviceRequest(driver="nvidia", device_ids=list(gpu.uuids), capabilities=kinds)]
+    return []

@@ -17,8 +17,6 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
 DOCKER, PODMAN = "docker", "podman"
-_CONTAINERD = Path("/var/lib/containerd")
-_SNAPSHOTTER = "io.containerd.snapshotter.v1"
 # What an engine says of the limits that it can set: rootless ones often cannot.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
@@ -70,21 +68,8 @@ def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
         user_namespaces="userns" in security,
         selinux="selinux" in security,
         limits=frozenset(name for name, key in _LIMITS.items() if info.get(key, True)),
-        image_folder=image_folder(info),
+        image_folder=str(info.get("DockerRootDir") or ""),
     )
-
-
-def image_folder(info: Mapping[str, Any], containerd: Path = _CONTAINERD) -> str:
-    """Return the folder in which an engine keeps images, "" when it does not say.
-
-    Args:
-        info: what the engine says of itself.
-        containerd: where containerd has its root, which Docker does not tell when images are kept there.
-    """
-    status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
-    if status.get("driver-type") == _SNAPSHOTTER and containerd.is_dir():
-        return str(containerd)
-    return str(info.get("DockerRootDir") or "")
 
 
 def _check_shared(info: Mapping[str, Any], socket_path: Path) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import docker
 
 from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.calls import engine_call, hang_up, remove_container, say_started
 from harness.engines.container import DockerContainer
-from harness.engines.container_settings import container_options, host_options, identity_for
+from harness.engines.container_settings import OWNER, container_options, host_options, identity_for
 from harness.engines.daemon import PODMAN, Daemon, describe
-from harness.engines.endpoints import HINT, PODMAN_HINT, connect_first, endpoints
-from harness.engines.owner import RUN, current_owner, owner_from
+from harness.engines.endpoints import connect_first, endpoints
+from harness.engines.owner import current_owner, owner_from
 from harness.engines.ownership import TemporaryOwnership, check_readable
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
@@ -24,12 +24,12 @@ class DockerEngine:
     """Run trials in containers of the first engine that answers.
 
     Args:
-        environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from; None for this process' own.
+        environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
         podman: take Podman and nothing else.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, podman: bool = False) -> None:
-        self._environment = os.environ if environment is None else environment
+    def __init__(self, environment: Mapping[str, str] = os.environ, *, podman: bool = False) -> None:
+        self._environment = environment
         self._podman = podman
         self._client: docker.DockerClient | None = None
         self._daemon: Daemon | None = None
@@ -50,27 +50,25 @@ class DockerEngine:
         """Reach the engine.
 
         Raises:
-            EngineError: nothing answers; the message says where it was looked for. Or it is not Podman.
+            EngineError: none answers; the message says where it was looked for. Or it is not Podman.
         """
-        tried = endpoints(self._environment, podman=self._podman)
-        self._client, socket = connect_first(tried, PODMAN_HINT if self._podman else HINT)
+        self._client, socket = connect_first(endpoints(self._environment, podman=self._podman))
         with engine_call("describe itself"):
-            daemon = describe(self._client, socket)
-        info = daemon.info
+            self._daemon = describe(self._client, socket)
+        info = self._daemon.info
         if self._podman and info.name != PODMAN:
             self.close()
             raise EngineError(
-                f"{tried[socket]} at {socket} is {info.name} {info.version}, not the requested Podman.",
-                hint=f"Use --engine docker, or point {tried[socket]} at Podman's socket.",
+                f"At {socket} is {info.name} {info.version}, not the requested Podman.",
+                hint="Use --engine docker, or point DOCKER_HOST at Podman's socket.",
             )
-        self._daemon = daemon
         return info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial.
 
         Raises:
-            EngineError: the engine refuses or is gone.
+            EngineError: the engine refuses or is gone; nothing is left of it.
         """
         out = Mount(container=OUT_DIR, host=spec.out, read_only=False)
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
@@ -80,35 +78,31 @@ class DockerEngine:
         if identity.host_ids is not None:
             check_readable(mounts)
         api = self.client.api
-        lease = None
-        made = ""
-        try:
+        # Ctrl-C in the middle of a start undoes it too: nobody else knows of the container yet.
+        with ExitStack() as undo:
+            undo.callback(ownership.take_back)
             ownership.hand_over()
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
                 made = api.create_container(host_config=host, **options)["Id"]
+                undo.callback(self._discard, made)
                 lease = api.attach_socket(made, params={"stdin": 1, "stream": 1})
+                undo.callback(hang_up, lease)
                 api.start(made)
                 say_started(lease)
-            return DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
-        except BaseException:
-            # Ctrl-C in the middle of a start included: nobody else knows of the container yet.
-            self._give_up(made, lease, ownership)
-            raise
+            container = DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
+            undo.pop_all()
+        return container
 
     def remove_stale(self) -> int:
-        """Remove containers whose harness is gone; return how many.
-
-        Raises:
-            EngineError: the engine is gone.
-        """
+        """Remove containers whose harness is gone; return how many."""
         here = current_owner()
         removed = 0
         with engine_call("list containers"):
-            result = self.client.api.containers(all=True, filters={"label": [RUN]})
+            result = self.client.api.containers(all=True, filters={"label": [OWNER]})
         for entry in result:
-            owner = owner_from(entry["Labels"])
+            owner = owner_from(entry["Labels"][OWNER])
             if owner is not None and owner.gone_for(here):
                 remove_container(self.client, entry["Id"])
                 removed += 1
@@ -127,12 +121,6 @@ class DockerEngine:
         config = self.client.images.get(spec.image.digest or spec.image.reference).attrs["Config"] or {}
         return dict(line.split("=", 1) for line in config.get("Env") or () if "=" in line)
 
-    def _give_up(self, made: str, lease: object, ownership: TemporaryOwnership) -> None:
-        try:
-            if made:
-                with suppress(EngineError):
-                    remove_container(self.client, made)
-        finally:
-            if lease is not None:
-                hang_up(lease)
-            ownership.take_back()
+    def _discard(self, made: str) -> None:
+        with suppress(EngineError):
+            remove_container(self.client, made)

@@ -17,12 +17,9 @@ CONNECT_S = 10
 ANSWER_S = 120
 _UNIX = "unix://"
 HINT = (
-    "Install and start one with `make engine`; if one runs but refuses you, add yourself to its group with "
-    "`sudo usermod -aG docker $USER` and log in again; or run without containers: ENGINE=local."
-)
-PODMAN_HINT = (
-    "Start Podman's socket with `systemctl --user start podman.socket`, or as root with `systemctl start "
-    "podman.socket`; or set DOCKER_HOST=unix:///path/to/podman.sock to where it listens."
+    "Install and start one with `make engine` (Podman: `systemctl --user start podman.socket`); if one runs but "
+    "refuses you, add yourself to its group with `sudo usermod -aG docker $USER` and log in again; if it listens "
+    "elsewhere, set DOCKER_HOST=unix:///path/to/socket; or run without containers: ENGINE=local."
 )
 ELSEWHERE_HINT = (
     "Run tfbench on that machine, or use `tfbench fleet` for several; telemetry covers only the machine that "
@@ -53,11 +50,11 @@ def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> dict[P
     return podman_sockets if podman else docker_sockets | podman_sockets
 
 
-def connect_first(tried: Mapping[Path, str], hint: str = HINT) -> tuple[docker.DockerClient, Path]:
+def connect_first(tried: Mapping[Path, str]) -> tuple[docker.DockerClient, Path]:
     """Return a client of the first socket that answers, and the socket.
 
     Raises:
-        EngineError: none does; the message gives the reason for each, and `hint` what to try.
+        EngineError: none does; the message gives the reason for each.
     """
     failures = []
     for socket, name in tried.items():
@@ -70,7 +67,7 @@ def connect_first(tried: Mapping[Path, str], hint: str = HINT) -> tuple[docker.D
         else:
             client.api.timeout = ANSWER_S
             return client, socket
-    raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=hint)
+    raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=HINT)
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.engines import GpuAccess
 from harness.engines.cdi import cdi_names
-from harness.engines.gpu_files import device_nodes, driver_folder, driver_mounts
+from harness.engines.gpu_files import CONTAINER_LIBRARIES, device_nodes, driver_folder, driver_mounts
 from harness.errors import GpuError, UsageError
 from harness.model.platform import EngineInfo, Gpu
 
@@ -31,7 +31,7 @@ def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
 
     Args:
         gpus: all there are; a MIG instance is one of its own.
-        wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas; the beginning of a UUID will do.
+        wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas.
 
     Raises:
         UsageError: a name fits none or several; the message lists what there is.
@@ -70,14 +70,9 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
                 hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
             )
         if capability[:1] > _numbers(LAST_COMPILED_CAPABILITY)[:1]:
-            if driver and driver < _numbers(PTX_DRIVER):
-                remarks.append(
-                    f"Driver {gpu.driver_version} may not compile the PTX that {gpu.name} (capability "
-                    f"{gpu.compute_capability}) needs. Use {PTX_DRIVER} or newer."
-                )
             remarks.append(
-                f"TensorFlow has no machine code for {gpu.name} (compute capability "
-                f"{gpu.compute_capability}): the first run compiles for minutes, later ones use the cache."
+                f"TensorFlow has no machine code for {gpu.name} (compute capability {gpu.compute_capability}): "
+                f"the first run compiles for minutes, by driver {PTX_DRIVER} or newer; later ones use the cache."
             )
     return tuple(dict.fromkeys(remarks))
 
@@ -102,31 +97,25 @@ def choose_access(
             "A CUDA process can use only one MIG instance.",
             hint="Choose one instance with --gpus.",
         )
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+    environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
-        return GpuAccess(kind="host", uuids=uuids, environment=visible)
+        return GpuAccess(kind="host", uuids=uuids, environment=environment)
     if info.name != "podman" and _has_toolkit(info, root):
-        return GpuAccess(kind="toolkit", uuids=uuids, environment=visible)
+        return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
     # A runtime of NVIDIA's that is the engine's default would add GPUs of its own accord.
-    quiet = {**visible, "NVIDIA_VISIBLE_DEVICES": "void"}
+    environment["NVIDIA_VISIBLE_DEVICES"] = "void"
     if names:
-        return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=quiet)
+        return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=environment)
     try:
-        nodes = device_nodes(gpus, root)
-        mounts, container_path = driver_mounts(libraries or driver_folder())
+        nodes, mounts = device_nodes(gpus, root), driver_mounts(libraries or driver_folder())
     except GpuError as error:
         message = (
-            f"GPUs cannot be passed to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}"
+            f"GPUs cannot be passed to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}."
         )
         raise GpuError(message, hint=error.hint) from error
-    return GpuAccess(
-        kind="devices",
-        uuids=uuids,
-        device_nodes=nodes,
-        mounts=mounts,
-        environment={**quiet, "LD_LIBRARY_PATH": container_path},
-    )
+    environment["LD_LIBRARY_PATH"] = CONTAINER_LIBRARIES
+    return GpuAccess(kind="devices", uuids=uuids, device_nodes=nodes, mounts=mounts, environment=environment)
 
 
 def _has_toolkit(info: EngineInfo, root: Path) -> bool:
@@ -134,16 +123,11 @@ def _has_toolkit(info: EngineInfo, root: Path) -> bool:
 
 
 def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
-    if name.isdigit():
-        result = [gpu for gpu in usable if gpu.index == int(name)]
-    else:
-        result = [gpu for gpu in usable if gpu_id(gpu) == name]
-        result = result or [gpu for gpu in usable if name and gpu_id(gpu).lower().startswith(name.lower())]
+    result = [gpu for gpu in usable if name in (str(gpu.index), gpu_id(gpu))]
     if len(result) == 1:
         return result[0]
-    fits = "no GPU" if not result else f"{len(result)} GPUs"
     raise UsageError(
-        f"{name!r} matches {fits}. Available: {_listed(gpus)}",
+        f"{name!r} matches {len(result) or 'no'} GPUs. Available: {_listed(gpus)}",
         hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",
     )
 

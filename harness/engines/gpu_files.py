@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,30 +34,25 @@ _LIBRARIES_HINT = (
 
 
 def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
-    """Return the device nodes that a container needs for these GPUs or MIG instances, and no other GPU's.
+    """Return the device nodes that a container needs for these GPUs, and no other GPU's.
 
     Raises:
-        GpuError: one is not there; the message names it.
+        GpuError: one is not there, or is a MIG instance's; the message names it.
     """
     for gpu in gpus:
-        if gpu.minor_number is None:
+        if gpu.mig_uuid or gpu.minor_number is None:
             raise GpuError(
-                f"NVML does not say which device node is {gpu.uuid}",
-                hint="Update the driver, or install the NVIDIA Container Toolkit.",
+                f"the device nodes of {gpu.mig_uuid or gpu.uuid} are not known",
+                hint="Install the NVIDIA Container Toolkit, which knows them.",
             )
-    nodes = [f"/dev/nvidia{gpu.minor_number}" for gpu in gpus]
-    nodes += ["/dev/nvidiactl", "/dev/nvidia-uvm"]
-    for gpu in gpus:
-        nodes += _capabilities(gpu, root)
+    nodes = [*(f"/dev/nvidia{gpu.minor_number}" for gpu in gpus), "/dev/nvidiactl", "/dev/nvidia-uvm"]
     for node in nodes:
         if not (root / node.lstrip("/")).exists():
             raise GpuError(
                 f"device node {node} is missing",
                 hint="Create it: sudo nvidia-modprobe -u -c 0, or run nvidia-smi as root once.",
             )
-    if (root / "dev/nvidia-uvm-tools").exists():
-        nodes.append("/dev/nvidia-uvm-tools")
-    return tuple(dict.fromkeys(nodes))
+    return tuple(nodes)
 
 
 def driver_folder() -> Path:
@@ -76,11 +70,10 @@ def driver_folder() -> Path:
     return next(Path(line.split(None, 5)[5]).parent for line in lines if "/libnvidia-ml.so" in line)
 
 
-def driver_mounts(folder: Path) -> tuple[tuple[Mount, ...], str]:
-    """Return the mounts that bring the driver's libraries into a container, and their folder there.
+def driver_mounts(folder: Path) -> tuple[Mount, ...]:
+    """Return the mounts that bring the driver's libraries into a container, at CONTAINER_LIBRARIES.
 
-    A folder of the driver's own is mounted whole. From a system folder only the driver's files are, one
-    by one: the host's C library in front of the image's would break it.
+    Only these files are mounted: a system folder's C library in front of the image's would break it.
 
     Args:
         folder: the host's.
@@ -91,29 +84,8 @@ def driver_mounts(folder: Path) -> tuple[tuple[Mount, ...], str]:
     if not (folder / "libcuda.so.1").exists():
         raise GpuError(f"{folder} has the driver's NVML and no libcuda.so.1", hint=_LIBRARIES_HINT)
     files = sorted({file for pattern in _LIBRARIES for file in folder.glob(pattern)})
-    own = any("nvidia" in part for part in folder.parts)
-    if own and all(file.resolve().parent == folder.resolve() for file in files):
-        return (Mount(container=str(folder), host=folder),), str(folder)
-    mounts = tuple(
+    return tuple(
         Mount(container=f"{CONTAINER_LIBRARIES}/{file.name}", host=file.resolve())
         for file in files
         if file.resolve().is_file()
     )
-    return mounts, CONTAINER_LIBRARIES
-
-
-def _capabilities(gpu: Gpu, root: Path) -> list[str]:
-    """Return the capability nodes of a MIG instance."""
-    if not gpu.mig_uuid:
-        return []
-    instance = root / f"proc/driver/nvidia/capabilities/gpu{gpu.minor_number}/mig/gi{gpu.gpu_instance_id}"
-    minors = []
-    for file in (instance / "access", instance / f"ci{gpu.compute_instance_id}/access"):
-        if file.exists() and (minor := re.search(r"DeviceFileMinor:\s*(\d+)", file.read_text("utf-8"))):
-            minors.append(minor[1])
-    if not minors:
-        raise GpuError(
-            f"MIG instance {gpu.mig_uuid} has no entry under /proc/driver/nvidia/capabilities",
-            hint="Recreate the instances (list: nvidia-smi mig -lgi), or install the NVIDIA Container Toolkit.",
-        )
-    return [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors]

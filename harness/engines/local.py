@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -11,10 +10,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
@@ -32,7 +29,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
 _PYTHONS = ("python", "python3")
 # A trial's private folder below the folder for temporary files, and who made it.
-_PREFIX, _OWNER = "tfbench-", "owner.json"
+_PREFIX, _OWNER = "tfbench-", "owner"
 # How long the first process may take to end all others before its whole group is killed.
 _GRACE_S = 10.0
 # Counts since boot, in any control group.
@@ -58,10 +55,11 @@ class LocalEngine:
         """
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
-            (root / _OWNER).write_text(json.dumps(current_owner().labels()), encoding="utf-8")
+            (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
             self._link(spec, root)
-            _translate_spec(spec.out / "spec.json", root)
+            if (document := spec.out / "spec.json").exists():  # whose paths the driver opens as they stand
+                document.write_text(_translated(document.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
             words = [_translated(word, root) for word in spec.command]
             if words[0] in _PYTHONS:
@@ -91,15 +89,13 @@ class LocalEngine:
         here = current_owner()
         removed = 0
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
-            try:
-                ours = record.stat().st_uid == os.getuid()
-                owner = owner_from(json.loads(record.read_text(encoding="utf-8"))) if ours else None
-            except (OSError, ValueError):
-                # One that is being written or removed at this moment.
-                continue
-            if owner is not None and owner.gone_for(here):
-                clear_away(record.parent)
-                removed += 1
+            with suppress(OSError):  # one that is being removed at this moment
+                if record.stat().st_uid != os.getuid():
+                    continue
+                owner = owner_from(record.read_text(encoding="utf-8", errors="replace"))
+                if owner is not None and owner.gone_for(here):
+                    clear_away(record.parent)
+                    removed += 1
         return removed
 
     def close(self) -> None:
@@ -109,9 +105,6 @@ class LocalEngine:
         """Lay out the container's folders as links under the private root."""
         for mount in (*spec.mounts, Mount(container=OUT_DIR, host=spec.out, read_only=False)):
             link = Path(_translated(mount.container, root))
-            if not link.is_relative_to(root):
-                # The driver's libraries: here they are where they always were.
-                continue
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(mount.host.absolute())
 
@@ -128,17 +121,6 @@ def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
 def _translated(text: str, root: Path) -> str:
     """Return `text` with every path below the container's root made one below ours."""
     return _CONTAINER_PATH.sub(lambda _: str(root), text)
-
-
-def _translate_spec(path: Path, root: Path) -> None:
-    """Make the container's paths in a trial's spec.json ours: its driver opens them as they stand."""
-    if not path.exists():
-        return
-    spec: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    ours = {
-        name: _translated(value, root) if isinstance(value, str) else value for name, value in spec.items()
-    }
-    path.write_text(json.dumps(ours), encoding="utf-8")
 
 
 class LocalProcess:
@@ -205,15 +187,13 @@ class LocalProcess:
         clear_away(self._root)
 
     def _let_go(self) -> None:
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
+        assert self._process.stdin is not None  # a pipe
+        with suppress(OSError):
+            self._process.stdin.close()
 
     def _read(self) -> None:
-        stream = self._process.stdout
-        if stream is None:
-            return
-        with stream:
+        assert self._process.stdout is not None  # a pipe
+        with self._process.stdout as stream:
             while chunk := os.read(stream.fileno(), 2**16):
                 self._log += chunk
                 del self._log[:-LOG_BYTES]

@@ -43,31 +43,21 @@ class TemporaryOwnership:
         self._owners.clear()
 
 
-# It may lie in somebody's home, which is not to be opened to everybody for that.
-_OWN_FOLDER = (
-    "Keep the workload file, with what it needs, in a folder of its own that others may read: all of that "
-    "folder is mounted."
-)
-
-
 def check_readable(mounts: Iterable[Mount]) -> None:
     """Make sure that a user who is not the harness' can read the folders.
 
     Raises:
         EngineError: one is not readable by others, as under a strict umask.
     """
-    for mount in mounts:
-        if not mount.read_only:
-            continue
-        folder = mount.host
-        inside = sorted(folder.iterdir()) if folder.is_dir() else []
-        for path in (folder, *inside):
+    for folder, where in ((mount.host, mount.container) for mount in mounts if mount.read_only):
+        for path in (folder, *(sorted(folder.iterdir()) if folder.is_dir() else ())):
             needed = 0o005 if path.is_dir() else 0o004
             if path.stat().st_mode & needed != needed:
+                # A workload file may lie in somebody's home, which is not to be opened to everybody for that.
                 raise EngineError(
                     f"{path} cannot be read by the container's user, who is not root.",
-                    hint=_OWN_FOLDER
-                    if mount.container == FILE_DIR
+                    hint="Keep the workload file, with what it needs, in a folder of its own that others may read."
+                    if where == FILE_DIR
                     else f"Let others read it: chmod -R o+rX {folder}",
                 )
 

@@ -30,8 +30,6 @@ class Gpu:
     clock_max_mem_mhz: int | None = None
     vbios: str | None = None
     minor_number: int | None = None  # of /dev/nvidia<minor>
-    gpu_instance_id: int | None = None  # of a MIG instance, as is the next
-    compute_instance_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,6 @@ def _instance(gpu: Gpu, handle: Any) -> Gpu:
         mig_enabled=True,
         name=_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or f"{gpu.name} MIG",
         memory_bytes=_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-        gpu_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetGpuInstanceId(handle)),
-        compute_instance_id=_or_none(lambda: pynvml.nvmlDeviceGetComputeInstanceId(handle)),
     )
 
 

@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from docker.errors import NotFound
 
 from harness.engines.calls import remove_container
+from harness.engines.container_settings import OWNER
 from harness.engines.docker import DockerEngine
-from harness.engines.owner import RUN, current_owner, start_ticks
+from harness.engines.owner import current_owner, start_ticks
 from harness.errors import EngineError
 from tests.docker.conftest import BASE
 from tests.docker.unix_proxy import engine_behind_a_door
@@ -59,21 +59,21 @@ def test_killed_harness_leaves_nothing_running_and_the_next_one_clears_up(engine
 def test_only_what_belongs_to_ended_harnesses_is_stale(engine):
     here = current_owner()
     ended = subprocess.Popen(["sleep", "1000"])
-    gone = replace(here, pid=ended.pid, started=start_ticks(ended.pid) or 0)
+    gone = here._replace(pid=str(ended.pid), started=start_ticks(str(ended.pid)))
     ended.kill()
     ended.wait()
     alive = subprocess.Popen(["sleep", "1000"])
     owners = {
         "gone": gone,
-        "earlier boot": replace(here, boot="another"),
-        "id given to another process": replace(here, pid=alive.pid, started=1),
-        "alive": replace(here, pid=alive.pid, started=start_ticks(alive.pid) or 0),
-        "another pid namespace": replace(gone, pid_namespace="pid:[1]"),
+        "earlier boot": here._replace(boot="another"),
+        "id given to another process": here._replace(pid=str(alive.pid), started="1"),
+        "alive": here._replace(pid=str(alive.pid), started=start_ticks(str(alive.pid))),
+        "another pid namespace": gone._replace(pid_namespace="pid:[1]"),
         "this": here,
     }
     api = engine.client.api
     made = {
-        name: api.create_container(BASE, ["true"], labels={**owner.labels(), RUN: "r"})["Id"]
+        name: api.create_container(BASE, ["true"], labels={OWNER: str(owner)})["Id"]
         for name, owner in owners.items()
     }
     made["not ours"] = api.create_container(BASE, ["true"], labels={"com.example": "x"})["Id"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.container_settings import RUN
 from harness.engines.docker import DockerEngine
-from harness.engines.owner import RUN
 from harness.errors import Interrupted
 from harness.model.platform import ImageInfo
 from harness.model.run import Status
