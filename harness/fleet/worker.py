@@ -23,11 +23,12 @@ from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, W
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
-from harness.progress import Progress, Task
+from harness.progress import Progress, Silent, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import write_whole
 from harness.system.cloud import cloud_facts
+from harness.system.file_locks import filling
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 
@@ -164,9 +165,10 @@ def _own_files(files: Mapping[str, str], cache: Path) -> Path:
     """
     content = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache / "workload-files" / content
-    for name, text in files.items():
-        path = write_whole(folder / Path(name).relative_to("/"), text)
-        path.chmod(0o644)
+    # Nodes that share a machine share its cache.
+    with filling(cache / "workload-files.lock", Silent()):
+        for name, text in files.items():
+            write_whole(folder / Path(name).relative_to("/"), text).chmod(0o644)
     return folder
 
 
