@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,10 @@ class TestFetch:
         assert not (checkout / ".env").exists()
         assert not (checkout / "images/context").exists()
 
-    def test_a_checkout_that_cannot_be_written(self, builder: ImageBuilder, checkout: Path) -> None:
-        (checkout / "images/context").write_text("in the way")
+    @pytest.mark.parametrize("path", ["checkout/images/context", "cache/wheels"])
+    def test_a_folder_that_cannot_be_written(self, builder: ImageBuilder, tmp_path: Path, path: str) -> None:
+        shutil.rmtree(tmp_path / path, ignore_errors=True)
+        (tmp_path / path).write_text("in the way")
         with pytest.raises(ImageError, match="cannot be written"):
             builder.fetch("cpu")
 

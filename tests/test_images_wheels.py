@@ -98,12 +98,6 @@ class TestFetch:
         with pytest.raises(ImageError, match=r"could not download .*alpha==1\.0"):
             fetch(lock, tmp_path / "cache", "3.13", Silent())
 
-    def test_a_cache_that_cannot_be_written(self, tmp_path: Path, offered: Path) -> None:
-        lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
-        (tmp_path / "cache").write_text("a file, not a folder")
-        with pytest.raises(ImageError, match="cannot be written"):
-            fetch(lock, tmp_path / "cache", "3.13", Silent())
-
 
 class _Impatient(RecordingProgress):
     """Presses Ctrl-C as soon as something has been stored."""

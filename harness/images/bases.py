@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import queue
 import subprocess
 import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import docker
 from docker.errors import APIError, ImageNotFound
+from requests.exceptions import ReadTimeout
 
-from harness.engines.calls import LOST
 from harness.errors import ImageError
 from harness.images.recipes import Base
 from harness.progress import Progress
 
 # A registry that is silent for so long does not count as answering.
-ANSWER_S = 10.0
-# Between two events of a download that has begun.
-_STALL_S = 120.0
+ANSWER_S = 10
 
 
 def obtain(
@@ -69,7 +64,7 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
 
 
 def pull_missing(
-    client: docker.DockerClient, reference: str, progress: Progress, answer_s: float = ANSWER_S
+    client: docker.DockerClient, reference: str, progress: Progress, answer_s: int = ANSWER_S
 ) -> str:
     """Return the content id of an image, after pulling it if the engine does not hold it.
 
@@ -78,31 +73,27 @@ def pull_missing(
     """
     with suppress(ImageNotFound):
         return str(client.images.get(reference).id)
-    # The engine's own time-outs run to minutes where a firewall drops packets, and its API has no option for them: a
-    # thread listens, and is left behind when nothing comes.
-    events: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(client, reference, events), name="pull", daemon=True).start()
-    name = reference.partition("@")[0]
-    patience_s = answer_s
-    with progress.task(f"pulling {name}", None) as spinner:
-        try:
-            while (event := events.get(timeout=patience_s)) is not None:
+    api, name = client.api, reference.partition("@")[0]
+    usual_s = api.timeout
+    try:
+        # A pull has the engine's own time-outs, which run to minutes where a firewall drops packets. Podman cannot
+        # look at a registry otherwise.
+        api.timeout = answer_s
+        with suppress(APIError):
+            api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+        api.timeout = usual_s
+        with progress.task(f"pulling {name}", None) as spinner:
+            for event in api.pull(reference, stream=True, decode=True):
                 if "error" in event:
                     raise _pull_error(name, str(event["error"]))
                 spinner.note(f"{event.get('status')} {event.get('progress', '')}")
-                patience_s = _STALL_S
-        except queue.Empty as error:
-            raise _pull_error(name, f"no answer for {patience_s:.0f} s") from error
+    except ReadTimeout as error:
+        raise _pull_error(name, f"no answer for {answer_s} s") from error
+    except APIError as error:
+        raise _pull_error(name, str(error.explanation or error)) from error
+    finally:
+        api.timeout = usual_s
     return str(client.images.get(reference).id)
-
-
-def _listen(client: docker.DockerClient, reference: str, events: queue.Queue[dict[str, Any] | None]) -> None:
-    try:
-        for event in client.api.pull(reference, stream=True, decode=True):
-            events.put(event)
-    except LOST as error:
-        events.put({"error": (isinstance(error, APIError) and error.explanation) or str(error)})
-    events.put(None)
 
 
 def _pull_error(name: str, reason: str) -> ImageError:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,9 @@ from docker.types import Mount
 from harness.engines.calls import engine_call
 from harness.errors import EngineError, ImageError, UsageError
 from harness.images.bases import obtain, pull_missing
-from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes
+from harness.images.recipes import TARGETS, Base, Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
-from harness.system.file_locks import filling
 
 _TAIL_LINES = 12
 # The engine copies gigabytes before it answers.
@@ -57,13 +54,9 @@ class ImageBuilder:
         Raises:
             EngineError: no engine answers.
         """
+        usual = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
         with engine_call("look for images"):
-            bases = (
-                (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
-                if base is None
-                else (self._own_base(base),)
-            )
-            for candidate in bases:
+            for candidate in usual if base is None else (self._own_base(base),):
                 with suppress(ImageNotFound):
                     return self._info(target, candidate)
         return None
@@ -77,16 +70,13 @@ class ImageBuilder:
         """
         if image := self.existing(target, base):
             return image
-        with self._turn():
-            # Whoever held the lock may have built it.
+        with building(self._cache, self._progress) as folder:
+            # Whoever built before may have built it.
             if image := self.existing(target, base):
                 return image
-            with engine_call("get a base image"):
-                chosen = self._choose_base(base)
-            with (
-                self._recipes.context(target, self._cache, PYTHON_VERSION, self._progress) as context,
-                engine_call(f"build the {target} image"),
-            ):
+            chosen = self._choose_base(base)
+            context = self._recipes.lay_out(target, folder, self._cache, self._progress)
+            with engine_call(f"build the {target} image"):
                 self._build(target, chosen, context)
                 return self._info(target, chosen)
 
@@ -98,24 +88,15 @@ class ImageBuilder:
         Raises:
             ImageError: wheels or a base cannot be had.
         """
-        with self._turn():
-            with engine_call("get a base image"):
-                chosen = self._choose_base(base)
-            folder = self._checkout / "images" / "context"
-            try:
-                self._recipes.lay_out(target, folder / target, self._cache, PYTHON_VERSION, self._progress)
-                # docker-compose 1.29 refuses the whole file while one service's folder is missing.
-                for each in TARGETS:
-                    (folder / each).mkdir(exist_ok=True)
-                (self._checkout / ".env").write_text(
-                    self._recipes.compose_variables(chosen), encoding="utf-8"
-                )
-            except OSError as error:
-                raise ImageError(
-                    f"The build context {folder} cannot be written: {error.strerror}.",
-                    hint="Free some space, or make the checkout writable.",
-                ) from error
-            return folder / target
+        folder = self._checkout / "images" / "context"
+        with building(self._cache, self._progress):
+            chosen = self._choose_base(base)
+            context = self._recipes.lay_out(target, folder / target, self._cache, self._progress)
+            # docker-compose 1.29 refuses the whole file while one service's folder is missing.
+            for each in TARGETS:
+                (folder / each).mkdir(exist_ok=True)
+            (self._checkout / ".env").write_text(self._recipes.compose_variables(chosen), encoding="utf-8")
+        return context
 
     def own(self, target: str, reference: str) -> ImageInfo:
         """Return an image of the user's own for `target`, pulled if it is not here.
@@ -179,10 +160,11 @@ class ImageBuilder:
         pinned = self._recipes.pinned_base()
         if self._client is None:
             return pinned if base is None else Base(reference=base, identity=base)
-        if base is not None:
-            return self._own_base(base)
-        script = self._checkout / "images" / "base.sh"
-        return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
+        with engine_call("get a base image"):
+            if base is not None:
+                return self._own_base(base)
+            script = self._checkout / "images" / "base.sh"
+            return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
     def _own_base(self, reference: str) -> Base:
         """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
@@ -190,10 +172,8 @@ class ImageBuilder:
             raise UsageError(
                 "--base names no image.", hint="Name one, or leave --base out for the usual one."
             )
-        image_id = pull_missing(self._engine, reference, self._progress)
-        return Base(
-            reference=reference, identity=f"{reference}@{image_id}", note="base image of the user's own"
-        )
+        identity = f"{reference}@{pull_missing(self._engine, reference, self._progress)}"
+        return Base(reference=reference, identity=identity, note="base image of the user's own")
 
     @property
     def _engine(self) -> docker.DockerClient:
@@ -217,18 +197,6 @@ class ImageBuilder:
             note=base.note,
         )
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        try:
-            with filling(self._cache / "images.lock", self._progress):
-                yield
-        except OSError as error:
-            full = error.errno == errno.ENOSPC
-            raise ImageError(
-                f"The cache {self._cache} cannot be written: {error.strerror}.",
-                hint="Free some space." if full else "Set TFBENCH_CACHE to a folder of yours.",
-            ) from error
-
 
 def image_contents(attributes: dict[str, Any]) -> str:
     """Return a hash of an image's files and settings, the same whoever built it and when.
@@ -247,13 +215,8 @@ def image_contents(attributes: dict[str, Any]) -> str:
 def _build_error(target: str, log: Path) -> ImageError:
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
-    if "no space left on device" in tail.lower():
-        return ImageError(
-            f"The engine's disk filled up while the {target} image was built.",
-            hint="Free some space there (`docker system df`): the CUDA image takes 6 GB, and as much again while it "
-            f"is built. Log: {log}",
-        )
     return ImageError(
         f"The {target} image could not be built:\n{tail}\n",
-        hint=f"The whole log is in {log}; a base of your own needs Python 3.13 with venv.",
+        hint=f"The whole log is in {log}; a base of your own needs Python 3.13 with venv, and the CUDA image 12 GB "
+        "of the engine's disk (`docker system df`).",
     )

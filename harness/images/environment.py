@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.recipes import Recipes
-from harness.images.wheels import DISK_HINT
+from harness.images.recipes import Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
-from harness.system.file_locks import filling, replacing
+from harness.system.file_locks import replacing
 
 # TensorFlow's wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")
@@ -43,21 +42,13 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
     python = folder / "bin" / "python"
     # A link to an interpreter that the host has since removed does not exist either.
     if not python.exists():
-        try:
-            # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds its home by
-            # its own path.
-            with filling(cache / "images.lock", progress):
-                if not python.exists():
-                    with (
-                        recipes.context(target, cache, _minor(version), progress) as context,
-                        replacing(folder) as made,
-                        progress.task(f"local environment, Python {version}", None),
-                    ):
-                        _install(context, made, interpreter)
-        except OSError as error:
-            raise ImageError(
-                f"The environment {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
-            ) from error
+        with building(cache, progress) as context:
+            if not python.exists():
+                recipes.lay_out(target, context, cache, progress, _minor(version))
+                # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds its home
+                # by its own path.
+                with replacing(folder) as made, progress.task(f"local environment, Python {version}", None):
+                    _install(context, made, interpreter)
     return ImageInfo(
         target=target,
         reference=str(python),
@@ -115,5 +106,5 @@ def _install(context: Path, folder: Path, interpreter: Path) -> None:
     if made.returncode != 0:
         raise ImageError(
             f"The local environment could not be installed: {(made.stderr or made.stdout).strip()[-600:]}",
-            hint=DISK_HINT,
+            hint="Free some space, or set TFBENCH_CACHE to a folder on another disk.",
         )

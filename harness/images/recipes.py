@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -16,6 +17,7 @@ from harness.images.locks import read_lock
 from harness.images.wheels import fetch_wheels
 from harness.model.platform import target_for
 from harness.progress import Progress
+from harness.system.file_locks import filling
 from workloads.protocol import IMAGES
 
 TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
@@ -71,9 +73,9 @@ class Recipes:
         return f"tfbench:{target}-{digest}"
 
     def lay_out(
-        self, target: str, folder: Path, cache: Path, python_version: str, progress: Progress
-    ) -> None:
-        """Fill `folder` with all that `target` is built from, and remove what else lies there.
+        self, target: str, folder: Path, cache: Path, progress: Progress, python_version: str = PYTHON_VERSION
+    ) -> Path:
+        """Fill `folder` with all that `target` is built from, and remove what else lies there; return it.
 
         Wheels are fetched into `cache` where they are missing, and are hard links where that can be.
 
@@ -92,16 +94,7 @@ class Recipes:
                 os.link(wheel, folder / "wheels" / wheel.name)
             except OSError:
                 shutil.copyfile(wheel, folder / "wheels" / wheel.name)
-
-    @contextmanager
-    def context(self, target: str, cache: Path, python_version: str, progress: Progress) -> Iterator[Path]:
-        """Give a folder laid out for one build, and remove it; a killed build's is replaced by the next one's."""
-        folder = cache / "context"
-        try:
-            self.lay_out(target, folder, cache, python_version, progress)
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return folder
 
     def compose_variables(self, base: Base) -> str:
         """Return docker-compose's .env, for all targets: one unset variable spoils its whole file."""
@@ -125,3 +118,26 @@ class Recipes:
                 f"{path} cannot be read: {error.strerror}.",
                 hint="Run tfbench in a checkout of its repository, which holds the image recipes.",
             ) from error
+
+
+@contextmanager
+def building(cache: Path, progress: Progress) -> Iterator[Path]:
+    """Wait for others who use the cache, and give a folder for one build's context, which is removed after it.
+
+    Raises:
+        ImageError: the disk refuses.
+    """
+    folder = cache / "context"
+    try:
+        with filling(cache / "images.lock", progress):
+            yield folder
+    except OSError as error:
+        full = error.errno == errno.ENOSPC
+        raise ImageError(
+            f"{error.filename or cache} cannot be written: {error.strerror}.",
+            hint="Free some space (the CUDA wheels take 3.3 GB)."
+            if full
+            else "Set TFBENCH_CACHE to a folder of yours, or make the checkout writable.",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

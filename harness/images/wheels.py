@@ -24,7 +24,6 @@ from harness.errors import ImageError
 from harness.images.locks import PLATFORMS, Pin, fits
 from harness.progress import Progress, Task
 
-DISK_HINT = "Free some space (the CUDA wheels take 3.3 GB) or set TFBENCH_CACHE to a roomier folder."
 _PARALLEL = 4
 _POLL_S = 0.1
 
@@ -41,7 +40,8 @@ def fetch_wheels(
         progress: gets one bar of bytes when something is missing.
 
     Raises:
-        ImageError: a hash is wrong, an index does not answer, the disk is full, or this host has another platform.
+        ImageError: a hash is wrong, an index does not answer, or this host has another platform.
+        OSError: the cache cannot be written.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise ImageError(
@@ -49,25 +49,21 @@ def fetch_wheels(
             hint="Use an x86_64 Linux host, or an image of your own: --image cpu=REF.",
         )
     folder = cache / "wheels"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Those who fetch take turns: what lies there is of a process that was killed.
-        for old in folder.glob(".partial-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        wheels = _checked(pins, folder, python_version, progress)
-        if missing := [pin for pin in pins if pin not in wheels]:
-            sizes = [pin.size for pin in missing]
-            total = sum(sizes) if all(sizes) else None
-            with (
-                tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
-                progress.task(f"wheels for Python {python_version}", total, "B") as bar,
-            ):
-                _download(missing, Path(scratch), folder, python_version, bar)
-            wheels |= _checked(missing, folder, python_version, progress)
-    except OSError as error:
-        raise ImageError(
-            f"The wheel cache {folder} cannot be written: {error.strerror}.", hint=DISK_HINT
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    # Those who fetch take turns: what lies there is of a process that was killed.
+    for old in folder.glob(".partial-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    wheels = _checked(pins, folder, python_version, progress)
+    if missing := [pin for pin in pins if pin not in wheels]:
+        sizes = [pin.size for pin in missing]
+        with (
+            tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
+            progress.task(
+                f"wheels for Python {python_version}", sum(sizes) if all(sizes) else None, "B"
+            ) as bar,
+        ):
+            _download(missing, Path(scratch), folder, python_version, bar)
+        wheels |= _checked(missing, folder, python_version, progress)
     return tuple(wheels[pin] for pin in pins)
 
 
@@ -94,8 +90,10 @@ def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: P
 
 
 def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: str, bar: Task) -> None:
-    shares = [share for share in _shares(pins) if share]
-    outs = [scratch / str(index) for index in range(len(shares))]
+    # Shares of about as many bytes each.
+    ordered = sorted(pins, key=lambda pin: pin.size)
+    shares = [share for number in range(_PARALLEL) if (share := ordered[number::_PARALLEL])]
+    outs = [scratch / str(number) for number in range(len(shares))]
     processes = [_start_pip(share, out, python_version) for share, out in zip(shares, outs, strict=True)]
     done = 0
     try:
@@ -115,14 +113,6 @@ def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: 
     for process, out in zip(processes, outs, strict=True):
         if process.returncode > 0:
             raise _error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
-
-
-def _shares(pins: Sequence[Pin]) -> list[list[Pin]]:
-    """Split `pins` into shares of about as many bytes each."""
-    shares: list[list[Pin]] = [[] for _ in range(_PARALLEL)]
-    for pin in sorted(pins, key=lambda pin: pin.size, reverse=True):
-        min(shares, key=lambda share: (sum(p.size for p in share), len(share))).append(pin)
-    return shares
 
 
 def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
@@ -148,11 +138,9 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
 def _bytes(folder: Path) -> int:
     """Return how many bytes of wheels lie in `folder`; pip has a whole one twice for a moment."""
     sizes: dict[str, int] = {}
-    for root, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".whl"):
-                with suppress(OSError):
-                    sizes[name] = max(sizes.get(name, 0), (Path(root) / name).stat().st_size)
+    with suppress(OSError):  # what pip moves or removes at this moment
+        for wheel in folder.rglob("*.whl"):
+            sizes[wheel.name] = max(sizes.get(wheel.name, 0), wheel.stat().st_size)
     return sum(sizes.values())
 
 
@@ -165,23 +153,13 @@ def _error(log: str) -> ImageError:
             hint="Try another index (see `pip config list`); if it persists, the file was tampered with "
             "or a proxy changed it.",
         )
-    if "No space left on device" in log:
-        return ImageError("The disk filled up while wheels were downloaded.", hint=DISK_HINT)
-    if "No module named pip" in log:
-        return ImageError(
-            f"{sys.executable} has no pip to download with.", hint=f"Run: {sys.executable} -m ensurepip"
-        )
-    if any(
-        sign in log for sign in ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
-    ):
-        return ImageError(
-            "No package index answered.",
-            hint="Check the network and pip's configuration (proxy, index, certificates), or copy the "
-            "wheels from another machine into the cache's folder `wheels` ($TFBENCH_CACHE).",
-        )
+    signs = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
+    reason = errors[-1] if errors else log[-300:].strip()
     return ImageError(
-        f"pip could not download the wheels: {errors[-1] if errors else log[-300:].strip()}",
-        hint="Check that your package index carries it (`pip config list`), or put the wheel into the "
-        "cache's folder `wheels` ($TFBENCH_CACHE).",
+        "No package index answered."
+        if any(sign in log for sign in signs)
+        else f"pip could not download the wheels: {reason}",
+        hint="Check free space, the network and pip's configuration (`pip config list`: index, proxy, certificates), "
+        "or copy the wheels from another machine into the cache's folder `wheels` ($TFBENCH_CACHE).",
     )

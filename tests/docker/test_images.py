@@ -173,7 +173,7 @@ class TestBases:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
             with pytest.raises(ImageError, match="no answer for 1 s"):
-                pull_missing(client, reference, Silent(), answer_s=1.0)
+                pull_missing(client, reference, Silent(), answer_s=1)
 
     def test_without_a_registry_the_script_makes_one_and_a_line_says_so(
         self, tmp_path: Path, client: docker.DockerClient
