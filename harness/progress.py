@@ -21,8 +21,8 @@ class Task(Protocol):
 class Progress(Protocol):
     """Where long work reports to."""
 
-    def task(self, label: str, total: float | None, unit: str = "") -> AbstractContextManager[Task]:
-        """Open a bar; total None is a spinner; unit "B" shows bytes."""
+    def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
+        """Open a bar; total None is a spinner."""
         ...
 
     def line(self, text: str) -> None:
@@ -41,7 +41,7 @@ class _SilentTask:
 class Silent:
     """A Progress that shows nothing."""
 
-    def task(self, label: str, total: float | None, unit: str = "") -> AbstractContextManager[Task]:
+    def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Return a bar that nobody sees."""
         return nullcontext(_SilentTask())
 

@@ -202,23 +202,20 @@ def scaling_lines(scaling: Scaling) -> list[str]:
 
 def scaling_caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
     """Yield what must be known before efficiency is taken for that of a network of machines."""
-    shared = {workers: each for workers, each in placements.items() if len(set(each.machines)) < workers}
+    shared = {workers: each for workers, each in placements.items() if each.oversubscribed}
     if not shared:
         return
     workers, most = max(shared.items())
     machines = counted(len(set(most.machines)), "machine")
     yield f"{workers} workers shared {machines}: part of the exchange crossed no network."
-    if most.oversubscribed:
-        each = max(Counter(most.machines).values())
-        cpus = "the same CPUs" if most.cpus is None else f"the same {counted(most.cpus, 'CPU')}"
-        yield (
-            f"Oversubscribed: {each} workers used {cpus}, and so did one alone. "
-            f"Expect {numbers.percent(1 / each)} efficiency at most where one keeps them busy."
-        )
+    each = max(Counter(most.machines).values())
+    cpus = "the same CPUs" if most.cpus is None else f"the same {counted(most.cpus, 'CPU')}"
+    yield (
+        f"Oversubscribed: {each} workers used {cpus}, and so did one alone. "
+        f"Expect {numbers.percent(1 / each)} efficiency at most where one keeps them busy."
+    )
 
 
 def divided(placement: Placement) -> str:
     """Return whose the CPUs of workers are."""
-    if placement.oversubscribed:
-        return "shared by all workers"
-    return "divided" if len(set(placement.machines)) < len(placement.machines) else "its own"
+    return "shared by all workers" if placement.oversubscribed else "its own"

@@ -88,7 +88,6 @@ def teams() -> dict[int, Recorded]:
                 nodes=nodes[:workers],
                 machines=machines[:workers],
                 cpus=2,
-                oversubscribed=workers > 2,
             ),
             run_of(
                 [speed, 2 * speed, speed], batch=100 * workers, sent=0.0 if workers == 1 else 50e6,

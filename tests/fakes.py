@@ -243,7 +243,7 @@ class RecordingProgress:
         self.lines: list[str] = []
 
     @contextmanager
-    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+    def task(self, label: str, total: float | None) -> Iterator[Task]:
         each = RecordingTask(label, total)
         self.tasks.append(each)
         yield each

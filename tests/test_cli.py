@@ -105,14 +105,6 @@ class TestOptionsOfBench:
         ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
         assert ours - others == {"--weights"}
 
-    @pytest.mark.parametrize("limit", [("--cpus", "0"), ("--cpu-quota", "1.5"), ("--memory", "2")])
-    def test_workers_who_share_a_machine_have_no_limits_of_their_own(
-        self, tfbench: Run, limit: tuple[str, str]
-    ) -> None:
-        printed = tfbench("fleet", "--workers", "1,2", *limit)
-        assert (printed.code, printed.out) == (2, "")
-        assert "--cpu-quota" in printed.err
-
 
 class TestMistakes:
     @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ class TestBaseline:
         once = written(tmp_path / "once", trials=1)
         printed = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
         assert printed.code == 10
-        assert "Nothing could be judged" in printed.err
+        assert "nothing could be judged" in printed.err
 
     def test_what_the_baseline_has_not_measured_cannot_be_judged(
         self, tfbench: Call, pair, tmp_path: Path
@@ -189,7 +189,7 @@ class TestBaseline:
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
         printed = self.check(tfbench, both, pair[0], "--fail-if-slower", "5%", "-d", "gpu0")
         assert printed.code == 10
-        assert "Nothing could be judged" in printed.err
+        assert "nothing could be judged" in printed.err
 
     def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
         run: Run = builders.gpu_run(trials=3)

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node
 from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
-from harness.fleet.training_worker import Result, shares, tf_config
+from harness.fleet.training_worker import Result, tf_config
 from harness.model.run import Placement, Status, Trial
 from tests.fakes import RecordingProgress
 from tests.fleets import begun, done_trial, folder_in, node
@@ -21,12 +21,6 @@ from tests.fleets import begun, done_trial, folder_in, node
 RUN, START = begun()
 IDS = [trial.id for trial in RUN.planned]
 NODES = (node("a", machine="vm"), node("b", machine="vm"))
-
-
-def test_workers_of_one_machine_never_share_a_processor() -> None:
-    result = shares(["vm", "other", "vm"], {"vm": 4, "other": 8})
-    assert [share.cpus for share in result] == ["0-1", "", "2-3"]
-    assert [(share.part, share.of) for share in result] == [(0, 2), (0, 1), (1, 2)]
 
 
 def test_tensorflow_is_told_who_is_who() -> None:
@@ -97,7 +91,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()
     assert not teams[1].others[first]
     assert [trial.id for trial in teams[2].others[first].values()] == [first]
-    assert teams[2].placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=2)
+    assert teams[2].placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=4)
 
 
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
@@ -112,8 +106,7 @@ def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_where_workers_run() -> None:
-    assert placement(NODES, 1) == Placement(nodes=("a",), machines=(0,), cpus=2)
-    made = placement([node(name, machine="vm") for name in "abcdefgh"], 2)
-    assert (made.machines, made.cpus, made.oversubscribed) == ((0, 0), 4, True)
+    assert placement(NODES, 1) == Placement(nodes=("a",), machines=(0,), cpus=4)
+    assert placement(NODES, 2).oversubscribed
     spread = placement([node("a"), node("b")], 2)
-    assert (spread.machines, spread.cpus, spread.oversubscribed) == ((0, 1), 4, False)
+    assert (spread.machines, spread.oversubscribed) == ((0, 1), False)

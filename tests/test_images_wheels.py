@@ -106,8 +106,8 @@ class _Impatient(RecordingProgress):
         super().__init__()
         self._cache = cache
 
-    def task(self, label, total, unit=""):
-        outer = super().task(label, total, unit)
+    def task(self, label, total):
+        outer = super().task(label, total)
         watched = self._cache / "wheels"
 
         class Bar:

@@ -42,7 +42,7 @@ OTHERS: Mapping[str, str] = {
     "harness.telemetry": "numpy psutil pynvml",
     "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
-    "harness.images": "docker packaging",
+    "harness.images": "docker packaging requests",
     "harness.system": "filelock psutil pynvml requests",
     "harness.run": "cattrs msgspec numpy psutil",
     "harness.fleet": "cattrs psutil ray",

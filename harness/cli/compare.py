@@ -144,29 +144,20 @@ def _share(text: str) -> float:
 
 
 def _raise_for(checked: Gate, made: Versus) -> None:
-    if checked.failed:
-        names = [
-            f"{made.runs[each.run].label} {each.workload} {each.device} {each.variant} ({each.ratio.median:.2f}x)"
-            for each in (check.result for check in checked.failed)
-            if each.ratio is not None
-        ]
+    reasons = [
+        f"slower than the baseline: {made.runs[each.run].label} {each.workload} {each.device} {each.variant} "
+        f"({each.ratio.median:.2f}x)"
+        for each in (check.result for check in checked.failed)
+        if each.ratio is not None
+    ]
+    reasons += [
+        f"only in the baseline: {' '.join(key)} ({made.runs[run].label})" for run, key in checked.missing
+    ]
+    if not any(check.result.ratio and check.result.ratio.n > 1 for check in checked.checks):
+        reasons.append("nothing could be judged: nothing was measured in both, or single trials only")
+    if reasons:
         raise SlowerError(
-            f"Slower than the baseline: {', '.join(names)}.",
-            hint="See “What differs” in the page; repeat both with --trials 7 for narrower intervals.",
-        )
-    if checked.missing:
-        missing = [f"{made.runs[run].label}: {' '.join(key)}" for run, key in checked.missing]
-        raise SlowerError(
-            f"Measured in the baseline only: {', '.join(missing)}.",
-            hint="Check why, or select what to compare with --workload and --device.",
-        )
-    if not checked.checks:
-        raise SlowerError(
-            "Nothing could be judged: the baseline measured none of these workloads and devices.",
-            hint="Run the same workloads on the same devices for the baseline.",
-        )
-    if all(check.result.ratio is None or check.result.ratio.n < 2 for check in checked.checks):
-        raise SlowerError(
-            "Nothing could be judged: single trials have no interval.",
-            hint="Repeat both with --trials 3 or more; smoke runs have one trial.",
+            f"The check failed, {'; '.join(reasons)}.",
+            hint="See “What differs” in the page; select with --workload and --device, or repeat both runs with "
+            "--trials 7 for narrower intervals.",
         )

@@ -9,17 +9,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
     SpinnerColumn,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
-from rich.progress import Task as RichTask
 from rich.table import Column
 from rich.text import Text
 
@@ -38,17 +34,6 @@ def err() -> Console:
 def out() -> Console:
     """Return the console for results: standard output."""
     return Console(highlight=False)
-
-
-class _Amount(ProgressColumn):
-    """How much of a task is done: bytes or a count, nothing where the total is not known."""
-
-    _bytes, _count = DownloadColumn(), MofNCompleteColumn()
-
-    def render(self, task: RichTask) -> Text:
-        if task.total is None:
-            return Text()
-        return (self._bytes if task.fields["unit"] == "B" else self._count).render(task)
 
 
 class _BarTask:
@@ -113,24 +98,23 @@ class Terminal:
         self._screen = not quiet and console.is_terminal and console.file.isatty()
         self._bars = RichProgress(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(min_width=28, no_wrap=True)),
-            BarColumn(bar_width=24),
-            _Amount(table_column=Column(no_wrap=True)),
+            TextColumn("{task.description}", markup=False, table_column=Column(width=28, no_wrap=True)),
+            BarColumn(bar_width=16),
+            TaskProgressColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", style="dim", markup=False, table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            expand=True,
             console=console,
             transient=True,
         )
 
     @contextmanager
-    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+    def task(self, label: str, total: float | None) -> Iterator[Task]:
         """Show a bar while the block runs; lines where standard error is no terminal."""
         if not self._screen:
             yield LoggedTask(self._console, label, total)
             return
-        bar = self._bars.add_task(label, total=total, note="", unit=unit, left="left" if total else "")
+        bar = self._bars.add_task(label, total=total, note="")
         self._bars.start()
         try:
             yield _BarTask(self._bars, bar)

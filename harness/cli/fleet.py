@@ -19,7 +19,7 @@ from harness.cli.comparing import Named, write_comparison
 from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import command_line, raise_for_trials, stoppable
 from harness.cli.shared_options import Json, Quiet, Resume, takes_options
-from harness.errors import FleetError, Interrupted, UsageError
+from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import FleetPlan
@@ -60,11 +60,6 @@ def command(
     Each node runs it as `tfbench bench` would, alone on its machine; trials are collected as they end. Exit code
     11 means that nodes are missing from the page: all other results are kept, and --resume tries again.
     """  # fmt: skip
-    if workers and (options.cpus or options.cpu_quota or options.memory_bytes):
-        raise UsageError(
-            "--workers cannot be combined with --cpus, --cpu-quota or --memory.",
-            hint="Remove them: workers on one machine divide its CPUs and memory.",
-        )
     checkout = paths_here().checkout
     if resume_fleet:
         folder = FleetFolder(resume_fleet)

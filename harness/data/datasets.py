@@ -123,7 +123,7 @@ def _unpack(published: Published, data: Data, archives: Path, progress: Progress
 
 
 def _make(recipe: JpegRecipe | ArrayRecipe, data: Data, progress: Progress, folder: Path) -> str:
-    with progress.task(f"making {data.name} data", data.train + data.test, "samples") as bar:
+    with progress.task(f"making {data.name} data", data.train + data.test) as bar:
         recipe.write(folder, bar)
     return ""
 

@@ -48,7 +48,7 @@ def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
     pooch.get_logger().setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with progress.task(archive.file, None, "B") as task:
+        with progress.task(archive.file, None) as task:
             download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
             pooch.retrieve(archive.url, archive.checksum, archive.file, folder, downloader=download)
     except requests.RequestException as error:

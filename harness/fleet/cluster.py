@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import FleetError, TfbenchError
 from harness.fleet.messages import Begun, Failed, FleetPlan, Message, Node
 from harness.fleet.nodes import node_keys
-from harness.fleet.training_worker import Result, TrainingWorker, shares
+from harness.fleet.training_worker import Result, TrainingWorker
 from harness.fleet.worker import describe, work
 
 START = (
@@ -225,11 +225,13 @@ class Team:
     def __init__(self, nodes: Sequence[Node], plan: FleetPlan) -> None:
         self._nodes = tuple(nodes)
         self._wait_s = plan.wait_s
-        divided = shares([node.machine for node in nodes], {node.machine: node.cpus for node in nodes})
+        machines = [node.machine for node in nodes]
         remote = _ray().remote(TrainingWorker)
         self._workers = [
-            remote.options(**_all_of(node)).remote(plan, node.address, share)
-            for node, share in zip(nodes, divided, strict=True)
+            remote.options(**_all_of(node)).remote(
+                plan, node.address, first=node.machine not in machines[:number]
+            )
+            for number, node in enumerate(nodes)
         ]
 
     def prepare(self) -> Begun:

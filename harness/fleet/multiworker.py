@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, Node, Written
-from harness.fleet.training_worker import Result, shares
+from harness.fleet.training_worker import Result
 from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
 from harness.model.scaling import Recorded
 from harness.progress import Progress
@@ -114,20 +114,12 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
 
 
 def placement(nodes: Sequence[Node], workers: int) -> Placement:
-    """Return where the first so many workers run.
-
-    Args:
-        nodes: those of the most workers that there are: CPUs of machines are divided among all of them.
-    """
-    machines = [node.machine for node in nodes]
-    share = shares(machines, {node.machine: node.cpus for node in nodes})[0]
-    cpus = nodes[0].cpus // share.of if share.cpus else nodes[0].cpus
-    numbers = {machine: number for number, machine in enumerate(dict.fromkeys(machines))}
+    """Return where the first so many workers run."""
+    machines = list(dict.fromkeys(node.machine for node in nodes))
     return Placement(
         nodes=tuple(node.key for node in nodes[:workers]),
-        machines=tuple(numbers[machine] for machine in machines[:workers]),
-        cpus=cpus or None,
-        oversubscribed=not share.cpus and len(set(machines[:workers])) < workers,
+        machines=tuple(machines.index(node.machine) for node in nodes[:workers]),
+        cpus=nodes[0].cpus or None,
     )
 
 

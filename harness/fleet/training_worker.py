@@ -6,9 +6,8 @@ import json
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from harness.fleet.folder import read_files
 from harness.fleet.messages import Begun, FleetPlan
@@ -22,21 +21,6 @@ from harness.system.file_locks import default_path, measuring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What of its machine a worker may use.
-
-    Attributes:
-        cpus: cpuset syntax, "" for all.
-        part: the worker's number among those of its machine; the first one holds the machine's lock.
-        of: how many workers share the machine.
-    """
-
-    cpus: str = ""
-    part: int = 0
-    of: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One trial of one worker: its record, and the files of its folder."""
 
@@ -45,12 +29,17 @@ class Result:
 
 
 class TrainingWorker:
-    """Prepare once, then run one trial after another beside the other workers."""
+    """Prepare once, then run one trial after another beside the other workers.
 
-    def __init__(self, plan: FleetPlan, address: str, share: Share) -> None:
+    Args:
+        address: IP address by which the others reach it.
+        first: whether it is the first on its machine, and holds the machine's lock for all of them.
+    """
+
+    def __init__(self, plan: FleetPlan, address: str, *, first: bool) -> None:
         self._plan = plan
         self._address = address
-        self._share = share
+        self._first = first
         self._held = ExitStack()
 
     def prepare(self) -> Begun:
@@ -82,14 +71,12 @@ class TrainingWorker:
         container = replace(
             job.container,
             network="host",
-            cpus=self._share.cpus or job.container.cpus,
-            memory_bytes=(job.container.memory_bytes or 0) // self._share.of or None,
             environment={**job.container.environment, "TF_CONFIG": tf_config(workers, rank)},
         )
         job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
         folder = RunFolder(self._scratch / f"{len(workers)}-workers")
         runner = runner_of(replace(prepared, folder=folder), Silent())
-        with measuring(self._lock()):
+        with measuring(default_path()) if self._first else nullcontext():
             (record,) = runner.run((job,))
         path = folder.trial(trial_id).path
         try:
@@ -101,29 +88,7 @@ class TrainingWorker:
         """Close the engine and remove the scratch files."""
         self._held.close()
 
-    def _lock(self) -> Path:
-        """Return the machine's lock; workers of one machine keep their own, beside the first one's."""
-        path = default_path()
-        return path if self._share.part == 0 else path.with_name(f"{path.name}.{self._share.part}")
-
 
 def tf_config(workers: Sequence[str], rank: int) -> str:
     """Return TensorFlow's description of the cluster and of this worker in it."""
     return json.dumps({"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}})
-
-
-def shares(machines: Sequence[str], cpus: Mapping[str, int]) -> tuple[Share, ...]:
-    """Divide the CPUs of machines that hold several workers; no two workers get the same one.
-
-    Args:
-        machines: each worker's machine, in the order of workers.
-        cpus: machine -> how many it has.
-    """
-    divided = []
-    for number, machine in enumerate(machines):
-        count = machines.count(machine)
-        part = machines[:number].count(machine)
-        each = cpus[machine] // count
-        own = f"{part * each}-{(part + 1) * each - 1}" if count > 1 and each else ""
-        divided.append(Share(cpus=own, part=part, of=count))
-    return tuple(divided)

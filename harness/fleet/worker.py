@@ -182,7 +182,7 @@ class Reporter:
         self._done, self._total = 0.0, 0.0
 
     @contextmanager
-    def task(self, label: str, total: float | None, unit: str = "") -> Iterator[Task]:
+    def task(self, label: str, total: float | None) -> Iterator[Task]:
         """Report the task's progress while the block runs."""
         self._label, self._note, self._done, self._total = label, "", 0.0, total or 0.0
         yield self

@@ -58,9 +58,7 @@ def fetch_wheels(
         sizes = [pin.size for pin in missing]
         with (
             tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
-            progress.task(
-                f"wheels for Python {python_version}", sum(sizes) if all(sizes) else None, "B"
-            ) as bar,
+            progress.task(f"wheels for Python {python_version}", sum(sizes) if all(sizes) else None) as bar,
         ):
             _download(missing, Path(scratch), folder, python_version, bar)
         wheels |= _checked(missing, folder, python_version, progress)

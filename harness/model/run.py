@@ -273,13 +273,16 @@ class Placement:
         nodes: each worker's node, the first worker's first.
         machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
         cpus: how many each worker could use, its own or shared; None where unknown.
-        oversubscribed: whether workers of a machine used the same CPUs: it had too few to divide.
     """
 
     nodes: tuple[str, ...]
     machines: tuple[int, ...]
     cpus: int | None = None
-    oversubscribed: bool = False
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether workers of a machine used the same CPUs."""
+        return len(set(self.machines)) < len(self.machines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
