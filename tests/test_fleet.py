@@ -6,19 +6,19 @@ import json
 import pickle
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from harness.errors import FleetError, StoreError, UsageError
-from harness.fleet import cluster, session
-from harness.fleet.cluster import connected
+from harness.fleet.cluster import alive, connected
 from harness.fleet.folder import FleetFolder, read_files, write_files
 from harness.fleet.messages import Failed, FleetPlan, Heartbeat, Message, Node, Written
-from harness.fleet.nodes import choose, node_keys
+from harness.fleet.nodes import choose
 from harness.fleet.session import Ready, collect, left, prepare, run, shipped
 from harness.fleet.worker import describe, kind, scratch_folder
 from harness.model.options import Options
@@ -60,9 +60,20 @@ class TestChoice:
             choose(self.NODES, wanted)
         assert "a (pool=x, zone=1)" in caught.value.hint
 
-    def test_keys_are_unique_and_fit_for_a_path(self) -> None:
-        named = [("", "vm", "aaaaaa11"), ("", "vm", "bbbbbb22"), ("../x y", "vm", "c"), ("", "", "d")]
-        assert node_keys(named) == ("vm-aaaaaa", "vm-bbbbbb", "x-y", "node")
+    def test_nodes_that_live_have_keys_that_are_unique_and_fit_for_a_path(self) -> None:
+        def raylet(
+            node_id: str, name: str = "10.0.0.1", host: str = "vm", **changes: object
+        ) -> dict[str, object]:
+            return {
+                "NodeID": node_id, "NodeName": name, "NodeManagerHostname": host, "NodeManagerAddress": "10.0.0.1",
+                "Alive": True, "Resources": {"CPU": 2.0}, **changes,
+            }  # fmt: skip
+
+        raylets = [
+            raylet("aaaaaa11"), raylet("bbbbbb22"), raylet("c", name="../x y"), raylet("d", host=""),
+            raylet("dead", Alive=False), raylet("head", Resources={}),
+        ]  # fmt: skip
+        assert [each.key for each in alive(raylets)] == ["node", "vm-aaaaaa", "vm-bbbbbb", "x-y"]
 
 
 class TestTravelling:
@@ -176,7 +187,7 @@ class TestConnecting:
         def refuse(**_: object) -> None:
             raise ConnectionError(text)
 
-        monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(init=refuse))
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=refuse))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address = f"127.0.0.1:{listening.getsockname()[1]}"
             with pytest.raises(FleetError, match=printed) as caught, connected(address, ROOT):
@@ -191,11 +202,8 @@ class TestConnecting:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
         given: dict[str, Mapping[str, list[str]]] = {}
-        monkeypatch.setattr(
-            cluster,
-            "_ray",
-            lambda: SimpleNamespace(init=lambda **options: given.update(options), shutdown=lambda: None),
-        )
+        ray = SimpleNamespace(init=lambda **options: given.update(options), shutdown=lambda: None)
+        monkeypatch.setitem(sys.modules, "ray", ray)
         with connected("auto", tmp_path):
             excludes = given["runtime_env"]["excludes"]
         travelling: list[Path] = []
@@ -249,48 +257,51 @@ class TestCollecting:
         assert folder.endings() == {f"a/{IDS[0]}": (Status.FAILED, "It failed.")}
 
 
+@dataclass
+class FakeCluster:
+    """Answer as a cluster of these nodes, of which some cannot be used, and keep what was sent to each."""
+
+    nodes: tuple[Node, ...] = ()
+    silent: Mapping[str, Failed] = field(default_factory=dict)
+    scripts: Mapping[str, list[Message]] = field(default_factory=dict)
+    sent: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+
+    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
+        return self.nodes, self.silent
+
+    def run_plan(
+        self, plan: FleetPlan, seeds: list[tuple[Node, Mapping[str, bytes]]]
+    ) -> Iterator[tuple[str, Message]]:
+        self.sent.update({each.key: seed for each, seed in seeds})
+        yield from interleaved(self.scripts)
+
+
 class TestResuming:
-    def test_only_what_is_not_done_is_run_on_and_from_where_it_was(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_only_what_is_not_done_is_run_on_and_from_where_it_was(self, tmp_path: Path) -> None:
         nodes = (node("a"), node("b"), node("c"))
         folder = folder_in(tmp_path, nodes)
         cut = [START, done_trial(RUN, 0, tmp_path / "s")]
         collect(interleaved({"a": whole(RUN, START, tmp_path / "a"), "b": cut}), folder, Silent())
-        sent: dict[str, Mapping[str, bytes]] = {}
-
-        def run_plan(
-            plan: FleetPlan, seeds: list[tuple[Node, Mapping[str, bytes]]]
-        ) -> Iterator[tuple[str, Message]]:
-            sent.update({each.key: seed for each, seed in seeds})
-            yield from interleaved({"b": whole(RUN, START, tmp_path / "t", (1, 2))})
-            yield "c", Heartbeat(text="preparing")
-
-        monkeypatch.setattr(cluster, "run_plan", run_plan)
-        ready = Ready(
-            folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d: it is ill."}
-        )
-        assert run(ready, Silent()) == {"d": "Node d: it is ill."}
-        assert set(sent) == {"b", "c"}
-        assert {name.split("/")[1] for name in sent["b"] if "/" in name} == {IDS[0]}
-        assert sent["c"] == {}
+        rest = {"b": whole(RUN, START, tmp_path / "t", (1, 2)), "c": [Heartbeat(text="preparing")]}
+        cluster = FakeCluster(scripts=rest)
+        ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
+        assert run(cluster, ready, Silent()) == {"d": "Node d is ill."}
+        assert set(cluster.sent) == {"b", "c"}
+        assert {name.split("/")[1] for name in cluster.sent["b"] if "/" in name} == {IDS[0]}
+        assert cluster.sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 
-    def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(self, tmp_path: Path) -> None:
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
-        there = (node("c", kind="T4"), node("ill", kind="T4"))
-        silent = {"ill": Failed(message="No module named 'docker'", hint="Install it.")}
-        monkeypatch.setattr(session.cluster, "survey", lambda cloud: (there, silent))
-        ready = prepare(folder, folder.read_plan(), Silent())
-        assert [each.key for each in ready.nodes] == ["c"]
-        assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
-        assert "No module named 'docker' Install it." in ready.missing["ill"]
-        assert folder.read_plan().chosen == ("b", "c", "ill")
-        assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
-        again = prepare(folder, folder.read_plan(), Silent())
-        assert set(again.missing) == {"b", "ill"}
+        ill = Failed(message="No module named 'docker'", hint="Install it.")
+        cluster = FakeCluster((node("c", kind="T4"), node("ill", kind="T4")), {"ill": ill})
+        for _ in range(2):
+            ready = prepare(cluster, folder, folder.read_plan(), Silent())
+            assert [each.key for each in ready.nodes] == ["c"]
+            assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
+            assert "No module named 'docker' Install it." in ready.missing["ill"]
+            assert folder.read_plan().chosen == ("b", "c", "ill")
+            assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
 
     def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]
@@ -299,9 +310,8 @@ class TestResuming:
         assert left(folder, plan_of(nodes), [node("b")]) == {}
         assert set(left(folder, plan_of(nodes), [])) == {"b"}
 
-    def test_no_node_can_be_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        silent = {"a": Failed(message="it does not answer.", hint="Look there.")}
-        monkeypatch.setattr(session.cluster, "survey", lambda cloud: ((node("a"),), silent))
+    def test_no_node_can_be_used(self, tmp_path: Path) -> None:
+        cluster = FakeCluster((node("a"),), {"a": Failed(message="it is silent.", hint="Look there.")})
         with pytest.raises(FleetError, match="No node of the cluster can be used") as caught:
-            prepare(folder_in(tmp_path), plan_of(), Silent())
-        assert "Node a: it does not answer. Look there." in caught.value.hint
+            prepare(cluster, folder_in(tmp_path), plan_of(), Silent())
+        assert "Node a: it is silent. Look there." in caught.value.hint

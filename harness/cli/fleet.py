@@ -81,13 +81,13 @@ def command(
     missing: Mapping[str, str] = {}
     ready: Ready | None = None
     try:
-        with stoppable(), connected(plan.address, checkout):
-            ready = prepare(folder, replace(plan, commit=commit_of(checkout)), progress)
+        with stoppable(), connected(plan.address, checkout) as cluster:
+            ready = prepare(cluster, folder, replace(plan, commit=commit_of(checkout)), progress)
             progress.line(f"Fleet folder: {folder.path}")
             if counts:
-                scale(ready, counts, progress)
+                scale(cluster, ready, counts, progress)
             else:
-                missing = run(ready, progress)
+                missing = run(cluster, ready, progress)
     except Interrupted as error:
         if ready is None:
             raise

@@ -7,6 +7,7 @@ ends with the driver: Ray kills it, its containers' standard input closes, and t
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import time
@@ -42,191 +43,165 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @contextmanager
-def connected(address: str, checkout: Path) -> Iterator[None]:
+def connected(address: str, checkout: Path) -> Iterator[Cluster]:
     """Join the cluster at `address` as a driver, with the harness' own code on its way to every node.
 
     Raises:
         FleetError: Ray is not installed, no cluster answers, or it is of another version.
     """
-    if address.startswith("ray://"):
-        raise FleetError(
-            f"{address} is the address of a Ray client server, which cannot stream trials.",
-            hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
-        )
-    ray = _ray()
-    if address != "auto":
-        _check_listening(address)
+    # Ray is an extra, and importing it takes longer than all of tfbench.
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError as error:
+        raise FleetError("Ray is not installed.", hint="Install it: pip install tfbench[fleet]") from error
+    _check_listening(address)
     others = [f"/{path.name}" for path in checkout.iterdir() if path.name not in PARTS]
     try:
         ray.init(
             address=address,
             runtime_env={"working_dir": str(checkout), "excludes": [*others, *LEFT_OUT]},
             log_to_driver=False,
-            logging_level="error",
+            logging_level=logging.ERROR,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        nothing = "Could not find" in str(error)
-        raise FleetError(
-            "No Ray cluster runs on this machine."
-            if nothing
-            else f"The Ray cluster at {address!r} refuses this machine: {_first(error)}",
-            hint=START if nothing else LOCKED,
-        ) from error
-    _silence_logs(ray)
+        if "Could not find" in str(error):
+            raise FleetError("No Ray cluster runs on this machine.", hint=START) from error
+        reason = f"The Ray cluster at {address!r} refuses this machine: {_first(error)}"
+        raise FleetError(reason, hint=LOCKED) from error
+    # Ray 2.60 prints pages of a dead node's log into --json, and has no other way to keep it from that.
+    with suppress(AttributeError):
+        ray._private.worker._worker_logs_enabled = False
     try:
-        yield
+        yield Cluster(ray)
     finally:
         ray.shutdown()
-
-
-def _silence_logs(ray: Any) -> None:
-    """Keep Ray from printing pages of a dead node's log over what a fleet shows and into its --json.
-
-    log_to_driver=False does not cover them, and Ray 2.60 has no other way than the one its debugger goes.
-    Where another version has none at all, they are printed.
-    """
-    with suppress(AttributeError):
-        if ray._private.worker._worker_logs_enabled:
-            ray._private.worker._worker_logs_enabled = False
 
 
 def _check_listening(address: str) -> None:
     """Make sure that something listens at the cluster's head: Ray itself waits minutes for one that is gone.
 
     Raises:
-        FleetError: nothing does.
+        FleetError: nothing does, or what does is of another kind.
     """
+    if address == "auto":
+        return
+    if address.startswith("ray://"):
+        raise FleetError(
+            f"{address} is the address of a Ray client server, which cannot stream trials.",
+            hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
+        )
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=CONNECT_S):
             pass
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
         raise FleetError(
-            f"No Ray cluster answers at {address}: {why or 'no answer'}.",
-            hint=f"Check host and port. {START}",
+            f"No Ray cluster answers at {address}: {error}.", hint=f"Check host and port. {START}"
         ) from error
 
 
-def survey(*, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
-    """Return the nodes that are alive and offer CPUs, in the order of keys, and why some cannot be used.
+class Cluster:
+    """A cluster that this process has joined.
 
     Args:
-        cloud: whether nodes may ask their cloud's metadata service.
+        ray: the package.
     """
-    ray = _ray()
-    nodes = _alive()
-    end_s = time.monotonic() + DESCRIBE_S
-    remote = ray.remote(describe)
-    answers = [
-        remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
-        for node in nodes
-    ]
-    described, failed = [], {}
-    for node, answer in zip(nodes, answers, strict=True):
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
+        """Return the nodes that are alive and offer CPUs, in the order of keys, and why some cannot be used.
+
+        Args:
+            cloud: whether nodes may ask their cloud's metadata service.
+        """
+        nodes = alive(self._ray.nodes())
+        end_s = time.monotonic() + DESCRIBE_S
+        remote = self._ray.remote(describe)
+        answers = [
+            remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
+            for node in nodes
+        ]
+        described: list[Node] = []
+        failed: dict[str, Failed] = {}
+        for node, answer in zip(nodes, answers, strict=True):
+            try:
+                described.append(self._ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
+            except self._ray.exceptions.RayError as error:
+                described.append(node)
+                failed[node.key] = _failed(error)
+        return tuple(described), failed
+
+    def run_plan(
+        self, plan: FleetPlan, seeds: Sequence[tuple[Node, Mapping[str, bytes]]]
+    ) -> Generator[tuple[str, Message]]:
+        """Run the plan on nodes, all at once; yield what they report as (node's key, message).
+
+        A node that other work of the cluster holds for longer than the plan waits counts as failed. Closing the
+        iterator ends what still runs.
+
+        Args:
+            seeds: each node with what it needs of its run so far.
+        """
+        remote = self._ray.remote(work)
+        streams = {
+            remote.options(
+                num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_all_of(node)
+            ).remote(plan, seed): node.key
+            for node, seed in seeds
+        }
+        silent = set(streams.values())
+        end_s = time.monotonic() + plan.wait_s
         try:
-            described.append(ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
-        except ray.exceptions.RayError as error:
-            described.append(node)
-            failed[node.key] = _failed(error)
-    return tuple(described), failed
+            while streams:
+                ready, _ = self._ray.wait(list(streams), timeout=LOOK_S, fetch_local=False)
+                for stream in ready:
+                    key = streams.pop(stream)
+                    silent.discard(key)
+                    try:
+                        message = self._ray.get(next(stream))
+                    except StopIteration:
+                        continue
+                    except self._ray.exceptions.RayError as error:
+                        yield key, _failed(error)
+                        continue
+                    # At the end: `wait` names the first one that is ready.
+                    streams[stream] = key
+                    yield key, message
+                if silent and time.monotonic() > end_s:
+                    for stream in [stream for stream, key in streams.items() if key in silent]:
+                        self._cancel(stream)
+                        yield streams.pop(stream), _held(plan.wait_s)
+                    silent.clear()
+        finally:
+            for stream in streams:
+                self._cancel(stream)
 
+    def team(self, nodes: Sequence[Node], plan: FleetPlan) -> Team:
+        """Return workers on these nodes that train together."""
+        return Team(self._ray, nodes, plan)
 
-def _alive() -> tuple[Node, ...]:
-    # A head that offers no CPUs, as KubeRay's, cannot run a task, so that it cannot even be asked.
-    raylets = [
-        raylet
-        for raylet in _ray().nodes()
-        if raylet["Alive"] and (raylet["Resources"].get("CPU") or raylet["Resources"].get("GPU"))
-    ]
-    # A node that nobody named bears its address; its host name says more.
-    named = [
-        (
-            "" if raylet["NodeName"] == raylet["NodeManagerAddress"] else raylet["NodeName"],
-            raylet["NodeManagerHostname"],
-            raylet["NodeID"],
-        )
-        for raylet in raylets
-    ]
-    nodes = [
-        Node(
-            key=key,
-            node_id=raylet["NodeID"],
-            address=raylet["NodeManagerAddress"],
-            resources=dict(raylet["Resources"]),
-            labels=dict(raylet.get("Labels") or {}),
-        )
-        for key, raylet in zip(node_keys(named), raylets, strict=True)
-    ]
-    return tuple(sorted(nodes, key=lambda node: node.key))
-
-
-def run_plan(
-    plan: FleetPlan, seeds: Sequence[tuple[Node, Mapping[str, bytes]]]
-) -> Generator[tuple[str, Message]]:
-    """Run the plan on nodes, all at once; yield what they report as (node's key, message).
-
-    A node that other work of the cluster holds for longer than the plan waits counts as failed. Closing the
-    iterator ends what still runs.
-
-    Args:
-        seeds: each node with what it needs of its run so far.
-    """
-    ray = _ray()
-    remote = ray.remote(work)
-    streams = {
-        remote.options(
-            num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_all_of(node)
-        ).remote(plan, seed): node.key
-        for node, seed in seeds
-    }
-    silent = set(streams.values())
-    end_s = time.monotonic() + plan.wait_s
-    try:
-        while streams:
-            ready, _ = ray.wait(list(streams), timeout=LOOK_S, fetch_local=False)
-            for stream in ready:
-                key = streams.pop(stream)
-                silent.discard(key)
-                try:
-                    message = ray.get(next(stream))
-                except StopIteration:
-                    continue
-                except ray.exceptions.RayError as error:
-                    yield key, _failed(error)
-                    continue
-                # At the end: `wait` names the first one that is ready.
-                streams[stream] = key
-                yield key, message
-            if silent and time.monotonic() > end_s:
-                for stream in [stream for stream, key in streams.items() if key in silent]:
-                    _cancel(stream)
-                    yield streams.pop(stream), _held(plan.wait_s)
-                silent.clear()
-    finally:
-        for stream in streams:
-            _cancel(stream)
-
-
-def _cancel(stream: Any) -> None:
-    ray = _ray()
-    with suppress(ray.exceptions.RayError):
-        ray.cancel(stream, force=True)
+    def _cancel(self, stream: Any) -> None:
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.cancel(stream, force=True)
 
 
 class Team:
     """Workers that train together: a Ray actor on each node, which has all of it.
 
     Args:
+        ray: the package.
         nodes: those to place them on.
         plan: what to prepare.
     """
 
-    def __init__(self, nodes: Sequence[Node], plan: FleetPlan) -> None:
+    def __init__(self, ray: Any, nodes: Sequence[Node], plan: FleetPlan) -> None:
+        self._ray = ray
         self._nodes = tuple(nodes)
         self._wait_s = plan.wait_s
         machines = [node.machine for node in nodes]
-        remote = _ray().remote(TrainingWorker)
+        remote = ray.remote(TrainingWorker)
         self._workers = [
             remote.options(**_all_of(node)).remote(
                 plan, node.address, first=node.machine not in machines[:number]
@@ -241,11 +216,10 @@ class Team:
             FleetError: one is held by others or cannot do it; the message names its node.
         """
         answers = [worker.free_port.remote() for worker in self._workers]
-        ready, _ = _ray().wait(answers, num_returns=len(answers), timeout=self._wait_s)
+        ready, _ = self._ray.wait(answers, num_returns=len(answers), timeout=self._wait_s)
         for node, answer in zip(self._nodes, answers, strict=True):
             if answer not in ready:
-                held = _held(self._wait_s)
-                raise FleetError(f"Node {node.key}: {held.message}", hint=held.hint)
+                raise _error(node, _held(self._wait_s))
         begun: Begun = self._all([worker.prepare.remote() for worker in self._workers])[0]
         return begun
 
@@ -261,22 +235,42 @@ class Team:
 
     def close(self) -> None:
         """End all workers."""
-        ray = _ray()
-        with suppress(ray.exceptions.RayError):
-            ray.get([worker.close.remote() for worker in self._workers], timeout=CLOSE_S)
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.get([worker.close.remote() for worker in self._workers], timeout=CLOSE_S)
         for worker in self._workers:
-            ray.kill(worker)
+            self._ray.kill(worker)
 
     def _all(self, answers: Sequence[Any]) -> list[Any]:
-        ray = _ray()
         result = []
         for node, answer in zip(self._nodes, answers, strict=False):
             try:
-                result.append(ray.get(answer))
-            except ray.exceptions.RayError as error:
-                failed = _failed(error)
-                raise FleetError(f"Node {node.key}: {failed.message}", hint=failed.hint) from error
+                result.append(self._ray.get(answer))
+            except self._ray.exceptions.RayError as error:
+                raise _error(node, _failed(error)) from error
         return result
+
+
+def alive(raylets: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
+    """Return the nodes that Ray lists, in the order of keys, but for those that are dead or can run nothing.
+
+    A head that offers no CPUs, as KubeRay's, cannot even be asked.
+    """
+    chosen = [
+        raylet
+        for raylet in raylets
+        if raylet["Alive"] and (raylet["Resources"].get("CPU") or raylet["Resources"].get("GPU"))
+    ]
+    nodes = [
+        Node(
+            key=key,
+            node_id=raylet["NodeID"],
+            address=raylet["NodeManagerAddress"],
+            resources=dict(raylet["Resources"]),
+            labels=dict(raylet.get("Labels") or {}),
+        )
+        for key, raylet in zip(node_keys(chosen), chosen, strict=True)
+    ]
+    return tuple(sorted(nodes, key=lambda node: node.key))
 
 
 def _all_of(node: Node) -> dict[str, Any]:
@@ -286,21 +280,13 @@ def _all_of(node: Node) -> dict[str, Any]:
 
 
 def _pinned(node: Node) -> Any:
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - see _ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - as above
 
     return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
 
 
-def _ray() -> Any:
-    """Return Ray. It is an extra, and importing it takes longer than all of tfbench: only a fleet does."""
-    try:
-        import ray  # noqa: PLC0415
-        import ray.exceptions  # noqa: PLC0415
-    except ImportError as error:
-        raise FleetError(
-            "Ray is not installed.", hint="Install it with: pip install tfbench[fleet]"
-        ) from error
-    return ray
+def _error(node: Node, failed: Failed) -> FleetError:
+    return FleetError(f"Node {node.key}: {failed.message}", hint=failed.hint)
 
 
 def _held(wait_s: float) -> Failed:

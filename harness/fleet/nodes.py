@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.errors import UsageError
 from harness.fleet.messages import Node
@@ -11,16 +12,16 @@ from harness.fleet.messages import Node
 ALL, ONE_PER_KIND = "all", "one-per-kind"
 
 
-def node_keys(named: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Return a name for each node that is fit for a folder and unique.
-
-    Args:
-        named: (name that the node was given, host name, Ray's node id) of each.
-    """
-    plain = [_safe(name) or _safe(host) or "node" for name, host, _ in named]
+def node_keys(raylets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return a name for each node, as Ray lists it, that is fit for a folder and unique."""
+    plain = []
+    for raylet in raylets:
+        # A node that nobody named bears its address; its host name says more.
+        given = raylet["NodeName"] if raylet["NodeName"] != raylet["NodeManagerAddress"] else ""
+        plain.append(_safe(given) or _safe(raylet["NodeManagerHostname"]) or "node")
     return tuple(
-        key if plain.count(key) == 1 else f"{key}-{node_id[:6]}"
-        for key, (_, _, node_id) in zip(plain, named, strict=True)
+        key if plain.count(key) == 1 else f"{key}-{raylet['NodeID'][:6]}"
+        for key, raylet in zip(plain, raylets, strict=True)
     )
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from harness.errors import FleetError, UsageError
-from harness.fleet import cluster
+from harness.fleet.cluster import Cluster
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, Failed, FleetPlan, Heartbeat, Message, Node, Written
 from harness.fleet.multiworker import measure, team_nodes
@@ -32,7 +32,7 @@ class Ready:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepare(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Ready:
+def prepare(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Ready:
     """Ask and choose the nodes that there are now, and write the plan for them.
 
     Args:
@@ -84,7 +84,7 @@ def left(folder: FleetFolder, plan: FleetPlan, there: Sequence[Node]) -> dict[st
     }
 
 
-def run(ready: Ready, progress: Progress) -> Mapping[str, str]:
+def run(cluster: Cluster, ready: Ready, progress: Progress) -> Mapping[str, str]:
     """Run the plan on each node; return the nodes whose measurement is missing, with the reasons.
 
     Raises:
@@ -134,7 +134,7 @@ def _because(key: str, failed: Failed) -> str:
     return f"Node {key}: {failed.message} {failed.hint}"
 
 
-def scale(ready: Ready, counts: Sequence[int], progress: Progress) -> None:
+def scale(cluster: Cluster, ready: Ready, counts: Sequence[int], progress: Progress) -> None:
     """Train over each number of workers instead of on each node by itself.
 
     Raises:
@@ -145,7 +145,7 @@ def scale(ready: Ready, counts: Sequence[int], progress: Progress) -> None:
     nodes = team_nodes(ready.nodes, counts)
     if len({node.machine for node in nodes}) < len(nodes):
         progress.line("Workers share a machine: this tests the setup and measures no network.")
-    with closing(cluster.Team(nodes, ready.plan)) as team:
+    with closing(cluster.team(nodes, ready.plan)) as team:
         measure(ready.folder, team.prepare(), nodes, counts, team.run, progress)
 
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.console import err, show_error
+from harness.cli.console import show_error
 from harness.cli.measuring import stoppable
 from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
 from harness.engines.docker import DockerEngine
@@ -91,5 +91,5 @@ if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]), *sys.argv[2:])
     except TfbenchError as error:
-        show_error(err(), error)
+        show_error(error)
         sys.exit(error.exit_code)
