@@ -1,6 +1,6 @@
 """How often `tfbench compare` is wrong: on equal runs, and on runs with a planted slowdown.
 
-    python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 5%]
+    python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 0.05]
 
 Log-normal trials whose number the quick profile's own rule chooses, or a fixed number, at several noises; and
 beside them the noise of recorded runs. Rates come with their own 95 % intervals (Clopper & Pearson 1934).
@@ -10,17 +10,17 @@ Targets: no difference found at least 95 times in 100, a planted 5 % found at le
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 from scipy.stats import binomtest
 
 from benchmarks.tables import markdown
@@ -54,16 +54,14 @@ class Rates:
     trials: float
 
 
-def main(words: Sequence[str]) -> int:
+def main(
+    rounds: int = 1000,
+    slowdown: float = 0.05,
+    more: Annotated[list[Path] | None, typer.Option("--recording", help="run, report or extract")] = None,
+) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.power", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--slowdown", type=float, default=0.05, help="a share of speed")
-    parser.add_argument("--recording", type=Path, action="append", default=[], help="run, report or extract")
-    chosen = parser.parse_args(words)
-    for line in chain(simulated(chosen.rounds, chosen.slowdown), recorded(chosen.recording)):
-        print(line, flush=True)  # noqa: T201 - a benchmark's output
-    return 0
+    for line in chain(simulated(rounds, slowdown), recorded(more or ())):
+        print(line, flush=True)
 
 
 def simulated(rounds: int, slowdown: float) -> Iterator[str]:
@@ -183,4 +181,4 @@ def share(count: int, rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    typer.run(main)

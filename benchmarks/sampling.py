@@ -1,8 +1,17 @@
-"""What each sampler costs the workload that it watches, and itself."""
+"""What each sampler costs the workload that it watches, and itself.
+
+    python -m benchmarks.sampling [--rounds N] [--device gpu] [--workload NAME]
+
+One container trains, window after window, while samplers take turns of a few seconds: none, ours, and others' (on
+a CPU `docker stats` and CodeCarbon, on a GPU nvitop, Zeus and CodeCarbon). Only windows that lie wholly inside a
+turn count, and every turn is compared with the turn without a sampler of the same round, so that a drifting
+machine cancels out.
+"""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +22,8 @@ from statistics import median
 from typing import TypeVar
 
 import psutil
+import typer
 
-from benchmarks.processes import UnavailableError, cpu_s, memory_bytes, running
 from benchmarks.tables import markdown
 from harness.analysis.stats import estimate
 from harness.engines import Container
@@ -38,11 +47,14 @@ ENDLESS = 1_000_000
 # What shows a sampler's disturbance best: many short steps on the host, or a GPU kept busy.
 VARIANTS = {"cifar100-mlp": BASELINE, "resnet50": MODEL_ONLY}
 NONE = "none"
-MISSING = "-"
 
 T = TypeVar("T")
 # Sampler -> its command; () for NONE.
 Commands = Mapping[str, Sequence[str]]
+
+
+class UnavailableError(Exception):
+    """A sampler that cannot take part: why, in words for the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +71,7 @@ class Turn:
     """An interval in which one sampler watched.
 
     Attributes:
-        cpu_s, memory_bytes: what its processes took.
+        cpu_s, memory_bytes: what its process took, pages that it shares counted in parts (PSS).
         speed: samples/s of the workload in the windows inside; NaN until known.
     """
 
@@ -67,13 +79,15 @@ class Turn:
     round: int
     start_ns: int
     end_ns: int
-    cpu_s: float
-    memory_bytes: int
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
     speed: float = float("nan")
 
 
-def measure(rounds: int, workload: str, device: str, engine: str) -> Iterator[str]:
-    """Yield a Markdown table with a line for each sampler."""
+def main(
+    rounds: int = 12, workload: str = "cifar100-mlp", device: str = "cpu", engine: str = "docker"
+) -> None:
+    """Print a Markdown table with a line for each sampler."""
     variant = VARIANTS.get(workload, BASELINE)
     options = Options(
         engine=engine, device=device, workloads=(workload,), variants=variant, trials=1, out=FOLDER / "runs"
@@ -86,9 +100,8 @@ def measure(rounds: int, workload: str, device: str, engine: str) -> Iterator[st
         ]
     turns = [replace(turn, speed=speed(windows, turn.start_ns, turn.end_ns)) for turn in turns]
     name = watched.gpu.name if watched.gpu else f"{psutil.cpu_count()} cores"
-    yield f"Sampling, {workload} {variant} on {name}, {rounds} interleaved rounds of {TURN_S:g} s:"
-    yield ""
-    yield from table(turns, unavailable)
+    print(f"Sampling, {workload} {variant} on {name}, {rounds} interleaved rounds of {TURN_S:g} s:\n")
+    print("\n".join(table(turns, unavailable)))
 
 
 @contextmanager
@@ -163,21 +176,54 @@ def take_turns(
                 continue
             try:
                 log = FOLDER / "logs" / f"{name}.log"
-                with running(everyone[name], log, settle_s) as processes:
-                    before_s, start_ns = cpu_s(processes), time.monotonic_ns()
+                with running(everyone[name], log, settle_s) as process:
+                    before_s, start_ns = _cpu_s(process), time.monotonic_ns()
                     time.sleep(turn_s)
-                    spent_s, end_ns = cpu_s(processes) - before_s, time.monotonic_ns()
-                    memory = memory_bytes(processes)
+                    turn = Turn(sampler=name, round=number, start_ns=start_ns, end_ns=time.monotonic_ns())
+                    if process is not None:
+                        spent_s, memory = (
+                            _cpu_s(process) - before_s,
+                            psutil.Process(process.pid).memory_full_info().pss,
+                        )
+                        turn = replace(turn, cpu_s=spent_s, memory_bytes=memory)
+                turns.append(turn)
             except UnavailableError as error:
                 unavailable[name] = str(error)
-                continue
-            turns.append(
-                Turn(
-                    sampler=name, round=number, start_ns=start_ns, end_ns=end_ns, cpu_s=spent_s,
-                    memory_bytes=memory,
-                )
-            )  # fmt: skip
     return turns, unavailable
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path, settle_s: float) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Run a command until the block ends; give its process after so many seconds, None for no command.
+
+    Raises:
+        UnavailableError: it could not be started, or ended too early; the reason is the last line of its log.
+    """
+    if not command:
+        time.sleep(settle_s)
+        yield None
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with log.open("w") as errors:
+            started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+    except OSError as error:
+        raise UnavailableError(f"{command[0]}: {error.strerror}") from error
+    try:
+        time.sleep(settle_s)
+        if started.poll() is None:
+            yield started
+        if started.poll() is not None:
+            lines = log.read_text(errors="replace").strip().splitlines()
+            raise UnavailableError(lines[-1] if lines else "it ended by itself")
+    finally:
+        started.kill()
+        started.wait()
+
+
+def _cpu_s(process: subprocess.Popen[bytes] | None) -> float:
+    # Linux' clock of another process, all its threads, to the nanosecond: clock_getcpuclockid(3) makes this number.
+    return time.clock_gettime((~process.pid << 3) | 2) if process else 0.0
 
 
 def rotated(everyone: Sequence[T], number: int) -> Sequence[T]:
@@ -203,12 +249,16 @@ def table(turns: Sequence[Turn], unavailable: Mapping[str, str]) -> Iterator[str
             [100 * (alone[turn.round] / turn.speed - 1) for turn in mine if turn.round in alone], "%"
         )
         share = median(100e9 * turn.cpu_s / (turn.end_ns - turn.start_ns) for turn in mine)
-        slowdown = MISSING if slow is None else f"{slow.median:+.2f} ({slow.low:+.2f} to {slow.high:+.2f})"
+        slowdown = "-" if slow is None else f"{slow.median:+.2f} ({slow.low:+.2f} to {slow.high:+.2f})"
         memory = max(turn.memory_bytes for turn in mine) / 2**20
         rows.append((name, slowdown, f"{share:.2f}", f"{memory:.0f}"))
     heads = ("sampler", "slowdown, % (95 % interval)", "own time, % of a core", "memory, MiB")
     yield from markdown(heads, rows)
     yield ""
-    yield "Medians over the rounds, memory the greatest (PSS), all of the samplers' own processes only:"
-    yield "what a daemon does for them, such as the engine for `docker stats`, comes on top."
+    yield "Medians over the rounds, memory the greatest (PSS), all of the sampler's own process only:"
+    yield "what a daemon does for it, such as the engine for `docker stats`, comes on top."
     yield from (f"Left out: {name}, {why.rstrip('.')}." for name, why in unavailable.items())
+
+
+if __name__ == "__main__":
+    typer.run(main)

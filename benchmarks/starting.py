@@ -1,4 +1,7 @@
-"""From the command to the first training step: `tfbench bench` against a plain `docker run` of the same."""
+"""From the command to the first training step: `tfbench bench` against a plain `docker run` of the same.
+
+python -m benchmarks.starting [--rounds N] [--workload NAME]
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+
+import typer
 
 from benchmarks.sampling import rotated
 from benchmarks.tables import markdown
@@ -27,53 +32,33 @@ from workloads.protocol import BASELINE, FIRST_STEP
 FOLDER = Path("build/overhead/start")
 
 
-def measure(rounds: int, workload: str) -> Iterator[str]:
-    """Yield a Markdown table with the added seconds and their interval, from interleaved pairs."""
-    plain, ours = pairs(lambda: _plain(workload), lambda: _ours(workload), rounds)
-    added = estimate([b - a for a, b in zip(plain, ours, strict=True)], "s")
-    assert added is not None
-    yield f"Start, {workload}, {rounds} interleaved pairs, command to first training step:"
-    yield ""
-    yield from markdown(
-        ("", "seconds, median"),
-        (
-            ("plain docker run", f"{median(plain):.2f}"),
-            ("tfbench bench", f"{median(ours):.2f}"),
-            ("added by tfbench", f"{added.median:.2f} ({added.low:.2f} to {added.high:.2f})"),
-        ),
-    )
-
-
-def pairs(
-    one: Callable[[], float], other: Callable[[], float], rounds: int
-) -> tuple[list[float], list[float]]:
-    """Call both in each round, alternating which is first, and return what each gave, round by round."""
-    found: tuple[list[float], list[float]] = ([], [])
+def main(rounds: int = 12, workload: str = "cifar100-mlp") -> None:
+    """Print a Markdown table with the added seconds and their interval, from interleaved pairs."""
+    starts = {"plain docker run": plain, "tfbench bench": ours}
+    seconds: dict[str, list[float]] = {name: [] for name in starts}
     for number in range(rounds):
-        for call, values in rotated(((one, found[0]), (other, found[1])), number):
-            values.append(call())
-    return found
+        for name in rotated(list(starts), number):
+            seconds[name].append(starts[name](workload))
+    added = estimate([b - a for a, b in zip(*seconds.values(), strict=True)], "s")
+    assert added is not None
+    rows = [(name, f"{median(values):.2f}") for name, values in seconds.items()]
+    rows.append(("added by tfbench", f"{added.median:.2f} ({added.low:.2f} to {added.high:.2f})"))
+    print(f"Start, {workload}, {rounds} interleaved pairs, command to first training step:\n")
+    print("\n".join(markdown(("", "seconds, median"), rows)))
 
 
-def _first_step_s(events: Path, began_ns: int) -> float:
-    phases = [phase for phase in read_log(events).phases if phase.name == FIRST_STEP]
-    if not phases:
-        raise RuntimeError(f"no training step in {events}")
-    return (phases[0].start_ns - began_ns) / 1e9
-
-
-def _ours(workload: str) -> float:
+def ours(workload: str) -> float:
+    """Start `tfbench bench`; return the seconds until the first training step."""
     runs = FOLDER / "ours"
     shutil.rmtree(runs, ignore_errors=True)
     command = [sys.executable, "-m", "harness", "bench", "--quiet", "--profile", "smoke"]
     command += ["--device", "cpu", "--workload", workload, "--variants", BASELINE, "--out", str(runs)]
-    began_ns = time.monotonic_ns()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    began_ns = _run(command)
     (events,) = runs.glob("*/trials/*/out/events.jsonl")
     return _first_step_s(events, began_ns)
 
 
-def _plain(workload: str) -> float:
+def plain(workload: str) -> float:
     """Run the same driver, spec, data and image by the docker command line, without the harness."""
     out, plan = (FOLDER / "plain").absolute(), FOLDER / "plan"
     shutil.rmtree(out, ignore_errors=True)
@@ -90,7 +75,20 @@ def _plain(workload: str) -> float:
         command += ["--volume", f"{mount.host}:{mount.container}:ro"]
     for name, value in job.container.environment.items():
         command += ["--env", f"{name}={value}"]
-    command += [job.container.image.reference, *job.container.command]
+    began_ns = _run([*command, job.container.image.reference, *job.container.command])
+    return _first_step_s(out / "events.jsonl", began_ns)
+
+
+def _run(command: Sequence[str]) -> int:
     began_ns = time.monotonic_ns()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return _first_step_s(out / "events.jsonl", began_ns)
+    return began_ns
+
+
+def _first_step_s(events: Path, began_ns: int) -> float:
+    first = next(phase for phase in read_log(events).phases if phase.name == FIRST_STEP)
+    return (first.start_ns - began_ns) / 1e9
+
+
+if __name__ == "__main__":
+    typer.run(main)

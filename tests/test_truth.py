@@ -23,7 +23,7 @@ from benchmarks.truth.judging import (
     utilisation,
 )
 from benchmarks.truth.planting import PlantingEngine, disk_of
-from benchmarks.truth.recordings import archive, pack, unpack
+from benchmarks.truth.recordings import archive, pack_runs, unpack
 from benchmarks.truth.running import Settings, file_of, run_case
 from benchmarks.truth.standin_cases import STANDIN_CASES, plant
 from benchmarks.truth.suites import SUITES
@@ -154,9 +154,7 @@ class TestScoring:
             judged("c", Kind.ARITHMETIC, Kind.ARITHMETIC, utilisation=0.8),
         ]
         low = {"input_pct": 4.0, "conclusion": "Your program is NOT input-bound because"}
-        table = list(
-            peers.peers_table(list(peers.compared(ones, {"a": low, "b": low, "c": {"input_pct": None}})))
-        )
+        table = list(peers.peers_table(ones, {"a": low, "b": low, "c": {"input_pct": None}}))
         assert table[2:] == [
             "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
             "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
@@ -237,7 +235,7 @@ class TestKept:
         case = Case(name=folder.name, planted=Kind.INPUT, text="", workload="reading")
         stand_in = replace(case, recording="x")
         for number in range(2):
-            pack([case, stand_in], tmp_path / "runs", tmp_path / f"{number}.tar.xz")
+            pack_runs([case, stand_in], tmp_path / "runs", tmp_path / f"{number}.tar.xz")
         assert (tmp_path / "0.tar.xz").read_bytes() == (tmp_path / "1.tar.xz").read_bytes()
         (tmp_path / "out").mkdir()
         with tarfile.open(tmp_path / "0.tar.xz") as tar:

@@ -8,7 +8,6 @@ finding beside them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.tables import markdown
@@ -23,59 +22,29 @@ UTILISATION = 0.90
 Answers = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What each says to "does the device wait for its input?"; None where it has no answer."""
+def peers_table(judged: Sequence[Judged], answers: Answers) -> Iterator[str]:
+    """Yield Markdown: what each answers to "does the device wait for its input?", and how many each got right.
 
-    judged: Judged
-    xprof_pct: float | None
-    ours: bool
-    xprof: bool | None
-    utilisation: bool | None
-
-
-def compared(judged: Sequence[Judged], answers: Answers) -> Iterator[Compared]:
-    """Ask all three; left out are cases in which the question has no single answer, and those not traced."""
-    for each in judged:
-        answer = answers.get(each.case.name)
-        if answer is None or each.case.mixed:
-            continue
-        share, conclusion = answer.get("input_pct"), str(answer.get("conclusion"))
-        yield Compared(
-            judged=each,
-            xprof_pct=share,
-            ours=each.input_bound,
-            xprof=None if share is None else any(word in conclusion for word in XPROF_YES),
-            utilisation=None if each.utilisation is None else each.utilisation < UTILISATION,
-        )
-
-
-def peers_table(answers: Sequence[Compared]) -> Iterator[str]:
-    """Yield Markdown: a line for each case, and how many each got right."""
-    rows = []
-    for each in answers:
-        truth = each.judged.case.input_bound
-        rows.append(
-            (
-                f"`{each.judged.case.name}`",
-                _word(truth),
-                _mark(each.ours, truth, str(each.judged.answer)),
-                _mark(each.xprof, truth, percent(None if each.xprof_pct is None else each.xprof_pct / 100)),
-                _mark(each.utilisation, truth, percent(each.judged.utilisation)),
-            )
-        )
-    right = (
-        f"**{sum(getattr(each, tool) is each.judged.case.input_bound for each in answers)} of {len(answers)}**"
-        for tool in ("ours", "xprof", "utilisation")
-    )
+    Left out are cases in which the question has no single answer, and those that xprof did not trace.
+    """
+    asked = [each for each in judged if each.case.name in answers and not each.case.mixed]
+    rows, right = [], [0, 0, 0]
+    for each in asked:
+        truth, answer = each.case.input_bound, answers[each.case.name]
+        share = answer.get("input_pct")
+        xprof = None if share is None else any(word in answer["conclusion"] for word in XPROF_YES)
+        low = None if each.utilisation is None else each.utilisation < UTILISATION
+        said = (each.input_bound, xprof, low)
+        details = (each.answer, percent(share and share / 100), percent(each.utilisation))
+        right = [count + (yes is truth) for count, yes in zip(right, said, strict=True)]
+        cells = [_cell(yes, truth, detail) for yes, detail in zip(said, details, strict=True)]
+        rows.append((f"`{each.case.name}`", "yes" if truth else "no", *cells))
+    counts = (f"**{count} of {len(asked)}**" for count in right)
     heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")
-    yield from markdown(heads, [*rows, ("**right**", "", *right)])
+    yield from markdown(heads, [*rows, ("**right**", "", *counts)])
 
 
-def _word(answer: bool | None) -> str:
-    return "no answer" if answer is None else "yes" if answer else "no"
-
-
-def _mark(answer: bool | None, truth: bool, detail: str) -> str:
-    word = _word(answer) if answer is truth else f"**{_word(answer)}**"
-    return f"{word} ({detail})" if answer is not None else word
+def _cell(answer: bool | None, truth: bool, detail: str) -> str:
+    word = "no answer" if answer is None else "yes" if answer else "no"
+    word = word if answer is truth else f"**{word}**"
+    return word if answer is None else f"{word} ({detail})"

@@ -35,7 +35,7 @@ def packed_answers(suite: str) -> Mapping[str, Mapping[str, Any]]:
     return answers
 
 
-def pack(cases: Iterable[Case], folder: Path, into: Path) -> None:
+def pack_runs(cases: Iterable[Case], folder: Path, into: Path) -> None:
     """Put the runs of those cases that were run into an archive; the same files give the same archive."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:

@@ -58,9 +58,9 @@ PROFILE = replace(
 )
 
 
-def finished_run(case: Case, settings: Settings) -> Path | None:
-    """Return the case's run folder if it has been run to its end."""
-    path = settings.folder / case.name
+def finished_run(name: str, settings: Settings) -> Path | None:
+    """Return the run folder of the case of that name if it has been run to its end."""
+    path = settings.folder / name
     return path if (path / "stops.json").exists() else None
 
 
