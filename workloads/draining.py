@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,17 +12,8 @@ import tensorflow as tf
 from workloads import pipeline, rewriting
 from workloads.devices import touch
 from workloads.job import Job
-from workloads.protocol import (
-    BUILD,
-    CACHED_EPOCH,
-    FIRST_EPOCH,
-    INPUT_ONLY,
-    STAGE_PREFIX,
-    THREADS_PREFIX,
-)
-from workloads.stepwise import factor
-from workloads.timing import Meter
-from workloads.training import ENDLESS, Boundaries
+from workloads.protocol import BUILD, CACHED_EPOCH, FIRST_EPOCH, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.tuning import factor
 
 # How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
 DRAIN_CALL_S = 0.02
@@ -42,37 +33,35 @@ def drained(variant: str) -> bool:
     return variant == INPUT_ONLY or of_a_part(variant)
 
 
-def drain(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def drain(job: Job) -> None:
     """Drain the pipeline, or a part of it, and count.
 
     Only input-only copies what it gets to the devices: the others show what the host can do.
     """
+    variant, meter = job.variant, job.meter
     began = meter.now()
     stage = variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
+    replaced: Any = nullcontext()
     if variant in (FIRST_EPOCH, CACHED_EPOCH):
-        cached = _batches_to_cache(job, params)
+        cached = _batches_to_cache(job)
         if not cached:
             job.events.needless(variant, "the pipeline has no cache")
             return
-        replaced: Any = rewriting.caches_replaced(0 if variant == FIRST_EPOCH else cached)
-    else:
-        replaced = nullcontext()
+        replaced = rewriting.caches_replaced(0 if variant == FIRST_EPOCH else cached)
     with replaced:
-        dataset = _dataset(job, params, stage)
-    batch = params["batch_size"] * len(job.devices)
-    if pipeline.is_loader(dataset):
-        if variant.startswith(THREADS_PREFIX):
-            job.events.needless(variant, "the loader is no tf.data pipeline")
-        else:
-            _fit(job, meter, dataset, batch, began)
-        return
+        dataset = _dataset(job, stage)
     if variant.startswith(THREADS_PREFIX):
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = factor(variant, THREADS_PREFIX)
-        options.threading.max_intra_op_parallelism = factor(variant, THREADS_PREFIX)
+        if pipeline.is_loader(dataset):
+            job.events.needless(variant, "the loader is no tf.data pipeline")
+            return
+        options, threads = tf.data.Options(), factor(variant, THREADS_PREFIX)
+        options.threading.private_threadpool_size = threads
+        options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)
-    batched = not stage or job.train is not None or _batched(job, params, stage)
+    # Every stage of a loader gives batches.
+    batched = not stage or job.train is not None or pipeline.is_loader(dataset) or _batched(job, stage)
     copied_to = job.devices if variant == INPUT_ONLY else ()
+    dataset = pipeline.as_dataset(dataset)
     pull = batches(dataset, copied_to) if batched else samples(dataset)
     if variant == CACHED_EPOCH:
         pull(CACHED_BATCHES)
@@ -140,44 +129,24 @@ def _rows(element: Any) -> Any:
     return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)
 
 
-def _fit(job: Job, meter: Meter, loader: Any, batch: int, began: int) -> None:
-    """Drain a Python loader by the fit of a model that computes nothing; every stage of it gives batches."""
-
-    class Drain(tf.keras.Model):
-        """Takes a batch and leaves it at that."""
-
-        def train_step(self, data: Any) -> dict[str, Any]:
-            """Look at each device's share."""
-            return {"loss": 0.0 * touch(data, job.devices)}
-
-    model = Drain()
-    model.compile(optimizer="sgd", jit_compile=False)
-    boundaries = Boundaries(meter, once=pipeline.loader_pass(loader, batch), waits=True)
-    meter.phase(BUILD, began)
-    meter.begin()
-    model.fit(loader, epochs=ENDLESS, shuffle=False, verbose=0, callbacks=[boundaries])
-
-
-def _dataset(job: Job, params: Mapping[str, Any], stage: str) -> Any:
+def _dataset(job: Job, stage: str) -> Any:
     if job.train is not None or not stage:
-        return pipeline.baseline(job, params, devices=len(job.devices))
-    batch = params["batch_size"] * len(job.devices)
-    return pipeline.assemble(job.stages({**params, "batch_size": batch}), stage)
+        return pipeline.baseline(job, devices=len(job.devices))
+    return pipeline.assemble(job.stages(job.params["batch_size"] * len(job.devices)), stage)
 
 
-def _batches_to_cache(job: Job, params: Mapping[str, Any]) -> int:
+def _batches_to_cache(job: Job) -> int:
     """Return how many elements before the first cache make the batches to be cached; 0 without a cache."""
-    names = [name for name, _ in job.stages(params)]
-    for name in names:
-        if rewriting.has_cache(_dataset(job, params, name)):
+    for name, _ in job.stages():
+        if rewriting.has_cache(_dataset(job, name)):
             batches = CACHED_BATCHES
             a_batch_ns = job.shared.step_ns.get(FIRST_EPOCH, 0.0)
             if a_batch_ns:
                 batches = max(2, min(batches, round(CACHED_FILL_S * 1e9 / a_batch_ns)))
-            return batches * (1 if _batched(job, params, name) else params["batch_size"] * job.replicas)
+            return batches * (1 if _batched(job, name) else job.params["batch_size"] * job.replicas)
     return 0
 
 
-def _batched(job: Job, params: Mapping[str, Any], stage: str) -> bool:
-    names = [name for name, _ in job.stages(params)]
+def _batched(job: Job, stage: str) -> bool:
+    names = [name for name, _ in job.stages()]
     return "batch" in names and names.index(stage) >= names.index("batch")

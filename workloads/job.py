@@ -1,16 +1,18 @@
-"""What all variants of one trial share."""
+"""One variant of a trial: what it runs with, and what it shares with those before and after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tensorflow as tf
 
+from workloads import tuning
 from workloads.loading import Loaded, Split, Stage
-from workloads.protocol import EventWriter, Spec, Workload
+from workloads.protocol import BASELINE, EventWriter, Spec, Workload
 from workloads.storage import in_ram
+from workloads.timing import Meter
 
 
 @dataclass
@@ -37,25 +39,39 @@ class Shared:
     arrays: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """One trial.
+    """One variant of a trial.
 
     Attributes:
         loaded: the workload's file.
         devices: TensorFlow's names of the devices in use here.
         strategy: for several devices or workers, else None.
         train, test: (x, y) arrays; None for workloads with a pipeline of their own.
+        params: everything that the variant runs with.
+        meter: measures it; None until it runs.
     """
 
     loaded: Loaded
     spec: Spec
     events: EventWriter
     devices: Sequence[str]
-    strategy: tf.distribute.Strategy | None
-    train: Split | None
-    test: Split | None
+    strategy: tf.distribute.Strategy | None = None
+    train: Split | None = None
+    test: Split | None = None
     shared: Shared = field(default_factory=Shared)
+    variant: str = BASELINE
+    params: Mapping[str, Any] = field(default_factory=dict)
+    meter: Meter | None = None
+
+    def of(self, variant: str) -> Job:
+        """Return the same for a variant, with the parameters that it declares."""
+        return replace(self, variant=variant, params=tuning.variant_params(self.workload, self.spec, variant))
+
+    @property
+    def workload(self) -> Workload:
+        """The workload's declaration."""
+        return self.loaded.workload
 
     @property
     def replicas(self) -> int:
@@ -66,11 +82,6 @@ class Job:
     def worker(self) -> int:
         """This container's place among those that train together, from 0."""
         return self.strategy.cluster_resolver.task_id if self.spec.workers and self.strategy else 0
-
-    @property
-    def workload(self) -> Workload:
-        """The workload's declaration."""
-        return self.loaded.workload
 
     @property
     def gpu(self) -> bool:
@@ -84,25 +95,30 @@ class Job:
                 self.shared.arrays = tuple(tf.convert_to_tensor(part) for part in self.train)
         return self.shared.arrays
 
-    def stages(self, params: Mapping[str, Any]) -> Sequence[Stage]:
-        """Return the workload's own pipeline as `params` ask for it."""
+    def stages(self, batch: int = 0) -> Sequence[Stage]:
+        """Return the workload's own pipeline, with batches of its own size or of that many samples."""
         if self.loaded.dataset is None:
             raise TypeError(f"{self.workload.name} trains on arrays, it has no stages.")
-        return self.loaded.dataset(params, self.data_dir(params))
+        return self.loaded.dataset(
+            {**self.params, "batch_size": batch or self.params["batch_size"]}, self.data_dir()
+        )
 
-    def data_dir(self, params: Mapping[str, Any]) -> str:
+    def data_dir(self) -> str:
         """Return where the data lies: on disk, or in memory for storage="ram"."""
-        return in_ram(self.spec.data_dir) if params.get("storage") == "ram" else self.spec.data_dir
+        return in_ram(self.spec.data_dir) if self.params.get("storage") == "ram" else self.spec.data_dir
 
-    def resident(self, params: Mapping[str, Any]) -> Split | None:
+    def resident(self) -> Split | None:
         """Return the training data as arrays; None where the workload has none, only batches."""
-        return self.train if self.train is not None else self._part(params, "train")
+        return self.train if self.train is not None else self._part("train")
 
-    def held_out(self, params: Mapping[str, Any]) -> Split | None:
+    def held_out(self) -> Split | None:
         """Return the held-out data as arrays, None where the workload has none."""
-        return self.test if self.test is not None else self._part(params, "test")
+        return self.test if self.test is not None else self._part("test")
 
-    def _part(self, params: Mapping[str, Any], part: str) -> Split | None:
-        if self.loaded.in_memory is None:
-            return None
-        return self.loaded.in_memory(params, self.data_dir(params), part)
+    def _part(self, part: str) -> Split | None:
+        in_memory = self.loaded.in_memory
+        return in_memory(self.params, self.data_dir(), part) if in_memory else None
+
+    def metric(self, name: str, value: float) -> None:
+        """Write a figure of the variant."""
+        self.events.metric(self.variant, name, value)

@@ -43,9 +43,8 @@ class Client:
         pool: samples in host memory, as many as the largest batch.
     """
 
-    def __init__(self, job: Job, variant: str, serve: Serve, pool: Any) -> None:
+    def __init__(self, job: Job, serve: Serve, pool: Any) -> None:
         self._job = job
-        self._variant = variant
         self._serve = serve
         self._pool = pool
         self._window_s = max(job.spec.window_s, 0.1)
@@ -146,7 +145,7 @@ class Client:
         return planned, latencies, began
 
     def _warn(self, text: str) -> None:
-        self._job.events.warning(f"{self._variant}: {text}")
+        self._job.events.warning(f"{self._job.variant}: {text}")
 
     def _write(
         self,
@@ -159,7 +158,7 @@ class Client:
         rate: float = 0.0,
     ) -> None:
         self._job.events.write(
-            "requests", variant=self._variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
+            "requests", variant=self._job.variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
             planned=planned, start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,
         )  # fmt: skip
 

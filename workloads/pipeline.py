@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,18 +74,18 @@ def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
         return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def baseline(job: Job, params: Mapping[str, Any], *, devices: int = 0) -> Any:
+def baseline(job: Job, *, devices: int = 0) -> Any:
     """Return what feeds baseline, and every variant that is fed as it is: a tf.data pipeline, or a loader.
 
     Args:
         devices: that a batch is for; 0 for all, those of other workers too.
     """
-    batch = params["batch_size"] * (devices or job.replicas)
+    batch = job.params["batch_size"] * (devices or job.replicas)
     if job.train is not None:
         return from_arrays(*job.arrays(), batch)
-    with rewriting.parallel_maps() if params["parallel_maps"] else nullcontext():
-        dataset = assemble(job.stages({**params, "batch_size": batch}))
-    if params["prefetch_batches"] and not is_loader(dataset):
+    with rewriting.parallel_maps() if job.params["parallel_maps"] else nullcontext():
+        dataset = assemble(job.stages(batch))
+    if job.params["prefetch_batches"] and not is_loader(dataset):
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
     return dataset
 
@@ -112,31 +112,33 @@ def from_memory(source: Any) -> tuple[tf.data.Dataset, Pass]:
     batch = next(iter(as_dataset(source)))
     with tf.device("CPU:0"):
         ready = tf.data.Dataset.from_tensors(batch).repeat()
-    return ready, Pass(int(tf.nest.flatten(batch)[0].shape[0]))
+    return ready, Pass(_size(batch))
 
 
-def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
+def one_pass(job: Job, source: Any) -> Pass:
     """Return what going through baseline's input once gives, without going through it.
 
     Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
     loader, the last batch is looked at.
     """
-    batch = params["batch_size"] * job.replicas
+    batch = job.params["batch_size"] * job.replicas
     if job.train is not None:
         return pass_of(len(job.train[0]), batch)
     if is_loader(source):
-        return loader_pass(source, batch)
+        count = source.num_batches
+        # One without an end has whole batches only.
+        return Pass(batch, count, batch - _size(source[count - 1])) if count else Pass(batch, ends=False)
     count = int(source.cardinality())
     endless = count == tf.data.INFINITE_CARDINALITY
     batches = count if count > 0 else None
     shape = tf.nest.flatten(source.element_spec)[0].shape
     if shape.rank and shape[0]:
         return Pass(shape[0], batches, ends=not endless)
-    names = [name for name, _ in job.stages(params)]
+    stages = job.stages(batch)
+    names = [name for name, _ in stages]
     if "batch" not in names[1:]:
         return Pass(batch, batches, ends=not endless, sure=False)
-    before = assemble(job.stages({**params, "batch_size": batch}), names[names.index("batch") - 1])
-    samples = int(before.cardinality())
+    samples = int(assemble(stages, names[names.index("batch") - 1]).cardinality())
     if samples == tf.data.INFINITE_CARDINALITY:
         return Pass(batch, batches, ends=not endless)
     counted = pass_of(samples, batch)
@@ -145,12 +147,8 @@ def one_pass(job: Job, params: Mapping[str, Any], source: Any) -> Pass:
     return Pass(batch, batches, ends=not endless, sure=False)
 
 
-def loader_pass(source: Any, batch: int) -> Pass:
-    """Return what going through a Python loader once gives; one without an end has whole batches only."""
-    count = source.num_batches
-    if not count:
-        return Pass(batch, ends=False)
-    return Pass(batch, count, batch - len(tf.nest.flatten(source[count - 1])[0]))
+def _size(batch: Any) -> int:
+    return len(tf.nest.flatten(batch)[0])
 
 
 def assemble(stages: Sequence[Stage], upto: str = "") -> Any:

@@ -10,7 +10,7 @@ normalisation's are the first device's, as they are under MirroredStrategy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,12 +23,14 @@ from workloads.steps import Pick, looped
 GROUP_KEY = INSTANCE_KEY = 1_000_000
 
 
-def build(job: Job, params: Mapping[str, Any]) -> list[Any]:
+def build(job: Job) -> list[Any]:
     """Return a copy of the model for each device, all with the same weights but random numbers of their own."""
     models = []
     for index, name in enumerate(job.devices):
         with tf.device(name):
-            models.append(building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed + index))
+            models.append(
+                building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed + index)
+            )
             models[index].set_weights(models[0].get_weights())
     return models
 

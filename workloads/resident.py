@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,16 @@ from workloads.protocol import BUILD, DATA
 from workloads.timing import Meter
 
 
-def train(job: Job, params: Mapping[str, Any], meter: Meter, models: Sequence[Any]) -> None:
+def train(job: Job, models: Sequence[Any]) -> None:
     """Train on data that lies on the devices, `steps_per_execution` steps a call; a copy of the model on each.
 
     A workload that has no data but its pipeline's trains on one batch of it.
     """
+    params, meter = job.params, job.meter
     batch, per_call = params["batch_size"], params["steps_per_execution"]
     began = meter.now()
-    whole = job.resident(params)
-    x, y = whole if whole is not None else first_batch(job, params)
+    whole = job.resident()
+    x, y = whole if whole is not None else first_batch(job)
     jit = building.uses_xla(models[0], params)
     for model, name in zip(models, job.devices, strict=True):
         with tf.device(name):
@@ -39,8 +40,9 @@ def train(job: Job, params: Mapping[str, Any], meter: Meter, models: Sequence[An
 
     workload = job.workload
     an_epoch = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
+    meter.loss = lambda: building.take_loss(models[0])
     drive(
-        meter, models[0], lambda: run(tensors, nothing if whole is None else selection()),
+        meter, lambda: run(tensors, nothing if whole is None else selection()),
         steps=per_call, samples=a_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
 
@@ -55,15 +57,14 @@ def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, 
     return steps.compile_train(models[0], only, steps=per_call, jit=jit)
 
 
-def mirrored_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def mirrored_batch(job: Job) -> None:
     """Train by Keras' own step under the strategy, on one batch that lies on each device: the model's own ceiling."""
-    del variant
-    strategy = job.strategy
+    params, meter, strategy = job.params, job.meter, job.strategy
     assert strategy is not None
     began = meter.now()
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
     began = meter.phase(BUILD, began)
-    x, y = first_batch(job, params)
+    x, y = first_batch(job)
     building.make_mirrored_variables(model, x, y, strategy)
     copies = on_devices(job, (x, y))
     batch = tuple(
@@ -74,23 +75,20 @@ def mirrored_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Met
     )
     run = steps.compile_mirrored(model, strategy)
     meter.phase(DATA, began)
-    samples = params["batch_size"] * job.replicas
-    drive(meter, model, lambda: run(batch), steps=1, samples=samples)
-
-
-def drive(
-    meter: Meter, model: Any, call: Callable[[], Any], *, steps: int, samples: int, total: int = 0
-) -> None:
-    """Call until the meter says stop or, where `total` is not 0, that many samples are done."""
     meter.loss = lambda: building.take_loss(model)
+    drive(meter, lambda: run(batch), steps=1, samples=params["batch_size"] * job.replicas)
+
+
+def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, total: int = 0) -> None:
+    """Call until the meter says stop or, where `total` is not 0, that many samples are done."""
     meter.begin()
     pending = None
     while not total or meter.samples < total:
-        loss = call()
+        result = call()
         # At most one call ahead of the device: that keeps it busy, and windows end where they should.
         if pending is not None:
             pending.numpy()
-        pending = loss
+        pending = result
         if not meter.tick(steps, samples, 0):
             return
 
@@ -128,10 +126,10 @@ def on_devices(job: Job, tensors: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:
     return copies
 
 
-def first_batch(job: Job, params: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return one device's batch, (x, y), from the arrays or from the workload's own pipeline."""
-    batch = params["batch_size"]
+def first_batch(job: Job, size: int = 0) -> tuple[Any, Any]:
+    """Return one device's batch, or so many samples, as (x, y) from the arrays or the workload's own pipeline."""
     if job.train is not None:
-        return job.train[0][:batch], job.train[1][:batch]
-    source = pipeline.assemble(job.stages(params))
+        x, y = job.train
+        return x[: size or job.params["batch_size"]], y[: size or job.params["batch_size"]]
+    source = pipeline.assemble(job.stages(size))
     return source[0] if pipeline.is_loader(source) else next(iter(source))

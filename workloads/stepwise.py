@@ -7,7 +7,7 @@ pipeline, host memory, or the device itself; and how large it is.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from statistics import median
 from typing import Any
@@ -28,21 +28,22 @@ from workloads.protocol import (
     RETRACES,
     RETRACING,
 )
-from workloads.timing import Meter
+from workloads.tuning import factor
 
 # next() on a batch that is ready costs Python and TensorFlow some tens of microseconds; the median of so many
 # is taken off every wait.
 FLOOR_CALLS = 200
 
 
-def custom_loop(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def custom_loop(job: Job) -> None:
     """Train on baseline's pipeline with next() outside the compiled step, and tell the time spent waiting.
 
     As Keras fit does, it asks for a new iterator each epoch, and runs at most one step ahead of the device.
     """
+    meter = job.meter
     began = meter.now()
-    step = _step(job, params)
-    dataset = pipeline.as_dataset(pipeline.baseline(job, params))
+    step = _step(job)
+    dataset = pipeline.as_dataset(pipeline.baseline(job))
     floor_ns = _floor_ns(job.shared.batch)
     batches = _epochs(dataset)
     meter.phase(BUILD, began)
@@ -67,29 +68,28 @@ def custom_loop(job: Job, variant: str, params: Mapping[str, Any], meter: Meter)
             total_ns += waited
             going = meter.tick(1, _size(batch), waited)
     job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
-    if building.uses_xla(job.shared.model, params):
+    if building.uses_xla(job.shared.model, job.params):
         again_ns = list(shapes.values())[1:]
-        job.events.metric(variant, RETRACES, len(again_ns))
-        job.events.metric(variant, RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps))
+        job.metric(RETRACES, len(again_ns))
+        job.metric(RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps))
 
 
-def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def one_batch(job: Job) -> None:
     """Train on one batch again and again: on the device, in host memory, or several times as large."""
-    began = meter.now()
-    step = _step(job, params)
+    began = job.meter.now()
+    step = _step(job)
     batch = job.shared.batch
-    times = factor(variant, BATCH_PREFIX)
+    times = factor(job.variant, BATCH_PREFIX)
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
-        if not _fits(job.shared.step, batch):
-            step = steps.compile_single(
-                job.shared.model, None, jit=building.uses_xla(job.shared.model, params)
-            )
-    place = "CPU:0" if variant == HOST_FED else job.devices[0]
+        if not _fits(step, batch):
+            jit = building.uses_xla(job.shared.model, job.params)
+            step = steps.compile_single(job.shared.model, None, jit=jit)
+    place = "CPU:0" if job.variant == HOST_FED else job.devices[0]
     with tf.device(place):
         batch = tf.nest.map_structure(tf.identity, batch)
-    meter.phase(BUILD, began)
+    job.meter.phase(BUILD, began)
 
     def call() -> Any:
         # TensorFlow keeps a tensor's copy on the device: only a new handle, as next() gives, is copied anew.
@@ -97,43 +97,38 @@ def one_batch(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -
             fresh = tf.nest.map_structure(tf.identity, batch)
         return step(fresh)  # in the scope of a device the step itself would run there
 
-    resident.drive(meter, job.shared.model, call, steps=1, samples=_size(batch))
+    job.meter.loss = lambda: building.take_loss(job.shared.model)
+    resident.drive(job.meter, call, steps=1, samples=_size(batch))
 
 
-def many_a_call(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def many_a_call(job: Job) -> None:
     """Train on one batch on the device, several steps in one call: what calling each by itself costs."""
-    began = meter.now()
-    _step(job, params)
-    per_call = factor(variant, CALLS_PREFIX)
-    run = steps.compile_train(
-        job.shared.model, steps.same, steps=per_call, jit=building.uses_xla(job.shared.model, params)
-    )
+    began = job.meter.now()
+    _step(job)
+    model, per_call = job.shared.model, factor(job.variant, CALLS_PREFIX)
+    run = steps.compile_train(model, steps.same, steps=per_call, jit=building.uses_xla(model, job.params))
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.shared.batch)
         selection = tf.zeros([per_call, 1], tf.int32)
-    meter.phase(DATA, began)
+    job.meter.phase(DATA, began)
+    job.meter.loss = lambda: building.take_loss(model)
     samples = per_call * _size(batch)
-    resident.drive(meter, job.shared.model, lambda: run(batch, selection), steps=per_call, samples=samples)
+    resident.drive(job.meter, lambda: run(batch, selection), steps=per_call, samples=samples)
 
 
-def factor(variant: str, prefix: str) -> int:
-    """Return the number at the end of a variant such as "batch:4", 1 for other variants."""
-    return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
-
-
-def _step(job: Job, params: Mapping[str, Any]) -> Any:
+def _step(job: Job) -> Any:
     """Return baseline's step, built and compiled by the first variant that asks for it."""
     shared = job.shared
     if shared.step is None:
-        shared.model = building.build(job.loaded.model, params, strategy=None, seed=job.spec.seed)
-        dataset = pipeline.as_dataset(pipeline.baseline(job, params))
+        model = shared.model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)
+        dataset = pipeline.as_dataset(pipeline.baseline(job))
         shared.batch = next(iter(dataset))
         size = sum(part.dtype.size * int(tf.size(part)) for part in tf.nest.flatten(shared.batch))
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
         with tf.device(job.devices[0]):
-            building.make_variables(shared.model, *shared.batch[:2])
-        jit = building.uses_xla(shared.model, params)
-        shared.step = steps.compile_single(shared.model, None if jit else dataset.element_spec, jit=jit)
+            building.make_variables(model, *shared.batch[:2])
+        jit = building.uses_xla(model, job.params)
+        shared.step = steps.compile_single(model, None if jit else dataset.element_spec, jit=jit)
     return shared.step
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, pipeline, steps, tuning
+from workloads import building, pipeline, steps
 from workloads.job import Job
-from workloads.timing import Meter
 
 # How often one exchange of all gradients is timed by itself.
 EXCHANGES = 20
@@ -64,17 +63,14 @@ def agreement(among: tf.distribute.Strategy) -> Callable[[Sequence[int]], Sequen
     return agree
 
 
-def fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
+def fit(job: Job, model: Any) -> None:
     """Train from every worker's own share of the data, one batch a device and step."""
-    among = job.strategy
-    if among is None:
-        raise WorkersError("Training over several workers needs a strategy.")
-    batch = params["batch_size"]
-    batches = iter(among.distribute_datasets_from_function(lambda context: _share(job, params, context)))
-
+    among, meter, batch = job.strategy, job.meter, job.params["batch_size"]
+    batches = iter(among.distribute_datasets_from_function(lambda context: _share(job, context)))
     run = steps.compile_mirrored(model, among)
     meter.loss = lambda: building.take_loss(model)
-    total = params["epochs"] * _count(job) if meter.full else 0
+    samples = len(job.train[0]) if job.train is not None else job.workload.data.train
+    total = job.params["epochs"] * samples if meter.full else 0
     meter.begin()
     while not total or meter.samples < total:
         began = time.monotonic_ns()
@@ -85,18 +81,14 @@ def fit(job: Job, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
             return
 
 
-def _share(job: Job, params: Mapping[str, Any], context: Any) -> tf.data.Dataset:
+def _share(job: Job, context: Any) -> tf.data.Dataset:
     if job.train is None:
-        return pipeline.assemble(job.stages(params)).repeat()
-    x, y = job.train
+        return pipeline.assemble(job.stages()).repeat()
+    batch = job.params["batch_size"]
     mine = slice(context.input_pipeline_id, None, context.num_input_pipelines)
-    shuffled = pipeline.from_arrays(x[mine], y[mine], params["batch_size"]).repeat()
+    shuffled = pipeline.from_arrays(*(part[mine] for part in job.train), batch).repeat()
     # The last batch of an epoch is short; devices that meet in every step must not differ in work.
-    return shuffled.filter(lambda part, _: tf.equal(tf.shape(part)[0], params["batch_size"]))
-
-
-def _count(job: Job) -> int:
-    return len(job.train[0]) if job.train is not None else job.workload.data.train
+    return shuffled.filter(lambda part, _: tf.equal(tf.shape(part)[0], batch))
 
 
 def report_collective(job: Job) -> None:
@@ -106,9 +98,8 @@ def report_collective(job: Job) -> None:
     that this is the most that exchanging can cost it, and what it costs with one worker is the floor.
     """
     among = job.strategy
-    if among is None or job.workload.task == "infer":
-        return
-    shapes = _gradient_shapes(job, among)
+    model = building.build(job.loaded.model, job.params, strategy=among, seed=job.spec.seed)
+    shapes = [tf.TensorShape(variable.shape) for variable in model.trainable_variables]
 
     def exchange() -> Any:
         parts = [tf.zeros(shape) for shape in shapes]
@@ -125,9 +116,3 @@ def report_collective(job: Job) -> None:
     timed()
     job.events.metric("", "collective_s", statistics.median(timed() for _ in range(EXCHANGES)))
     job.events.metric("", "gradient_bytes", 4.0 * sum(shape.num_elements() for shape in shapes))
-
-
-def _gradient_shapes(job: Job, among: tf.distribute.Strategy) -> list[tf.TensorShape]:
-    params = tuning.variant_params(job.workload, job.spec, job.spec.variants[0])
-    model = building.build(job.loaded.model, params, strategy=among, seed=job.spec.seed)
-    return [tf.TensorShape(variable.shape) for variable in model.trainable_variables]

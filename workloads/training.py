@@ -32,18 +32,15 @@ class Boundaries(tf.keras.callbacks.Callback):
     Args:
         once: what going through the input once gives.
         stride: steps that one call runs (steps_per_execution).
-        waits: all of the time is waiting for input, since nothing is computed.
     """
 
-    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int = 1, waits: bool = False) -> None:
+    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int) -> None:
         super().__init__()
         self._meter = meter
         self._once = once
         self._stride = stride
-        self._waits = waits
         self._last = -1
         self._steps = 0
-        self._ticked_ns = meter.now()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
@@ -61,10 +58,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         done = batch - self._last if batch > self._last else self._at_the_end()
         samples = self._once.samples(self._steps + done) - self._once.samples(self._steps)
         self._steps += done
-        waited = self._meter.now() - self._ticked_ns if self._waits else -1
-        if not self._meter.tick(done, samples, waited):
+        if not self._meter.tick(done, samples):
             self.model.stop_training = True
-        self._ticked_ns = self._meter.now()
 
     def _at_the_end(self) -> int:
         """Return how many steps the last call of an epoch ran."""
@@ -78,104 +73,101 @@ class Boundaries(tf.keras.callbacks.Callback):
         return min(self._stride, left)
 
 
-def train(job: Job, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+def train(job: Job) -> None:
     """Run the baseline, or a variant that changes it: build, train until told to stop, evaluate."""
+    params, meter = job.params, job.meter
     began = meter.now()
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     with in_python.python_functions():
         if params["feed"] == "resident":
-            models = replicas.build(job, params)
+            models = replicas.build(job)
         else:
             models = [building.build(job.loaded.model, params, strategy=job.strategy, seed=job.spec.seed)]
     model = models[0]
     meter.phase(BUILD, began)
     if params["feed"] == "resident":
-        resident.train(job, params, meter, models)
+        resident.train(job, models)
     elif job.spec.workers:
-        together.fit(job, params, meter, model)
+        together.fit(job, model)
     else:
         own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
         meter.loss = lambda: building.running_loss(model)
-        fed, once = _input(job, variant, params, meter)
+        fed, once = _input(job)
         boundaries = Boundaries(meter, once=once, stride=params["steps_per_execution"])
         epochs = params["epochs"] if meter.full else ENDLESS
         callbacks = [*in_callbacks.callbacks(own), boundaries]
         meter.begin()
         with in_python.python_functions():
             model.fit(**fed, epochs=epochs, verbose=2, callbacks=callbacks)
-    if variant == BASELINE:
-        _report_framework(job, meter, model, in_python, in_callbacks)
+    if job.variant == BASELINE:
+        _report_framework(job, model, in_python, in_callbacks)
     if meter.full:
-        job.events.metric(variant, "training_s", meter.finish())
-    job.events.metric(variant, "steps_trained", meter.steps)
+        job.metric("training_s", meter.finish())
+    job.metric("steps_trained", meter.steps)
     if meter.last_loss is not None:
-        job.events.metric(variant, "final_loss", meter.last_loss)
+        job.metric("final_loss", meter.last_loss)
     # Keras' evaluate fails as its fit does with several workers; see together.py.
-    if variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
-        _evaluate(job, variant, params, meter, model)
+    if job.variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
+        _evaluate(job, model)
 
 
-def _report_framework(
-    job: Job, meter: Meter, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch
-) -> None:
+def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
     """Write what Python did in and around the baseline's steps."""
     eager = bool(getattr(model, "run_eagerly", False))
     job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
-    job.events.metric(BASELINE, RUN_EAGERLY, float(eager))
+    job.metric(RUN_EAGERLY, float(eager))
     for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
         if stopwatch.wrapped and not (eager and stopwatch is in_python):
-            job.events.metric(BASELINE, name, stopwatch.total_ns / 1e9 / max(1, meter.steps))
+            job.metric(name, stopwatch.total_ns / 1e9 / max(1, job.meter.steps))
 
 
-def _input(
-    job: Job, variant: str, params: Mapping[str, Any], meter: Meter
-) -> tuple[Mapping[str, Any], pipeline.Pass]:
+def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Pass]:
     """Return what Keras fit is fed with, as its arguments, and what going through it once gives."""
-    batch = params["batch_size"] * job.replicas
-    memory = params["feed"] == "memory"
+    batch = job.params["batch_size"] * job.replicas
+    memory = job.params["feed"] == "memory"
     if job.train is not None and not memory:
         x, y = job.train
         return {"x": x, "y": y, "batch_size": batch}, pipeline.pass_of(len(x), batch)
-    source = pipeline.baseline(job, params)
-    once = pipeline.one_pass(job, params, source)
+    source = pipeline.baseline(job)
+    once = pipeline.one_pass(job, source)
     an_epoch = job.workload.samples_per_epoch // batch or None
     if memory:
         # As many steps an epoch as baseline has, as far as that is known: its end costs time too.
         an_epoch = an_epoch or (once.batches if once.ends else None)
         source, once = pipeline.from_memory(source)
-    elif meter.full and not an_epoch and not once.ends:
+    elif job.meter.full and not an_epoch and not once.ends:
         raise loading.WorkloadFileError(
             f"{job.workload.name}'s pipeline is endless, so its epochs have no end: "
             f"declare samples_per_epoch, at least one batch of {batch}."
         )
     if not once.sure:
         job.events.warning(
-            f"{variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
+            f"{job.variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
             "name the stage that batches `batch`, or use drop_remainder=True."
         )
-    ahead = params["prefetch_to_device"] and job.gpu and job.strategy is None
+    ahead = job.params["prefetch_to_device"] and job.gpu and job.strategy is None
     if ahead and not pipeline.is_loader(source):
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
     # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
     return {"x": source, "steps_per_epoch": an_epoch, "shuffle": False}, once
 
 
-def _evaluate(job: Job, variant: str, params: Mapping[str, Any], meter: Meter, model: Any) -> None:
-    began = meter.now()
-    held_out = job.held_out(params)
+def _evaluate(job: Job, model: Any) -> None:
+    began = job.meter.now()
+    held_out = job.held_out()
     if held_out is None:
         return
     x, y = held_out
     # XLA would compile each shape for seconds, to use it once.
     model.jit_compile = False
-    count = len(x) if meter.full else _affordable(model, x)
+    count = len(x) if job.meter.full else _affordable(model, x)
     # Spread over the whole part, which may lie in the order of its classes.
     chosen = np.linspace(0, len(x) - 1, count).astype(np.int64) if count < len(x) else slice(None)
     results = model.evaluate(x[chosen], y[chosen], batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
-    meter.phase(EVALUATE, began)
+    job.meter.phase(EVALUATE, began)
     for name, value in results.items():
         if "acc" in name:
-            job.events.metric(variant, "accuracy", value)
+            job.metric("accuracy", value)
 
 
 def _affordable(model: Any, x: Any) -> int:

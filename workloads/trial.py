@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -78,12 +77,12 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         loaded=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
     if job.workload.pipeline:
-        written = tuning.variant_params(job.workload, spec, BASELINE)
-        loading.check_stages(job.workload, job.stages(written))
-    ran = run_variants(job)
+        loading.check_stages(job.workload, job.of(BASELINE).stages())
+    run_variants(job)
     if spec.workers:
-        together.report_collective(job)
-    _facts(job, ran)
+        together.report_collective(job.of(spec.variants[0]))
+    if loaded.facts is not None:
+        _report_facts(job)
 
 
 def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
@@ -100,8 +99,8 @@ def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
     return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
 
 
-def run_variants(job: Job) -> list[str]:
-    """Measure every variant that makes sense here, one after the other; return those that were measured.
+def run_variants(job: Job) -> None:
+    """Measure every variant that makes sense here, one after the other.
 
     Raises:
         NoGpuError: inference on several devices: one of them would be measured, and called all.
@@ -110,17 +109,9 @@ def run_variants(job: Job) -> list[str]:
     if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
         among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
         raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
-    bodies: dict[str, Callable[[], None]] = {}
-    for variant in spec.variants:
-        if tuning.needless(job.workload, spec, variant):
-            job.events.needless(variant, "it says nothing about this workload and device")
-        elif reason := tuning.unfit(job.workload, spec, variant):
-            job.events.left_out(variant, reason)
-        else:
-            bodies[variant] = partial(_measure_or_retry, job, variant)
-    needed = (BASELINE,) if BASELINE in bodies else tuple(bodies)
-    done = measure_each(bodies, events=job.events, needed=needed)
-    return [variant for variant in done if variant in job.shared.step_ns]
+    needed = (BASELINE,) if BASELINE in spec.variants else spec.variants
+    bodies = {variant: partial(_measure_or_retry, job, variant) for variant in spec.variants}
+    measure_each(bodies, events=job.events, needed=needed)
 
 
 def _variant_spec(spec: Spec, variant: str) -> Spec:
@@ -136,11 +127,13 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
     )
 
 
-def _not_worth_it(job: Job, variant: str) -> str:
-    """Return why a variant would tell nothing after what was measured before it; "" where it would."""
+def _needless(job: Job, variant: str) -> str:
+    """Return why a variant would tell nothing here, or after what was measured before it; "" where it would."""
+    if tuning.needless(job.workload, job.spec, variant):
+        return "it says nothing about this workload and device"
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    times = max(stepwise.factor(variant, BATCH_PREFIX), stepwise.factor(variant, CALLS_PREFIX))
+    times = max(tuning.factor(variant, BATCH_PREFIX), tuning.factor(variant, CALLS_PREFIX))
     if times > 1 and times * model > LONGEST_CALL_S * 1e9:
         return "a call would take too long"
     if variant == WITHOUT_FRAMEWORK and not (job.shared.eager or job.shared.callbacks):
@@ -164,37 +157,40 @@ def _not_worth_it(job: Job, variant: str) -> str:
     return ""
 
 
-def _steps_a_call(job: Job, variant: str, params: Mapping[str, Any]) -> int:
-    """Return how many steps a call of a variant has time for, where nobody declared how many."""
-    per_call: int = params["steps_per_execution"]
-    step_ns = job.shared.step_ns.get(BASELINE)
-    made_up = variant == WITHOUT_LAUNCH or (variant == TUNED and not job.workload.tuned)
-    if not made_up or not step_ns or params["feed"] != "fit":
-        return per_call
-    return max(1, min(per_call, int(LONGEST_CALL_S * 1e9 / step_ns)))
-
-
 def _measure_or_retry(job: Job, variant: str) -> None:
     """Measure a variant; one other than baseline is tried again without XLA where XLA cannot compile it."""
-    if reason := _not_worth_it(job, variant):
+    if reason := _needless(job, variant):
         job.events.needless(variant, reason)
         return
-    params = tuning.variant_params(job.workload, job.spec, variant)
-    params["steps_per_execution"] = _steps_a_call(job, variant, params)
+    if reason := tuning.unfit(job.workload, job.spec, variant):
+        job.events.left_out(variant, reason)
+        return
+    job = job.of(variant)
+    params = {**job.params, "steps_per_execution": _steps_a_call(job)}
     if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
         params["run_eagerly"] = False
     try:
-        _measure(job, variant, params)
+        _measure(replace(job, params=params))
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
         if variant == BASELINE or not params["jit_compile"]:
             raise
         first = str(error).strip().split("\n")[0][:LONGEST_REASON]
         job.events.warning(f"{variant}: measured without XLA, which failed to compile it: {first}")
-        _measure(job, variant, {**params, "jit_compile": False})
+        _measure(replace(job, params={**params, "jit_compile": False}))
 
 
-def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
-    workload, spec = job.workload, job.spec
+def _steps_a_call(job: Job) -> int:
+    """Return how many steps a call of a variant has time for, where nobody declared how many."""
+    per_call: int = job.params["steps_per_execution"]
+    step_ns = job.shared.step_ns.get(BASELINE)
+    made_up = job.variant == WITHOUT_LAUNCH or (job.variant == TUNED and not job.workload.tuned)
+    if not made_up or not step_ns or job.params["feed"] != "fit":
+        return per_call
+    return max(1, min(per_call, int(LONGEST_CALL_S * 1e9 / step_ns)))
+
+
+def _measure(job: Job) -> None:
+    workload, spec, variant, params = job.workload, job.spec, job.variant, job.params
     changes = tuning.variant_changes(workload, spec, variant, params)
     job.events.write(
         "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
@@ -217,37 +213,36 @@ def _measure(job: Job, variant: str, params: Mapping[str, Any]) -> None:
     )
     if params.get("storage") == "ram":
         began = meter.now()
-        job.data_dir(params)
+        job.data_dir()
         meter.phase(DATA, began)
-    _body(job, variant)(job, variant, params, meter)
+    _run(replace(job, meter=meter))
     if meter.steps:
         job.shared.step_ns[variant] = meter.step_ns
 
 
-def _body(job: Job, variant: str) -> Callable[[Job, str, Mapping[str, Any], Meter], None]:
-    """Return what runs a variant until its meter ends it."""
-    infers = job.workload.task == "infer"
+def _run(job: Job) -> None:
+    """Run a variant until its meter ends it."""
+    variant, infers = job.variant, job.workload.task == "infer"
     if draining.drained(variant):
-        return draining.drain
-    if variant == MODEL_ONLY and job.strategy is not None:
-        return resident.mirrored_batch
-    if variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
-        return inference.model_only if infers else stepwise.one_batch
-    if variant == CUSTOM_LOOP:
-        return stepwise.custom_loop
-    if variant.startswith(CALLS_PREFIX):
-        return stepwise.many_a_call
-    return inference.infer if infers else training.train
+        draining.drain(job)
+    elif variant == MODEL_ONLY and job.strategy is not None:
+        resident.mirrored_batch(job)
+    elif variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
+        inference.model_only(job) if infers else stepwise.one_batch(job)
+    elif variant == CUSTOM_LOOP:
+        stepwise.custom_loop(job)
+    elif variant.startswith(CALLS_PREFIX):
+        stepwise.many_a_call(job)
+    else:
+        inference.infer(job) if infers else training.train(job)
 
 
-def _facts(job: Job, ran: Sequence[str]) -> None:
+def _report_facts(job: Job) -> None:
     """Write what the workload reports of each variant that ran its whole model; it may fail, all is measured."""
-    if job.loaded.facts is None:
-        return
-    for variant in filter(measures_speed, ran):
-        params = tuning.variant_params(job.workload, job.spec, variant)
+    for variant in filter(measures_speed, job.shared.step_ns):
+        params = {**job.of(variant).params, "device": job.devices[0]}
         try:
-            for name, text in job.loaded.facts({**params, "device": job.devices[0]}).items():
+            for name, text in job.loaded.facts(params).items():
                 job.events.write("fact", variant=variant, name=name, text=text)
         except Exception as error:  # whatever a workload raises
             job.events.warning(f"The workload's facts() failed: {type(error).__name__}: {error}")

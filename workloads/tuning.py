@@ -132,6 +132,11 @@ def variant_changes(
     return changes
 
 
+def factor(variant: str, prefix: str) -> int:
+    """Return the number at the end of a variant such as "batch:4", 1 for other variants."""
+    return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
+
+
 def needless(workload: Workload, spec: Spec, variant: str) -> bool:
     """Tell whether a variant that only serves the breakdown says nothing about this workload and device."""
     gpu, one_device = spec.device == "gpu", spec.gpus <= 1 and not spec.workers

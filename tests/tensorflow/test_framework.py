@@ -89,8 +89,7 @@ def step(batch):
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
 shared = SimpleNamespace(batch=batch, model=None, step=step)
-job = SimpleNamespace(devices=("CPU:0",), shared=shared)
-stepwise.one_batch(job, "host-fed", {"jit_compile": False}, ThreeSteps())
+stepwise.one_batch(SimpleNamespace(devices=("CPU:0",), shared=shared, variant="host-fed", meter=ThreeSteps()))
 handles = {id(each) for each in given}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 """

@@ -65,14 +65,14 @@ from types import SimpleNamespace
 import numpy as np
 from workloads import latency
 from workloads.protocol import Spec
-job = SimpleNamespace(spec=Spec(window_s=0.25))
+job = SimpleNamespace(variant="tuned", spec=Spec(window_s=0.25))
 latency.LASTS_BOUNDS = 0
 batches = []
 def serve(batch):
     batches.append(len(batch))
     time.sleep(0.3 if len(batches) == 20 else 0.001)
 pool = np.zeros((8, 1), np.float32)
-planned, latencies, _ = latency.Client(job, "tuned", serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
+planned, latencies, _ = latency.Client(job, serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
 latency_ms = [value / 1e6 for value in latencies]
 print(json.dumps({"planned": planned, "latency_ms": latency_ms, "batches": batches}))
 """
@@ -99,13 +99,12 @@ latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.SERVER_REQUESTS = 0, 0, (10
 def searched(bounds_ms, took_ms):
     asked, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: asked.append(values), warning=print)
-    job = SimpleNamespace(
-        spec=Spec(window_s=0.3), events=events)
+    job = SimpleNamespace(variant="tuned", spec=Spec(window_s=0.3), events=events)
     def serve(batch):
         largest.append(len(batch))
         time.sleep(took_ms[len(batch)] / 1e3)
     medians = {size: took * 1e6 for size, took in took_ms.items()}
-    latency.Client(job, "tuned", serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
+    latency.Client(job, serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
     return {"sizes": [one["batch_size"] for one in asked], "largest": max(largest, default=0),
             "message": [one["message"] for one in asked if "message" in one]} if asked else {}
 print(json.dumps([
@@ -133,9 +132,9 @@ from types import SimpleNamespace
 import numpy as np
 from workloads import latency
 from workloads.protocol import Spec
-job = SimpleNamespace(spec=Spec(window_s=0.1))
+job = SimpleNamespace(variant="tuned", spec=Spec(window_s=0.1))
 pool = np.zeros((8, 1), np.float32)
-client = latency.Client(job, "tuned", lambda batch: None, pool)
+client = latency.Client(job, lambda batch: None, pool)
 # rate * (100 / rate) is a little below 100 for these; all samples are late, so that each series is given up.
 offered = [
     client.offer((1, 4, 8), rate, 1e-6, 0)[0]

@@ -115,12 +115,12 @@ def factory(params):
     model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
     return model
 names = ["CPU:0", "CPU:1"]
-job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
-          strategy=devices.strategy_for(names), train=None, test=None)
 params = {**tuning.DRIVER_DEFAULTS, "precision": PRECISION}
+job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
+          strategy=devices.strategy_for(names), params=params)
 random = np.random.default_rng(0)
 data = [(tf.constant(random.random((8, 6), np.float32)), tf.constant(random.integers(0, 3, 8))) for _ in names]
-models = replicas.build(job, params)
+models = replicas.build(job)
 mirrored = building.build(factory, params, strategy=job.strategy, seed=1)
 mirrored.set_weights(models[0].get_weights())
 for model, name in zip(models, names):
@@ -161,7 +161,7 @@ messages = []
 for more in ({"gpus": 2}, {"workers": 2}):
     spec = Spec(file="resnet50.py", workload="resnet50-infer", device="gpu", **more)
     job = Job(loaded=loading.load("resnet50.py", "resnet50-infer"), spec=spec, events=EventWriter(Path("none")),
-              devices=["CPU:0"], strategy=None, train=None, test=None)
+              devices=["CPU:0"])
     try:
         trial.run_variants(job)
     except NoGpuError as error:
