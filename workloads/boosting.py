@@ -27,12 +27,11 @@ from workloads.protocol import (
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
-    STAGE_PREFIX,
-    Change,
     EventWriter,
     NoGpuError,
     Spec,
     Workload,
+    measures_speed,
 )
 from workloads.sequence import measure_each
 from workloads.timing import Meter
@@ -53,19 +52,12 @@ class Trees:
     events: EventWriter
     arrays: Mapping[str, Any]
 
-    def params(self, variant: str) -> dict[str, Any]:
-        """Return everything that `variant` runs with."""
-        return tuning.variant_params(self.workload, self.spec, variant)
-
-    def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return XGBoost's parameters on this trial's device."""
-        device = "cuda" if self.spec.device == "gpu" else "cpu"
-        return {**self.booster(params), "device": device, "seed": self.spec.seed}
-
-    def rows(self, params: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the rows that a round goes through: the first `batch_size` ones."""
-        count = min(params["batch_size"], len(self.arrays["x_train"]))
-        return self.arrays["x_train"][:count], self.arrays["y_train"][:count]
+    def matrix(self, params: Mapping[str, Any]) -> xgb.DMatrix:
+        """Return the rows that a round goes through, the first `batch_size` ones, as XGBoost takes them."""
+        x, y = (self.arrays[name][: params["batch_size"]] for name in ("x_train", "y_train"))
+        if params["matrix"] == "quantile":
+            return xgb.QuantileDMatrix(x, label=y, max_bin=params["max_bin"])
+        return xgb.DMatrix(x, label=y)
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -85,8 +77,8 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     events.write("facts", facts=facts(spec))
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
     events.phase(DATA, began)
-    job = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
-    bodies = {variant: partial(_measure, job, variant) for variant in spec.variants}
+    trees = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
+    bodies = {variant: partial(_measure, trees, variant) for variant in spec.variants}
     measure_each(bodies, events=events, needed=(BASELINE,))
 
 
@@ -116,57 +108,45 @@ def _prove(gpus: int) -> None:
     except xgb.core.XGBoostError as error:
         first = str(error).strip().splitlines()[0]
         raise NoGpuError(f"XGBoost cannot train on the GPU: {first}") from error
-    used = device_of(trained)
+    _require_gpu(trained)
+
+
+def _require_gpu(booster: xgb.Booster) -> None:
+    """Hold the device that a booster trained on: it falls back to the CPU with no more than a line in its log."""
+    used = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
     if not used.startswith("cuda"):
-        # It falls back to the CPU with no more than a line in its log.
         raise NoGpuError(f"XGBoost trained on {used}.")
 
 
-def device_of(booster: xgb.Booster) -> str:
-    """Return the device that a booster says it trained on, "cuda:0" or "cpu"."""
-    device: str = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
-    return device
-
-
-def _measure(job: Trees, variant: str) -> None:
-    params = job.params(variant)
-    changes: list[Change] = tuning.variant_changes(job.workload, job.spec, variant)
-    job.events.write(
+def _measure(trees: Trees, variant: str) -> None:
+    params = tuning.variant_params(trees.workload, trees.spec, variant)
+    changes = tuning.variant_changes(trees.workload, trees.spec, variant)
+    trees.events.write(
         "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
     )
     meter = Meter(
         variant,
-        spec=job.spec,
-        events=job.events,
+        spec=trees.spec,
+        events=trees.events,
         # XGBoost returns from a round when its tree is on the host.
         synchronise=lambda: None,
-        full=job.spec.full and not _alone(variant),
+        full=trees.spec.full and measures_speed(variant),
     )
     if variant == INPUT_ONLY:
-        _construct(job, params, meter)
+        # What has to happen before the first round.
+        meter.begin()
+        while meter.tick(1, trees.matrix(params).num_row()):
+            pass
     else:
-        _train(job, variant, params, meter)
+        _train(trees, variant, params, meter)
 
 
-def _alone(variant: str) -> bool:
-    return variant in (INPUT_ONLY, MODEL_ONLY) or variant.startswith(STAGE_PREFIX)
-
-
-def _construct(job: Trees, params: Mapping[str, Any], meter: Meter) -> None:
-    """Turn the arrays into XGBoost's matrix again and again: what has to happen before the first round."""
-    x, _ = job.rows(params)
-    meter.begin()
-    going = True
-    while going:
-        _matrix(job, params)
-        going = meter.tick(1, len(x))
-
-
-def _train(job: Trees, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    began = meter.now()
-    matrix = _matrix(job, params)
-    held_out = xgb.DMatrix(job.arrays["x_test"], label=job.arrays["y_test"])
-    booster = xgb.Booster(job.settings(params), [matrix, held_out])
+def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
+    began, gpu = meter.now(), trees.spec.device == "gpu"
+    matrix = trees.matrix(params)
+    held_out = xgb.DMatrix(trees.arrays["x_test"], label=trees.arrays["y_test"])
+    settings = {**trees.booster(params), "device": "cuda" if gpu else "cpu", "seed": trees.spec.seed}
+    booster = xgb.Booster(settings, [matrix, held_out])
     watched = params["evaluate"] and variant != MODEL_ONLY
     meter.phase(BUILD, began)
     meter.begin()
@@ -177,9 +157,10 @@ def _train(job: Trees, variant: str, params: Mapping[str, Any], meter: Meter) ->
             booster.eval(held_out, "held-out", rounds)
         rounds += 1
         going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
-    _hold_device(job, booster)
+    if gpu:
+        _require_gpu(booster)
     if meter.full:
-        job.events.metric(variant, "training_s", meter.finish())
+        trees.events.metric(variant, "training_s", meter.finish())
     if variant == MODEL_ONLY:
         return
     began = meter.now()
@@ -187,18 +168,5 @@ def _train(job: Trees, variant: str, params: Mapping[str, Any], meter: Meter) ->
     judged = min(rounds, params["epochs"])
     scores = booster.predict(held_out, iteration_range=(0, judged))
     meter.phase(EVALUATE, began)
-    job.events.metric(variant, "steps_trained", judged)
-    job.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == job.arrays["y_test"])))
-
-
-def _matrix(job: Trees, params: Mapping[str, Any]) -> xgb.DMatrix:
-    x, y = job.rows(params)
-    if params["matrix"] == "quantile":
-        return xgb.QuantileDMatrix(x, label=y, max_bin=params["max_bin"])
-    return xgb.DMatrix(x, label=y)
-
-
-def _hold_device(job: Trees, booster: xgb.Booster) -> None:
-    used = device_of(booster)
-    if job.spec.device == "gpu" and not used.startswith("cuda"):
-        raise NoGpuError(f"XGBoost trained on {used}.")
+    trees.events.metric(variant, "steps_trained", judged)
+    trees.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == trees.arrays["y_test"])))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import placement
 from workloads.loading import Split, Stage
 from workloads.protocol import RARE, Data, Published, Workload
 
@@ -165,10 +164,16 @@ def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> Split:
 
 
 def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
-    """Say which kernel the recurrent layers are given, from the graph that TensorFlow placed."""
+    """Say which kernel the recurrent layers are given: the operation that Keras puts into the graph of a step."""
     if "use_cudnn" not in params:
         return {}
+    if params["jit_compile"]:
+        return {"recurrent kernel": "a loop inside the code that XLA compiled"}
+    model = lstm_model(params)
     with tf.device(params["device"]):
-        batch = tf.constant(np.ones((params["batch_size"], params["length"]), np.int32))
-        kernel = placement.recurrent_kernel(lstm_model(params), batch, jit=bool(params["jit_compile"]))
-    return {"recurrent kernel": kernel}
+        batch = tf.TensorSpec((params["batch_size"], params["length"]), tf.int32)
+        traced = tf.function(lambda x: model(x, training=True), autograph=False).get_concrete_function(batch)
+    operations = {operation.type for operation in traced.graph.get_operations()}
+    name = "CudnnRNNV3" if "CudnnRNNV3" in operations else "While"
+    kernel = {"CudnnRNNV3": "cuDNN's kernel", "While": "the generic while loop"}[name]
+    return {"recurrent kernel": f"{kernel} ({name} on {params['device']})"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -89,24 +90,6 @@ fashion_mnist = Workload(
 workloads = (cifar100, cifar10, fashion_mnist)
 
 
-def cifar100_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model of the Azure blog."""
-    del params
-    return _model((32, 32, 3), (512, 256), (100, "softmax"), "adam", "categorical_crossentropy")
-
-
-def cifar10_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model; the sigmoid before a categorical loss is the article's own."""
-    del params
-    return _model((32, 32, 3), (3000, 1000), (10, "sigmoid"), "sgd", "sparse_categorical_crossentropy")
-
-
-def fashion_mnist_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model; the sigmoid before a categorical loss is the article's own."""
-    del params
-    return _model((28, 28), (500,) * 5, (10, "sigmoid"), "adam", "sparse_categorical_crossentropy")
-
-
 def data(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
     """Scale to [0, 1]; make the labels one-hot, float32[n, 100], where the article does."""
     (x_train, y_train), (x_test, y_test) = scaled(arrays, params)
@@ -117,8 +100,16 @@ def data(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
 
 
 def _model(
-    shape: Sequence[int], hidden: Sequence[int], output: tuple[int, str], optimizer: str, loss: str
+    params: Mapping[str, Any],
+    *,
+    shape: Sequence[int],
+    hidden: Sequence[int],
+    output: tuple[int, str],
+    optimizer: str,
+    loss: str = "sparse_categorical_crossentropy",
 ) -> tf.keras.Model:
+    """Return the compiled model; the sigmoid before a categorical loss is an article's own."""
+    del params
     layers = tf.keras.layers
     units, activation = output
     built = tf.keras.Sequential(
@@ -131,3 +122,15 @@ def _model(
     )
     built.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"])
     return built
+
+
+cifar100_model = partial(
+    _model, shape=(32, 32, 3), hidden=(512, 256), output=(100, "softmax"), optimizer="adam",
+    loss="categorical_crossentropy",
+)  # fmt: skip
+cifar10_model = partial(
+    _model, shape=(32, 32, 3), hidden=(3000, 1000), output=(10, "sigmoid"), optimizer="sgd"
+)
+fashion_mnist_model = partial(
+    _model, shape=(28, 28), hidden=(500,) * 5, output=(10, "sigmoid"), optimizer="adam"
+)

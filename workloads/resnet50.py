@@ -161,6 +161,8 @@ service = Workload(
 
 workloads = (training, inference, service)
 
+inference_model = resnet.inference
+
 
 def training_model(params: Mapping[str, Any]) -> tf.keras.Model:
     """Return the compiled model for training."""
@@ -172,11 +174,6 @@ def training_model(params: Mapping[str, Any]) -> tf.keras.Model:
         optimizer = BranchFreeLossScaling(optimizer)
     built.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
     return built
-
-
-def inference_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the model for prediction."""
-    return resnet.inference(params)
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,6 @@ from_scratch = Workload(
 workloads = (transfer_learning, from_scratch)
 
 
-def transfer_learning_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model on a frozen backbone."""
-    return _classifier(params, frozen=True)
-
-
-def from_scratch_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model, all of it trained."""
-    return _classifier(params, frozen=False)
-
-
 def _classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     """Return the compiled model, float32 images [n, 32, 32, 3] in 0..1 -> probabilities [n, 10].
 
@@ -103,6 +94,10 @@ def _classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     optimizer = tf.keras.optimizers.Adam(LEARNING_RATE)
     built.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return built
+
+
+transfer_learning_model = partial(_classifier, frozen=True)
+from_scratch_model = partial(_classifier, frozen=False)
 
 
 def _normalising(backbone: tf.keras.Model) -> list[Any]:

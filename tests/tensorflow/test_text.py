@@ -51,4 +51,4 @@ def test_a_pipeline_with_arrays_trains_by_both_and_says_which_kernel_ran(drive, 
     assert done.code == 0, done.log
     assert {event["variant"] for event in done.of("metric", name="accuracy")} == {BASELINE, TUNED}
     facts = {event["variant"]: event["text"] for event in done.of("fact", name="recurrent kernel")}
-    assert facts == dict.fromkeys((BASELINE, TUNED), "the generic while loop (LoopCond on CPU:0)")
+    assert facts == dict.fromkeys((BASELINE, TUNED), "the generic while loop (While on CPU:0)")
