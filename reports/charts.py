@@ -149,11 +149,11 @@ def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
 
 
 def speed_axis(values: Iterable[float]) -> alt.X:
-    """Return a logarithmic axis of `value` that holds some speeds."""
+    """Return a logarithmic axis of `value` that holds some speeds or times."""
     return _log_axis(list(values), 1.3, "~s")
 
 
-def ratio_axis(values: Iterable[float], *, around: float) -> alt.X:
+def ratio_axis(values: Iterable[float], around: float) -> alt.X:
     """Return a logarithmic axis of `value` that holds some ratios, and 1 with at least `around` on both sides."""
     return _log_axis([*values, 1 / around, around], 1.02, "~g")
 
@@ -173,30 +173,73 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
 
-def measured(
-    records: Sequence[Mapping[str, Any]],
-    x: alt.X,
+def dot_plot(
+    id_: str,
+    title: str,
+    description: str,
+    panels: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
     labels_px: int,
-    row_px: int,
-    heading: str = "",
-    under: Sequence[alt.Chart] = (),
-) -> Panel:
-    """Return a panel with a row for each `row`: a dot at `value`, its interval, and `text` at the right.
+    text_px: int,
+    row_px: int = 16,
+    around: float = 0.0,
+    header: tuple[str, ...] = (),
+    table: Table | None = None,
+    references: Sequence[Mapping[str, Any]] = (),
+    legend: tuple[Key, ...] = (),
+) -> Figure:
+    """Draw panels of dots on logarithmic axes, each with its interval and a text at the right.
 
     Args:
-        records: those without `low`, `high` or `text` lack the interval or the text; all have a `colour`.
-        under: layers to draw first.
+        panels: heading -> records with a `row`, which several may share, `text`, `name` for the tooltip, a `colour`
+            and, where there is something to draw, `value`, `low` and `high`.
+        around: for ratios: the axis has 1 with at least this on both sides, and a line there.
+        header: of the table of all records: what its columns of headings, rows, texts and names are called, "" for
+            none.
+        table: another one.
+        references: records of other machines in the same rows, drawn as diamonds.
     """
-    base = labelled(records, labels_px)
-    dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(
-        x=x, color=COLOUR, tooltip=[alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]
+    drawn = []
+    for heading, records in panels.items():
+        ends = [
+            record[end]
+            for record in (*records, *references)
+            for end in ("value", "low", "high")
+            if end in record
+        ]
+        x = ratio_axis(ends, around) if around else speed_axis(ends or [1.0])
+        base = labelled(records, labels_px)
+        marks = {"x": x, "tooltip": [alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]}
+        others = base.properties(data=rows(references)).mark_point(
+            shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
+        )
+        layers = [
+            *([_unity(x)] if around else []),
+            *([others.encode(stroke=alt.Stroke("colour:N", scale=None), **marks)] if references else []),
+            whiskers(base),
+            base.mark_point(filled=True, size=56, opacity=0.85).encode(color=COLOUR, **marks),
+            beside(base),
+        ]
+        drawn.append(panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px))
+    names = ("row", "text", "name")
+    cells = [(heading, *map(record.get, names)) for heading, records in panels.items() for record in records]
+    kept = [place for place, name in enumerate(header) if name]
+    own = Table(
+        header=tuple(header[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in cells),
     )
-    layers = [*under, whiskers(base), dots, beside(base)]
-    return panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px)
+    return Figure(
+        id=id_,
+        title=title,
+        description=description,
+        spec=stacked(drawn, spacing=44),
+        table=table or own,
+        reserve_px=labels_px + text_px,
+        legend=legend,
+    )
 
 
-def unity(x: alt.X) -> alt.Chart:
+def _unity(x: alt.X) -> alt.Chart:
     """Return the line at 1, where two speeds are the same."""
     line = alt.Chart(rows([{"value": 1.0}]))
     made: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)

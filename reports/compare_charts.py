@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Key, of_key
-from harness.model.comparison import Outcome, Trend, Versus
+from harness.model.analysis import Estimate, Key, of_key
+from harness.model.comparison import Outcome, Result, Trend, Versus
 from reports import charts, numbers
 from reports.compare_messages import MARKS, device_in, over, trend_line, what
 from reports.names import variant_name
@@ -90,39 +90,31 @@ def _ratios(versus: Versus) -> charts.Figure | None:
         {
             "row": what(versus, each),
             "value": ratio.median,
-            "name": f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio(ratio.median)}",
+            "name": _ratio_words(versus, each, ratio),
             "text": "",
             "colour": colours[versus.runs[each.run].machine],
         }
         for each, ratio in compared
     ]
-    x = charts.ratio_axis((ratio.median for _, ratio in compared), around=1.1)
-    return charts.Figure(
-        id="figure-ratios",
-        title=f"Speed over {over(versus, 'the median of its kind of machine')}",
-        description="Dots on a logarithmic axis, one a run; 1 is as fast.",
-        spec=charts.stacked(
-            [charts.measured(records, x, labels_px=_LABELS_PX, row_px=22, under=[charts.unity(x)])]
-        ),
-        table=charts.Table(
-            header=("What", "Run", "Speed", "Ratio", "95 % interval", "Outcome"),
-            rows=tuple(
-                (
-                    what(versus, each),
-                    versus.runs[each.run].label,
-                    numbers.speed(each.speed),
-                    numbers.ratio(ratio.median),
-                    numbers.ratio_interval(ratio),
-                    each.outcome.value,
-                )
-                for each, ratio in compared
-            ),
-        ),
-        reserve_px=_LABELS_PX + 10,
-        legend=tuple(charts.Key(colour=colour, shape="dot", name=name) for name, colour in colours.items())
-        if len(machines) > 1
-        else (),
+    keys = (charts.Key(colour=colour, shape="dot", name=name) for name, colour in colours.items())
+    return charts.dot_plot(
+        "figure-ratios",
+        f"Speed over {over(versus, 'the median of its kind of machine')}",
+        "Dots on a logarithmic axis, one a run; 1 is as fast.",
+        {"": records},
+        header=("", "What", "", "Run, ratio with its 95 % interval, speed"),
+        labels_px=_LABELS_PX,
+        text_px=10,
+        row_px=22,
+        around=1.1,
+        legend=tuple(keys) if len(machines) > 1 else (),
     )
+
+
+def _ratio_words(versus: Versus, each: Result, ratio: Estimate) -> str:
+    interval = numbers.ratio_interval(ratio)
+    text = f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio(ratio.median)}"
+    return f"{text}{f' ({interval})' if interval else ''}, {numbers.speed(each.speed)}"
 
 
 def _trends(versus: Versus) -> charts.Figure | None:

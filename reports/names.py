@@ -23,8 +23,6 @@ VARIANT_NAMES = {
     protocol.MODEL_ONLY: "model alone",
     protocol.CUSTOM_LOOP: "bare loop",
     protocol.HOST_FED: "model fed from the host",
-    protocol.FIRST_EPOCH: "input alone, first epoch",
-    protocol.CACHED_EPOCH: "input alone, cached",
     protocol.PARALLEL_INPUT: "parallel input",
     protocol.WITHOUT_INPUT: "fed from memory",
     protocol.WITHOUT_LAUNCH: "several steps a call",

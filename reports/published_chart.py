@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import altair as alt
-
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Key, PublishedComparison, of_key
 from harness.model.comparison import Extract
@@ -15,10 +13,6 @@ from reports import charts, numbers
 from reports.messages import published_note
 from reports.names import devices_of, titles_of
 from reports.palette import gpu_colour
-
-_LABELS_PX = 330
-_TEXT_PX = 90
-_ROW_PX = 22
 
 
 def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> charts.Figure | None:
@@ -40,17 +34,20 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
         for record in _of_reference(analysis, each, extract, place, row["row"])
     ]
     names = {record["name"]: record["colour"] for record in others}
-    return charts.Figure(
-        id="figure-published",
-        title="Here over published: 1× is as fast as published",
-        description="Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
-        spec=charts.stacked([_panel(records, others)]),
-        table=charts.Table(
-            header=("Workload", "Published for", "Published", "Here", "Here / published", "Note"),
-            rows=tuple(_cells(each, titles, devices) for each in shown),
-        ),
-        reserve_px=_LABELS_PX + _TEXT_PX,
-        legend=tuple(charts.Key(colour=colour, shape="diamond", name=name) for name, colour in names.items()),
+    keys = (charts.Key(colour=colour, shape="diamond", name=name) for name, colour in names.items())
+    header = ("Workload", "Published for", "Published", "Here", "Here / published", "Note")
+    return charts.dot_plot(
+        "figure-published",
+        "Here over published: 1× is as fast as published",
+        "Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
+        {"": records},
+        table=charts.Table(header=header, rows=tuple(_cells(each, titles, devices) for each in shown)),
+        labels_px=330,
+        text_px=90,
+        row_px=22,
+        around=2.5,
+        references=others,
+        legend=tuple(keys),
     )
 
 
@@ -95,15 +92,3 @@ def _record(each: PublishedComparison, titles: dict[str, str], devices: dict[str
         "name": f"{each.number.system}, {each.number.source}",
         "colour": charts.device_colour(each.device),
     }
-
-
-def _panel(records: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> charts.Panel:
-    x = charts.ratio_axis((record["value"] for record in (*records, *others)), around=2.5)
-    diamonds = charts.labelled(records, _LABELS_PX).properties(data=charts.rows(others))
-    references = diamonds.mark_point(shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5).encode(
-        x=x,
-        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("text:N")],
-        stroke=alt.Stroke("colour:N", scale=None),
-    )
-    under = [charts.unity(x), *([references] if others else [])]
-    return charts.measured(records, x, labels_px=_LABELS_PX, row_px=_ROW_PX, under=under)

@@ -6,12 +6,9 @@ from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Status
 from harness.rounding import point_words, scalar_word
 from reports import numbers
-from reports.charts import Figure, Table, device_colour, measured, span, speed_axis, stacked
+from reports.charts import Figure, Table, device_colour, dot_plot, span
 from reports.names import device_name, variant_name
 
-_LABELS_PX = 300
-_TEXT_PX = 190
-_ROW_PX = 18
 # Of more points the table has the others.
 _DRAWN = 40
 _LOST = {
@@ -39,16 +36,16 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         }
         for each in _ranked(sweep)[:_DRAWN]
     ]
-    ends = [end for each in sweep.points if (value := each.throughput) for end in (value.low, value.high)]
-    x = speed_axis(ends or [1.0])
-    return Figure(
-        id=f"figure-sweep-{number}",
-        title=f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
-        description=f"A dot for each combination of {', '.join(axis.name for axis in sweep.axes)}, the fastest first, "
+    return dot_plot(
+        f"figure-sweep-{number}",
+        f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
+        f"A dot for each combination of {', '.join(axis.name for axis in sweep.axes)}, the fastest first, "
         "with its 95 % interval on a logarithmic axis.",
-        spec=stacked([measured(records, x, labels_px=_LABELS_PX, row_px=_ROW_PX)]),
+        {"": records},
         table=sweep_table(sweep),
-        reserve_px=_LABELS_PX + _TEXT_PX,
+        labels_px=300,
+        text_px=190,
+        row_px=18,
     )
 
 

@@ -1,31 +1,28 @@
-"""Variants that drain the input pipeline with no model: all of it, its first stages, on few threads, by epoch."""
+"""Variants that drain the input pipeline with no model: all of it, its first stages, or on few threads."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
 
-from workloads import pipeline, rewriting
+from workloads import pipeline
 from workloads.devices import touch
 from workloads.job import Job
-from workloads.protocol import BUILD, CACHED_EPOCH, FIRST_EPOCH, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.protocol import BUILD, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 from workloads.tuning import factor
 
 # How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
 DRAIN_CALL_S = 0.02
-# A cache that is to be read from is filled with so many batches, or as many as this time allows.
-CACHED_BATCHES, CACHED_FILL_S = 32, 1.0
 # So many single samples are drained at once: few, since large ones are held in memory together.
 GATHERED = 16
 
 
 def of_a_part(variant: str) -> bool:
     """Tell whether a variant drains a part of the pipeline, or drains it otherwise than as it is."""
-    return variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
+    return variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
 
 
 def drained(variant: str) -> bool:
@@ -41,15 +38,7 @@ def drain(job: Job) -> None:
     variant, meter = job.variant, job.meter
     began = meter.now()
     stage = variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
-    replaced: Any = nullcontext()
-    if variant in (FIRST_EPOCH, CACHED_EPOCH):
-        cached = _batches_to_cache(job)
-        if not cached:
-            job.events.needless(variant, "the pipeline has no cache")
-            return
-        replaced = rewriting.caches_replaced(0 if variant == FIRST_EPOCH else cached)
-    with replaced:
-        dataset = _dataset(job, stage)
+    dataset = _dataset(job, stage)
     if variant.startswith(THREADS_PREFIX):
         if pipeline.is_loader(dataset):
             job.events.needless(variant, "the loader is no tf.data pipeline")
@@ -63,8 +52,6 @@ def drain(job: Job) -> None:
     copied_to = job.devices if variant == INPUT_ONLY else ()
     dataset = pipeline.as_dataset(dataset)
     pull = batches(dataset, copied_to) if batched else samples(dataset)
-    if variant == CACHED_EPOCH:
-        pull(CACHED_BATCHES)
     meter.phase(BUILD, began)
     meter.begin()
     count, going = 1, True
@@ -133,18 +120,6 @@ def _dataset(job: Job, stage: str) -> Any:
     if job.train is not None or not stage:
         return pipeline.baseline(job, devices=len(job.devices))
     return pipeline.assemble(job.stages(job.params["batch_size"] * len(job.devices)), stage)
-
-
-def _batches_to_cache(job: Job) -> int:
-    """Return how many elements before the first cache make the batches to be cached; 0 without a cache."""
-    for name, _ in job.stages():
-        if rewriting.has_cache(_dataset(job, name)):
-            batches = CACHED_BATCHES
-            a_batch_ns = job.shared.step_ns.get(FIRST_EPOCH, 0.0)
-            if a_batch_ns:
-                batches = max(2, min(batches, round(CACHED_FILL_S * 1e9 / a_batch_ns)))
-            return batches * (1 if _batched(job, name) else job.params["batch_size"] * job.replicas)
-    return 0
 
 
 def _batched(job: Job, stage: str) -> bool:

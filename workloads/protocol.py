@@ -32,7 +32,6 @@ SINGLE_STREAM, SERVER = "SingleStream", "Server"
 # those.
 CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, so that waiting is seen
 HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying it to the device adds
-FIRST_EPOCH, CACHED_EPOCH = "epoch:first", "epoch:cached"  # the pipeline before and after its caches are full
 # The baseline with parallel maps and prefetching, which tf.data offers for any pipeline.
 PARALLEL_INPUT = "parallel-input"
 # The baseline with one part of its step taken away, and nothing else changed.

@@ -1,4 +1,4 @@
-"""Functions of TensorFlow put in the place of others for a while, and what a pipeline is made of with them."""
+"""Functions of TensorFlow put in the place of others for a while."""
 
 from __future__ import annotations
 
@@ -40,28 +40,3 @@ def parallel_maps() -> AbstractContextManager[None]:
 
     # Where num_parallel_calls stands among the positional arguments.
     return replaced(tf.data.Dataset, map=parallel(1), interleave=parallel(3))
-
-
-def caches_replaced(elements: int) -> AbstractContextManager[None]:
-    """Let caches hold the first so many elements only, in memory; with 0 let there be none.
-
-    Without caches a pipeline does what it does in its first epoch; with small ones every later epoch is soon
-    reached. Both need no file, so that variants do not meet in one.
-    """
-
-    def make(method: Any) -> Any:
-        def cache(self: Any, filename: Any = "", name: Any = None) -> Any:
-            del filename, name
-            return method(self.take(elements)) if elements else self
-
-        return cache
-
-    return replaced(tf.data.Dataset, cache=make)
-
-
-def has_cache(dataset: Any) -> bool:
-    """Tell whether a pipeline has a cache somewhere; False where TensorFlow does not let it be seen."""
-    if type(dataset).__name__ == "CacheDataset":
-        return True
-    inputs = getattr(dataset, "_inputs", None)
-    return any(has_cache(each) for each in (inputs() if inputs else ()))

@@ -8,10 +8,8 @@ from typing import Any
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
-    CACHED_EPOCH,
     CALLS_PREFIX,
     CUSTOM_LOOP,
-    FIRST_EPOCH,
     HOST_FED,
     OPTIMIZATION_PREFIX,
     PARALLEL_INPUT,
@@ -153,7 +151,7 @@ def needless(workload: Workload, spec: Spec, variant: str) -> bool:
         return not one_device
     if variant == CUSTOM_LOOP or variant.startswith((CALLS_PREFIX, WITHOUT_PREFIX)):
         return not (one_device and trains)
-    if variant in (FIRST_EPOCH, CACHED_EPOCH) or variant.startswith(THREADS_PREFIX):
+    if variant.startswith(THREADS_PREFIX):
         return not workload.pipeline
     return False
 

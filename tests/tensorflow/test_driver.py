@@ -147,7 +147,7 @@ def test_optimizations_and_a_pipelines_stages_are_variants(drive, piped):
 def test_variants_that_only_serve_the_breakdown(drive, piped):
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
-        "stage:batch", "without:input", "parallel-input", "threads:1", "epoch:first", "epoch:cached",
+        "stage:batch", "without:input", "parallel-input", "threads:1",
     ]  # fmt: skip
     done = drive(file=piped(), variants=variants)
     assert done.code == 0, done.log
