@@ -221,19 +221,21 @@ def dot_plot(
             beside(base),
         ]
         drawn.append(panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px))
-    names = ("row", "text", "name")
-    cells = [(heading, *map(record.get, names)) for heading, records in panels.items() for record in records]
-    kept = [place for place, name in enumerate(header) if name]
-    own = Table(
-        header=tuple(header[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in cells),
-    )
+    if table is None:
+        columns = [(place, name) for place, name in enumerate(header) if name]
+        cells = [
+            (heading, record["row"], record["text"], record["name"])
+            for heading, records in panels.items()
+            for record in records
+        ]
+        kept = tuple(tuple(row[place] for place, _ in columns) for row in cells)
+        table = Table(header=tuple(name for _, name in columns), rows=kept)
     return Figure(
         id=id_,
         title=title,
         description=description,
         spec=stacked(drawn, spacing=44),
-        table=table or own,
+        table=table,
         reserve_px=labels_px + text_px,
         legend=legend,
     )
