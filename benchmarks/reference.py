@@ -8,10 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
+
 import harness.run
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.run.extracts import SUFFIX, to_json
+from harness.model.comparison import Extract
+from harness.run.extracts import SUFFIX
 from harness.run.recording import open_run
 
 FOLDER = Path(harness.run.__file__).parent / "references"
@@ -19,9 +22,14 @@ FOLDER = Path(harness.run.__file__).parent / "references"
 
 def main(run: str, name: str) -> None:
     """Write the extract of a run folder or report file as NAME."""
-    (FOLDER / f"{name}{SUFFIX}").write_text(
-        to_json(extract(analyse(open_run(Path(run))), label=name)), "utf-8"
-    )
+    made = extract(analyse(open_run(Path(run))), label=name)
+    (FOLDER / f"{name}{SUFFIX}").write_text(to_json(made), encoding="utf-8")
+
+
+def to_json(made: Extract) -> str:
+    """Return an extract as the text of its file."""
+    document = {"schema": "tfbench-extract", "schema_version": 2, "extract": made}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
 if __name__ == "__main__":

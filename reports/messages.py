@@ -223,17 +223,17 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     Args:
         tuned: all fixes together over the baseline.
     """
-    parts = []
-    if finding.ablation:
-        predicted = numbers.factor(finding.ablation.predicted)
-        measured = numbers.factor(finding.ablation.gain.median)
-        parts.append(
-            f"As a test, {variant_name(finding.ablation.variant)}: {measured} (predicted {predicted})."
-        )
+    parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
+    if ablation:
+        predicted = f" (predicted {numbers.factor(ablation.predicted)})"
+        if not remedy or remedy.variant != ablation.variant:
+            measured = numbers.factor(ablation.gain.median)
+            parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")
+            predicted = ""
     elif finding.gain:
         parts.append(f"Without it: predicted {numbers.factor(finding.gain)}.")
     if by_itself := alone(finding):
-        parts.append(f"{by_itself[0].upper()}{by_itself[1:]}.")
+        parts.append(f"{by_itself[0].upper()}{by_itself[1:]}{predicted}.")
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
     return " ".join(parts)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
@@ -22,7 +23,7 @@ from harness.errors import StoreError, UsageError
 from harness.model.comparison import Decision, Extract, Outcome, Section
 from harness.model.options import Options
 from harness.model.run import Run
-from harness.run.extracts import from_json, reference_path, references, to_json
+from harness.run.extracts import from_json, reference_path, references
 from tests import builders
 from tests.comparisons import again, fleet, whole
 

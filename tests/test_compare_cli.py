@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import shutil
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from harness.cli.compare import narrowed
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.run import Run
-from harness.run.extracts import references, to_json
+from harness.run.extracts import reference_path, references
 from tests import builders
 from tests.builders_sweep import sweep_run
 from tests.comparisons import whole
@@ -107,7 +108,7 @@ class TestCompare:
 
     def test_extracts_of_other_machines(self, tfbench: Call, pair, tmp_path: Path) -> None:
         path = tmp_path / "far.extract.json"
-        path.write_text(to_json(whole()), encoding="utf-8")
+        shutil.copy(reference_path(references()[0]), path)
         printed = tfbench("compare", pair[0], f"far={path}", "-f", "json", "-o", "-")
         assert json.loads(printed.out)["runs"][1]["label"] == "far"
 

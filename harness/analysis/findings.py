@@ -271,7 +271,7 @@ def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
-    result: dict[tuple[int, int], Remedy] = {}
+    result: dict[tuple[int, bool, int], Remedy] = {}
     for variant, summary in case.variants.items():
         # Nobody can feed a training from memory by one batch.
         if variant == WITHOUT_INPUT or not (variant == TUNED or changes_baseline(variant)):
@@ -282,5 +282,6 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
         if mine and gain is not None:
             others = len(changed) - len(mine)
             remedy = Remedy(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
-            result.setdefault((others, -len(mine)), remedy)
+            # What answers the cause by itself says more of it than all fixes together.
+            result.setdefault((others, variant == TUNED, -len(mine)), remedy)
     return result[min(result)] if result else None

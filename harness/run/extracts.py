@@ -25,11 +25,6 @@ class _Document:
     extract: Extract
 
 
-def to_json(extract: Extract) -> str:
-    """Return an extract as JSON."""
-    return msgspec.json.format(msgspec.json.encode(_Document(extract=extract)), indent=1).decode() + "\n"
-
-
 def from_json(text: str | bytes) -> Extract:
     """Return an extract from JSON.
 

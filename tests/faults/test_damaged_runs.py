@@ -14,11 +14,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.results import results_document
 from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status
-from harness.run.extracts import SUFFIX, from_json, to_json
+from harness.run.extracts import SUFFIX, from_json
 from harness.run.recording import carried, open_recording, unpack
 from harness.run.repeat import again, options_here
 from harness.run.store import RunFolder
