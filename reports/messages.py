@@ -21,7 +21,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.rounding import counted, some
 from reports import numbers
-from reports.names import SHORT_PARTS, variant_name
+from reports.names import SHORT_PARTS, device_names, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Half width over median: up to these a speed is called reliable, and usable.
@@ -275,14 +275,26 @@ def banners(run: Run) -> Iterator[str]:
 def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
     """Return the warnings, or the notes, grouped by kind: one sentence, and the first subjects that it is about."""
     groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
+    devices = device_names(caveat.device for caveat in caveats if caveat.device)
     for caveat in caveats:
         if caveat.is_note is notes:
             distinct = caveat.text if caveat.kind in _BY_TEXT else ""
             groups.setdefault((caveat.kind, distinct), []).append(caveat)
     return [
-        (_caveat(group), some(tuple(dict.fromkeys(each.subject for each in group if each.subject))))
+        (
+            _caveat(group),
+            some(tuple(dict.fromkeys(filter(None, (_subject(each, devices) for each in group))))),
+        )
         for group in groups.values()
     ]
+
+
+def _subject(caveat: Caveat, devices: Mapping[str, str]) -> str:
+    """Name what a caveat is about: "cats-dogs on GPU, tuned"."""
+    device = devices.get(caveat.device, "")
+    where = f"{caveat.workload} on {device}" if caveat.workload and device else caveat.workload or device
+    variant = variant_name(caveat.variant) if caveat.variant else ""
+    return ", ".join(filter(None, (where, variant, caveat.source)))
 
 
 # Kinds whose caveats of another text are another caveat.

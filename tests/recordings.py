@@ -72,7 +72,13 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
     for latency in analysis.latencies:
         name = f"{' '.join(latency.key)} {latency.scenario} {latency.batch_size} {latency.rate_per_s or ''}"
         yield name, dict(latency.quantiles_s)
-    yield "caveats", [f"{caveat.kind} {caveat.subject}" for caveat in analysis.caveats]
+    yield (
+        "caveats",
+        [
+            " ".join(filter(None, (each.kind, each.workload, each.device, each.variant, each.source)))
+            for each in analysis.caveats
+        ],
+    )
 
 
 def _ends(value: Estimate | None) -> list[float]:

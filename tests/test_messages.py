@@ -76,9 +76,9 @@ def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[
 
 @pytest.mark.parametrize("kind", CaveatKind)
 def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
-    caveat = Caveat(kind=kind, subject="w on cpu", value=0.2, text="its text")
+    caveat = Caveat(kind=kind, workload="w", device="gpu1", variant=TUNED, value=0.2, text="its text")
     ((text, subjects),) = caveat_lines([caveat], notes=caveat.is_note)
-    assert subjects == "w on cpu"
+    assert subjects == "w on GPU, tuned"
     assert len(text) > 5
     assert "None" not in text
     assert caveat_lines([caveat], notes=not caveat.is_note) == []
@@ -90,10 +90,10 @@ def test_every_part_has_its_words() -> None:
 
 def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
     wide = [
-        Caveat(kind=CaveatKind.WIDE_INTERVAL, subject=str(value), value=value) for value in (0.06, 0.28, 0.1)
+        Caveat(kind=CaveatKind.WIDE_INTERVAL, source=str(value), value=value) for value in (0.06, 0.28, 0.1)
     ]
     failed = [
-        Caveat(kind=CaveatKind.FAILED_TRIALS, subject=str(count), value=count, text=text)
+        Caveat(kind=CaveatKind.FAILED_TRIALS, source=str(count), value=count, text=text)
         for count, text in ((2, "failed. boom"), (1, "timeout."))
     ]  # fmt: skip
     first, second, third = caveat_lines([*wide, *failed], notes=False)

@@ -206,10 +206,9 @@ class Meter:
                 break
         self.phase(WARM_UP, began)
         if not settled(blocks) and not self._spec.steps and measures_speed(self._variant):
-            last = ", ".join(f"{block / 1e6:.3g}" for block in blocks[-SETTLED_BLOCKS:])
             self._events.warning(
-                f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} after "
-                f"{self._spec.warmup_s:g} s of warm-up (last blocks: {last or 'none'} ms a step)."
+                f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} in "
+                f"{self._spec.warmup_s:g} s of warm-up."
             )
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.align import increase
 from harness.analysis.measures import Measures
 from harness.analysis.stats import drift
-from harness.model.analysis import Caveat, CaveatKind, Key, Summary
+from harness.model.analysis import Caveat, CaveatKind, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED
 
@@ -45,11 +45,11 @@ def _of_run(run: Run) -> Iterator[Caveat]:
         yield Caveat(kind=CaveatKind.PARAMETERS, text=text)
     for data in run.manifest.data:
         if data.kind != "real":
-            yield Caveat(kind=CaveatKind.DATA, subject=data.workload, text=data.kind)
+            yield Caveat(kind=CaveatKind.DATA, workload=data.workload, text=data.kind)
     for trial in run.trials:
         for text in trial.warnings:
-            subject = f"{trial.workload} on {trial.device}"
-            yield Caveat(kind=CaveatKind.WORKLOAD_WARNING, subject=subject, text=text)
+            kind = CaveatKind.WORKLOAD_WARNING
+            yield Caveat(kind=kind, workload=trial.workload, device=trial.device, text=text)
 
 
 def _trials(run: Run) -> Iterator[Caveat]:
@@ -60,7 +60,8 @@ def _trials(run: Run) -> Iterator[Caveat]:
     for (workload, device, status), messages in failed.items():
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS,
-            subject=f"{workload} on {device}",
+            workload=workload,
+            device=device,
             value=float(len(messages)),
             text=f"{status.value}. {messages[0]}".strip(),
         )
@@ -77,7 +78,7 @@ def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
             kind, value = CaveatKind.WIDE_INTERVAL, width
         else:
             continue
-        yield Caveat(kind=kind, subject=_subject(summary.key), value=value)
+        yield Caveat(kind=kind, **summary.key._asdict(), value=value)
 
 
 def _stability(measured: Measures) -> Iterator[Caveat]:
@@ -87,11 +88,7 @@ def _stability(measured: Measures) -> Iterator[Caveat]:
         values = [measure.throughput for measure in group]
         trend = drift(values)
         if trend is not None and trend.p < DRIFT_P and abs(trend.change) > DRIFT_CHANGE:
-            yield Caveat(kind=CaveatKind.DRIFT, subject=_subject(key), value=trend.change)
-
-
-def _subject(key: Key) -> str:
-    return f"{key.workload} on {key.device}, {key.variant}"
+            yield Caveat(kind=CaveatKind.DRIFT, **key._asdict(), value=trend.change)
 
 
 def _telemetry(run: Run) -> Iterator[Caveat]:
@@ -101,7 +98,7 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
         yield Caveat(kind=CaveatKind.MISSED_TICKS, value=missed / (ticks + missed))
     gaps = {(gap.source, gap.reason): None for trial in run.trials for gap in trial.gaps}
     for source, reason in gaps:
-        yield Caveat(kind=CaveatKind.TELEMETRY_GAP, subject=source, text=reason)
+        yield Caveat(kind=CaveatKind.TELEMETRY_GAP, source=source, text=reason)
 
 
 def _steal(summaries: Sequence[Summary]) -> Iterator[Caveat]:
@@ -129,22 +126,22 @@ def _counted(trial: Trial) -> Iterator[Caveat]:
             # Errors are counters: those from before the trial are none of its own.
             before = 0.0 if kind is CaveatKind.FOREIGN_PROCESSES else float(finite[0])
             if float(finite.max()) > before:
-                yield Caveat(kind=kind, subject=series.device)
+                yield Caveat(kind=kind, device=series.device)
 
 
 def _settings(run: Run) -> Iterator[Caveat]:
     for position, gpu in enumerate(run.manifest.gpus):
-        subject = f"gpu{position}"
+        device = f"gpu{position}"
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
         if limit is not None and default is not None and limit < default:
             yield Caveat(
                 kind=CaveatKind.POWER_LIMIT,
-                subject=subject,
+                device=device,
                 value=limit,
                 text=f"{default:.0f}",
             )
         if gpu.mig_enabled:
-            yield Caveat(kind=CaveatKind.MIG, subject=subject)
+            yield Caveat(kind=CaveatKind.MIG, device=device)
 
 
 def _clocks(run: Run) -> Iterator[Caveat]:
@@ -152,12 +149,11 @@ def _clocks(run: Run) -> Iterator[Caveat]:
     if isinstance(governor, str) and governor != "performance":
         yield Caveat(kind=CaveatKind.GOVERNOR, text=governor)
     for trial in run.trials:
-        subject = f"{trial.workload} on {trial.device}"
         if any(
             not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
             for window in trial.windows
         ):
-            yield Caveat(kind=CaveatKind.CLOCKS_APART, subject=subject)
+            yield Caveat(kind=CaveatKind.CLOCKS_APART, workload=trial.workload, device=trial.device)
         if trial.status is Status.OK and _cores_throttled(trial):
             yield Caveat(kind=CaveatKind.CPU_THROTTLED)
 

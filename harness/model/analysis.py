@@ -374,7 +374,10 @@ class Caveat:
     """One caveat of a kind: what it is about, with the number and the text that its sentence needs."""
 
     kind: CaveatKind
-    subject: str = ""
+    workload: str = ""
+    device: str = ""
+    variant: str = ""
+    source: str = ""
     value: float = 0.0
     text: str = ""
 
