@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,33 +12,27 @@ from workloads.protocol import EventWriter
 from workloads.sequence import measure_each
 
 
-def fails(text: str) -> Callable[[], None]:
-    def body() -> None:
-        raise ValueError(text)
-
-    return body
-
-
-def test_they_run_in_order_and_one_that_fails_is_left_out_with_its_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("needed", "raised"), [(["last"], None), (["bad", "worse"], "no")])
+def test_one_that_fails_is_left_out_and_only_one_that_is_needed_ends_the_trial(
+    tmp_path: Path, needed: list[str], raised: str | None
+) -> None:
     ran: list[str] = []
-    bodies = {
-        "first": lambda: ran.append("first"),
-        "bad": fails("no\nmore"),
-        "last": lambda: ran.append("last"),
-    }
+
+    def body(name: str, failure: str = "") -> None:
+        if failure:
+            raise ValueError(failure)
+        ran.append(name)
+
+    failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
+    bodies = {name: partial(body, name, failure) for name, failure in failures.items()}
     with EventWriter(tmp_path / "events") as events:
-        assert measure_each(bodies, events=events, needed=["last"]) == ["first", "last"]
+        if raised:
+            with pytest.raises(ValueError, match=raised):
+                measure_each(bodies, events=events, needed=needed)
+        else:
+            measure_each(bodies, events=events, needed=needed)
     assert ran == ["first", "last"]
-    assert read_log(tmp_path / "events").left_out == {"bad": "ValueError: no"}
-
-
-def test_the_first_failure_of_a_needed_one_is_raised_after_the_others_have_run(tmp_path: Path) -> None:
-    ran: list[str] = []
-    bodies = {"one": fails("first"), "two": fails("second"), "three": lambda: ran.append("three")}
-    with (
-        EventWriter(tmp_path / "events") as events,
-        pytest.raises(ValueError, match="first"),
-    ):
-        measure_each(bodies, events=events, needed=bodies)
-    assert ran == ["three"]
-    assert list(read_log(tmp_path / "events").left_out) == ["one", "two"]
+    assert read_log(tmp_path / "events").left_out == {
+        "bad": "ValueError: no",
+        "worse": "ValueError: nor this",
+    }
