@@ -138,7 +138,7 @@ SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), trials=2)
 
 
 def test_the_plan_is_the_grid_interleaved_each_value_once() -> None:
-    params = {"batch_size": "32,032, 64", "jit_compile": "off,on", "epochs": "2"}
+    params = {"batch_size": "32,32, 64", "jit_compile": "false,true", "epochs": "2"}
     planned = resolve(replace(SWEEP, params=params)).planned
     assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
         "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",

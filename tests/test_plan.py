@@ -73,7 +73,7 @@ def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
 def test_params_have_the_type_of_what_they_replace() -> None:
     one = workload(**{"rate": 0.1, "cpu:workers": 4, "augment": True, "mode": "fast", "offset": 0})
     texts = {
-        "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "off",
+        "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "false",
         "mode": "slow", "offset": "-3", "jit_compile": "TRUE",
     }  # fmt: skip
     assert check_params(texts, [one]) == {
@@ -85,20 +85,20 @@ def test_params_have_the_type_of_what_they_replace() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [
-        ("batch_size", "many", "int"),
+        ("batch_size", "many", "above 0"),
         ("batch_size", "0", "above 0"),
-        ("batch_size", "1.5", "int"),
+        ("workers", "1.5", "whole number"),
         ("epochs", "-1", "above 0"),
         ("jit_compile", "yes", "true"),
         ("precision", "fp8", "bf16"),
-        ("rate", "nan", "float"),
-        ("rate", "inf", "float"),
-        ("shape", "3", "single value"),
+        ("rate", "nan", "finite"),
+        ("rate", "inf", "finite"),
+        ("shape", "3", "of your own"),
     ],
 )
 def test_param_values_that_do_not_fit(name: str, text: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"{name}={text}") as caught:
-        check_params({name: text}, [workload(rate=0.1, shape=(1, 2))])
+        check_params({name: text}, [workload(rate=0.1, workers=2, shape=(1, 2))])
     assert hint in caught.value.hint
 
 

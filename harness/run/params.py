@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
 
 from harness.errors import UsageError
 from harness.untrusted import printable
 from workloads.protocol import TENSORFLOW, Workload
 
-_BOOLS: Mapping[str, bool] = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 # All whole numbers up to here are floating-point numbers as well.
 MOST_VALUE = 1 << 53
+_Positive = Annotated[int, msgspec.Meta(gt=0)]
+_WANTED: Mapping[Any, str] = {
+    _Positive: "a whole number above 0",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """A parameter's type; `choices` are its values where they are few, `positive` numbers are above 0."""
-
-    kind: type
-    choices: tuple[str, ...] = ()
-    positive: bool = False
-
-
-# What the driver knows, so that every workload takes them; a workload's own come on top.
-COMMON: Mapping[str, Parameter] = {
-    "batch_size": Parameter(kind=int, positive=True),
-    "epochs": Parameter(kind=int, positive=True),
-    "steps_per_execution": Parameter(kind=int, positive=True),
-    "jit_compile": Parameter(kind=bool),
-    "precision": Parameter(kind=str, choices=("tf32", "fp32", "fp16", "bf16")),
-    "prefetch_to_device": Parameter(kind=bool),
-    "parallel_maps": Parameter(kind=bool),
-    "prefetch_batches": Parameter(kind=bool),
-    "feed": Parameter(kind=str, choices=("fit", "resident")),
+# What the driver knows, so that every workload takes them, with their types; a workload's own come on top.
+COMMON: Mapping[str, Any] = {
+    "batch_size": _Positive,
+    "epochs": _Positive,
+    "steps_per_execution": _Positive,
+    "jit_compile": bool,
+    "precision": Literal["tf32", "fp32", "fp16", "bf16"],
+    "prefetch_to_device": bool,
+    "parallel_maps": bool,
+    "prefetch_batches": bool,
+    "feed": Literal["fit", "resident"],
 }
 
 # Those of them that mean something whatever the framework.
 EVERYWHERE = ("batch_size", "epochs")
 
 
-def parameters(workload: Workload) -> Mapping[str, Parameter]:
-    """Return all that `workload` takes; the prefixes "cpu:" and "gpu:" are no part of a name."""
-    own = {name.rpartition(":")[2]: Parameter(kind=type(value)) for name, value in workload.params.items()}
+def parameters(workload: Workload) -> Mapping[str, Any]:
+    """Return the types of all that `workload` takes; the prefixes "cpu:" and "gpu:" are no part of a name."""
+    own = {name.rpartition(":")[2]: type(value) for name, value in workload.params.items()}
     if workload.image != TENSORFLOW:
         return {**own, **{name: COMMON[name] for name in EVERYWHERE}}
     return {**own, **COMMON}
@@ -55,9 +52,7 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     Raises:
         UsageError: no chosen workload has the parameter, or the value does not fit.
     """
-    available = {
-        name: parameter for workload in workloads for name, parameter in parameters(workload).items()
-    }
+    available = {name: kind for workload in workloads for name, kind in parameters(workload).items()}
     for name in params:
         if name not in available:
             raise UsageError(
@@ -92,31 +87,16 @@ def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, An
     return {name: value for name, value in params.items() if name in own}
 
 
-def _parse(name: str, text: str, parameter: Parameter) -> Any:
-    wanted = f"Give {name} a value of type {parameter.kind.__name__}."
-    value: Any
-    if parameter.choices:
-        value = text if text in parameter.choices else None
-        wanted = f"Choose from: {', '.join(parameter.choices)}."
-    elif parameter.kind is bool:
-        value = _BOOLS.get(text.lower())
-        wanted = f"Write {name}=true or {name}=false."
-    elif parameter.kind in (int, float):
-        value = _number(text, parameter.kind)
-        if value is not None and parameter.positive and value <= 0:
-            value, wanted = None, f"Give {name} a value above 0."
-    elif parameter.kind is str:
-        value = text
-    else:
-        value, wanted = None, f"{name} is not a single value; change it in a workload file of your own."
-    if value is None:
-        raise UsageError(f"{name}={printable(text, 80)} is not valid.", hint=wanted)
-    return value
-
-
-def _number(text: str, kind: type) -> float | None:
+def _parse(name: str, text: str, kind: Any) -> Any:
     try:
-        value: float = kind(text)
-    except (ValueError, OverflowError):
-        return None
-    return value if abs(value) <= MOST_VALUE else None
+        value = msgspec.convert(text, kind, strict=False)
+        if not isinstance(value, (int, float)) or abs(value) <= MOST_VALUE:
+            return value
+    except ValueError:
+        pass
+    choices = ", ".join(get_args(kind)) if get_origin(kind) is Literal else ""
+    wanted = f"one of {choices}" if choices else _WANTED.get(kind)
+    raise UsageError(
+        f"{name}={printable(text, 80)} is not valid.",
+        hint=f"Give it {wanted}." if wanted else f"Change {name} in a workload file of your own.",
+    )
