@@ -40,36 +40,25 @@ class Job:
     gpus: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
     """Run jobs on an engine and keep every one in the run folder the moment it has ended.
 
-    Args:
+    Attributes:
         sources: makes the telemetry sources of one trial; none when sampling is off.
         interval_s: the sampler's period.
         poll_s: time between two looks at a container.
         ended: called with each trial once its folder is complete.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        folder: RunFolder,
-        profile: Profile,
-        sources: Callable[[], Sequence[Source]],
-        interval_s: float,
-        progress: Progress,
-        poll_s: float = POLL_S,
-        ended: Callable[[Trial], None] | None = None,
-    ) -> None:
-        self._engine = engine
-        self._folder = folder
-        self._profile = profile
-        self._sources = sources
-        self._interval_s = interval_s
-        self._progress = progress
-        self._poll_s = poll_s
-        self._ended = ended
+    engine: Engine
+    folder: RunFolder
+    profile: Profile
+    sources: Callable[[], Sequence[Source]]
+    interval_s: float
+    progress: Progress
+    poll_s: float = POLL_S
+    ended: Callable[[Trial], None] | None = None
 
     def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         """Run the jobs in order, those the stopping rule wants; return all that ran.
@@ -79,12 +68,12 @@ class Runner:
             Interrupted: the user wants to stop; the same.
             StoreError: nothing can be written any more.
         """
-        stopping = Stopping(self._profile)
-        before = self._folder.ended()
+        stopping = Stopping(self.profile)
+        before = self.folder.ended()
         trials: list[Trial] = []
         # Trials that only narrow an interval may not run.
-        always = sum(job.planned.index < self._profile.trials for job in jobs)
-        with self._progress.task("Trials", always) as bar:
+        always = sum(job.planned.index < self.profile.trials for job in jobs)
+        with self.progress.task("Trials", always) as bar:
             for job in jobs:
                 earlier = before.get(job.planned.id)
                 if earlier and earlier.status is Status.OK:
@@ -92,15 +81,15 @@ class Runner:
                 elif stopping.wants(job.planned):
                     trials.append(self._run_trial(job, bar))
                     stopping.took(job.planned, trials[-1])
-                if job.planned.index < self._profile.trials:
+                if job.planned.index < self.profile.trials:
                     bar.advance(1)
-        self._folder.close(stopping.stops())
+        self.folder.close(stopping.stops())
         return tuple(trials)
 
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
-        folder = self._folder.open_trial(planned, job.spec)
-        narrowing = ", until the interval is narrow" if planned.index >= self._profile.trials else ""
+        folder = self.folder.open_trial(planned, job.spec)
+        narrowing = ", until the interval is narrow" if planned.index >= self.profile.trials else ""
         at = "".join(f" {name}={value}" for name, value in planned.point)
         what = f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}"
         bar.note(what)
@@ -111,9 +100,9 @@ class Runner:
         sampling = Sampling()
         cause: BaseException | None = None
         try:
-            container = self._engine.start(replace(job.container, out=folder.out))
+            container = self.engine.start(replace(job.container, out=folder.out))
             target = Target(pid=container.pid, gpus=job.gpus)
-            with sample(self._sources(), target, folder.telemetry, self._interval_s) as sampling:
+            with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
                 ended = self._watch(container, folder, job, bar, what)
         except (EngineError, KeyboardInterrupt) as error:
             cause = error
@@ -137,17 +126,17 @@ class Runner:
             point=planned.point,
             **log.parts(),
         )
-        self._folder.close_trial(trial, log_text)
-        if self._ended is not None:
-            self._ended(trial)
+        self.folder.close_trial(trial, log_text)
+        if self.ended is not None:
+            self.ended(trial)
         if status is not Status.OK:
-            self._progress.line(f"{planned.id}: {status.value}. {message}")
+            self.progress.line(f"{planned.id}: {status.value}. {message}")
         if isinstance(cause, EngineError):
             raise cause
         if cause is not None:
             raise Interrupted(
                 "Stopped before all trials had run.",
-                hint=f"Continue with: tfbench bench --resume {self._folder.path}",
+                hint=f"Continue with: tfbench bench --resume {self.folder.path}",
             ) from cause
         return trial
 
@@ -173,16 +162,14 @@ class Runner:
             if stopped is not None:
                 container.kill()
                 return Ended(exit=container.poll() or _KILLED, stopped=stopped)
-            time.sleep(self._poll_s)
+            time.sleep(self.poll_s)
 
     def _overdue(self, ran_s: float, silent_s: float) -> tuple[Status, str] | None:
-        if silent_s > self._profile.stall_s:
+        if silent_s > self.profile.stall_s:
+            why = f"No event for {self.profile.stall_s:g} s, so it was stopped. Raise --stall to wait longer."
+        elif ran_s > self.profile.limit_s:
             why = (
-                f"No event for {self._profile.stall_s:g} s, so it was stopped. Raise --stall to wait longer."
-            )
-        elif ran_s > self._profile.limit_s:
-            why = (
-                f"Not done after {self._profile.limit_s:g} s, so it was stopped. "
+                f"Not done after {self.profile.limit_s:g} s, so it was stopped. "
                 "Measure less, as with --variants baseline,tuned, or choose another --profile."
             )
         else:

@@ -109,23 +109,23 @@ def number(kind: int, value: Any) -> float:
     return result
 
 
+@dataclass(slots=True, kw_only=True)
 class WatchedGpu:
     """A GPU under one name, and the readings that it turns out to support.
 
-    Args:
+    Attributes:
         source: name of the source, for its gaps.
         device: the trial's name for the GPU ("gpu0").
         uuid: the GPU's, or a MIG instance's.
+        handle: NVML's, None until it was asked for and while the GPU is lost.
     """
 
-    def __init__(
-        self, *, source: str, device: str, uuid: str, readings: Sequence[Reading], gap: GapSink
-    ) -> None:
-        self.device, self.uuid = device, uuid
-        self.readings = list(readings)
-        self._source = source
-        self._gap = gap
-        self._handle: Handle = None
+    source: str
+    device: str
+    uuid: str
+    readings: Sequence[Reading]
+    gap: GapSink
+    handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
         """Return what samples may hold: all that has not turned out to be unsupported."""
@@ -135,25 +135,25 @@ class WatchedGpu:
         """Read all that the GPU supports; nothing, and a gap, while it is lost."""
         values: dict[str, float] = {}
         try:
-            if self._handle is None:
-                self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
+            if self.handle is None:
+                self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
             for reading in self.readings:
                 self._add(reading, values)
         except pynvml.NVMLError as error:
             self._note("*", error)
-            self._handle = None
+            self.handle = None
             return {}
         if not all(reading.metrics for reading in self.readings):
             self.readings = [reading for reading in self.readings if reading.metrics]
         return values
 
     def _note(self, metric: str, error: Exception) -> None:
-        self._gap(self._source, self.device, metric, explain(error, self.uuid))
+        self.gap(self.source, self.device, metric, explain(error, self.uuid))
 
     def _add(self, reading: Reading, values: dict[str, float]) -> None:
         """Take a reading; errors that concern the GPU as a whole are raised."""
         try:
-            answers = reading.read(self._handle)
+            answers = reading.read(self.handle)
         except (pynvml.NVMLError, UnreadableError) as error:
             answers = dict.fromkeys(reading.metrics, error)
         for metric, answer in answers.items():
