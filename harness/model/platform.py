@@ -23,12 +23,10 @@ class Gpu:
     ecc_enabled: bool | None
     mig_enabled: bool | None
     mig_uuid: str = ""
-    persistence_mode: bool | None = None
     pcie_gen: int | None = None
     pcie_width: int | None = None
     clock_max_sm_mhz: int | None = None
     clock_max_mem_mhz: int | None = None
-    vbios: str | None = None
     minor_number: int | None = None  # of /dev/nvidia<minor>
 
 
