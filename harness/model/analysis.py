@@ -206,8 +206,6 @@ class Part(StrEnum):
 
 
 INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
-# What an optimization can take away; the device's own work and what is not accounted for cannot be.
-REMOVABLE = tuple(part for part in Part if part not in (Part.COMPUTE, Part.UNEXPLAINED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
