@@ -206,7 +206,7 @@ def alone(finding: Finding | None) -> str:
         return f"tried: {factor}, slower"
     if not remedy.alone or remedy.variant == TUNED:
         return ""
-    return f"{variant_name(remedy.variant)} by itself: {factor}"
+    return f"{variant_name(remedy.variant)}: {factor}"
 
 
 def expected(finding: Finding) -> str:

@@ -140,14 +140,14 @@ def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
         remedy=Remedy(variant="opt:xla", changes=(), gain=of(1.6, "ratio"), alone=True),
     )
     assert (
-        gain(single, None) == "As a test, several steps a call: 2.1× (predicted 2.2×). Xla by itself: 1.6×."
+        gain(single, None) == "As a test, several steps a call: 2.1× (predicted 2.2×). Xla: 1.6×."
     )
     assert single.remedy is not None
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
     assert [alone(each) for each in (None, item, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
     assert [expected(each) for each in (item, tuned, mixed, single)] == [
-        "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "xla by itself: 1.6×",
+        "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "xla: 1.6×",
     ]  # fmt: skip
 
 
