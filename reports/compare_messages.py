@@ -18,7 +18,7 @@ from harness.model.comparison import (
     Versus,
 )
 from harness.model.run import Placement
-from harness.model.scaling import Scaling
+from harness.model.workers import Scaling
 from harness.rounding import counted, short_digests, some
 from reports import numbers
 from reports.messages import listed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.model.run import Metric, Placement, Run, Series, Window
-from harness.model.scaling import Recorded
+from harness.model.workers import Recorded
 from tests.builders import cpu_run
 from workloads.protocol import BASELINE, INPUT_ONLY
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.scaling import scaled, scaling
-from harness.model.scaling import Point
+from harness.model.workers import Point
 from tests.builders_workers import run_of, teams
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from harness.analysis.case import cases
 from harness.analysis.caveats import caveats
-from harness.analysis.compare import comparisons
 from harness.analysis.cost import cost_ratios, costs
 from harness.analysis.findings import findings
 from harness.analysis.measures import measures
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
+from harness.analysis.ratios import comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries

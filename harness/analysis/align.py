@@ -12,6 +12,8 @@ from harness.model.run import Series, Trial, Window
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
+# The device of trials without a GPU.
+CPU = "cpu"
 # One column for each CPU: hundreds on a large host, and a container's threads wander between them.
 PER_CORE = "cores"
 
@@ -163,4 +165,4 @@ def find(trial: Trial, source: str, device: str, metric: str) -> Series | None:
 
 def gpu_names(device: str) -> tuple[str, ...]:
     """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", none for "cpu"."""
-    return tuple(part for part in device.split("+") if part != "cpu")
+    return tuple(part for part in device.split("+") if part != CPU)

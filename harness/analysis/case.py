@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import core_mean, gpu_names
-from harness.analysis.compare import CPU
+from harness.analysis.align import CPU, core_mean, gpu_names
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stages import slowest_stages
 from harness.cpuset import cpu_numbers

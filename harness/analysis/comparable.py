@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from harness.analysis.compare import CPU
+from harness.analysis.align import CPU
 from harness.analysis.extract import batch_field
 from harness.model.comparison import Difference, Extract, Facts, Section, Speed
 from harness.model.platform import target_for

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harness.analysis.align import gpu_names
-from harness.analysis.compare import CPU
+from harness.analysis.align import CPU, gpu_names
 from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, RatioKind, Summary
 from harness.model.run import Prices, Run
 from workloads.protocol import BASELINE, TUNED, Workload

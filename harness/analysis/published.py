@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.align import gpu_names
+from harness.analysis.align import CPU, gpu_names
 from harness.analysis.case import Case, device_activity
-from harness.analysis.compare import CPU
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.run import Run
 from workloads.protocol import BASELINE, TUNED, Published, Workload

@@ -14,13 +14,16 @@ as wide it is at most 5 % at any noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from harness.analysis.align import CPU, gpu_names
+from harness.analysis.measures import Measures, by_index
 from harness.analysis.stats import estimate, t_quantile
-from harness.model.analysis import Estimate
+from harness.model.analysis import Comparison, Estimate, Key, RatioKind
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
 
 STOPPED_WIDER = 1.25
 LEVEL = 0.05
@@ -124,3 +127,30 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | N
         return estimate([top[index] / bottom[index] for index in common], "ratio")
     each, other = sample(list(top.values())), sample(list(bottom.values()))
     return gap(each, other).estimate() if each and other else None
+
+
+def comparisons(measured: Measures) -> tuple[Comparison, ...]:
+    """Return every ratio that the measures allow: GPU over CPU, tuned and optimizations over baseline, scaling."""
+    return tuple(
+        Comparison(kind=kind, ratio=value, **top._asdict())
+        for top, kind, bottom, gpus in _pairs(measured)
+        if bottom in measured
+        and (
+            value := ratio(
+                {index: speed / gpus for index, speed in by_index(measured[top]).items()},
+                by_index(measured[bottom]),
+            )
+        )
+    )
+
+
+def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
+    """Yield what is over what, and by how many GPUs the speed of the former is divided."""
+    for key in measured:
+        if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
+            yield key, RatioKind.GPU_OVER_CPU, key._replace(device=CPU), 1
+        if key.variant == TUNED or changes_baseline(key.variant):
+            yield key, RatioKind.OVER_BASELINE, key._replace(variant=BASELINE), 1
+        gpus = gpu_names(key.device)
+        if len(gpus) > 1 and key.variant in (BASELINE, TUNED):
+            yield key, RatioKind.SCALING, key._replace(device=gpus[0]), len(gpus)

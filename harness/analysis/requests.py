@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import SECOND_NS
-from harness.analysis.compare import CPU
+from harness.analysis.align import CPU, SECOND_NS
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, NoRate, RatioKind

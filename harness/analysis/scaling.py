@@ -14,7 +14,7 @@ from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Key
 from harness.model.run import Placement, Run, Status, Trial
-from harness.model.scaling import Point, Recorded, Scaling, Traffic
+from harness.model.workers import Point, Recorded, Scaling, Traffic
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.

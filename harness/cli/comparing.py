@@ -15,7 +15,7 @@ from harness import __version__
 from harness.cli.output import charts_code
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
-from harness.model.scaling import Scaling
+from harness.model.workers import Scaling
 from harness.progress import Progress
 from harness.run.extracts import SUFFIX, from_json
 from harness.run.prices import read_prices

@@ -26,7 +26,7 @@ from harness.fleet.messages import FleetPlan
 from harness.fleet.multiworker import counts_in, teams_of
 from harness.fleet.session import Ready, prepare, run, scale, shipped
 from harness.model.options import Options
-from harness.model.scaling import Point, Scaling
+from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.rounding import counted, three_digits

@@ -12,7 +12,7 @@ from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Begun, Node, Written
 from harness.fleet.training_worker import Result
 from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
-from harness.model.scaling import Recorded
+from harness.model.workers import Recorded
 from harness.progress import Progress
 from harness.run.store import read_run, read_trial
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from harness.model.analysis import Caveat, Estimate, Finding, Key, Keyed, StepTime
 from harness.model.run import SMOKE
-from harness.model.scaling import Scaling
+from harness.model.workers import Scaling
 from workloads.protocol import TENSORFLOW
 
 
