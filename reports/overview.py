@@ -106,7 +106,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
 
 def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:
     """Return the row whose fix gains most, as measured where it was measured; None where none gains."""
-    fixable = [(row, row.finding) for row in rows(analysis) if row.finding is not None and row.finding.gain]
+    fixable = [(row, row.finding) for row in rows(analysis) if row.finding and _gain(row.finding) > 1]
     return max(fixable, key=lambda each: _gain(each[1]), default=None)
 
 
