@@ -122,7 +122,8 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert 0 < trial.started_ns < trial.ended_ns
     assert bench.folder.trial(trial.id).log.read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
-    assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (3, 3)
+    assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (6, 6)
+    assert bench.progress.tasks[0].steps.count(1) == 6, "the bar moves on with each window"
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,20 +72,22 @@ class Runner:
         stopping = Stopping(self.profile)
         before = self.folder.ended()
         trials: list[Trial] = []
-        # Trials that only narrow an interval may not run.
-        always = sum(job.planned.index < self.profile.trials for job in jobs)
-        with self.progress.task("Trials", always) as bar:
+        with self.progress.task("Trials", sum(map(self._windows, jobs))) as bar:
             for job in jobs:
+                part = _Part(bar, self._windows(job))
                 earlier = before.get(job.planned.id)
                 if earlier and earlier.status is Status.OK:
                     stopping.took(job.planned, earlier)
                 elif stopping.wants(job.planned):
-                    trials.append(self._run_trial(job, bar))
+                    trials.append(self._run_trial(job, part))
                     stopping.took(job.planned, trials[-1])
-                if job.planned.index < self.profile.trials:
-                    bar.advance(1)
+                part.advance(math.inf)
         self.folder.close(stopping.stops())
         return tuple(trials)
+
+    def _windows(self, job: Job) -> int:
+        """Return how many windows a trial measures; none count of one that only narrows an interval and may not run."""
+        return len(job.spec.variants) * job.spec.windows * (job.planned.index < self.profile.trials)
 
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
@@ -190,6 +193,24 @@ class Runner:
         return log
 
 
+class _Part:
+    """A trial's part of the bar, `left` of it: a trial that measures less leaves none of it out."""
+
+    def __init__(self, bar: Task, left: float) -> None:
+        self._bar = bar
+        self._left = left
+
+    def advance(self, amount: float) -> None:
+        """Move on, at most to the end of the part."""
+        amount = min(amount, self._left)
+        self._left -= amount
+        self._bar.advance(amount)
+
+    def note(self, text: str) -> None:
+        """Show `text` beside the bar."""
+        self._bar.note(text)
+
+
 def _note_progress(
     bar: Task, what: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]
 ) -> None:
@@ -204,6 +225,7 @@ def _note_progress(
         if event["kind"] == "variant":
             bar.note(f"{what}: {event['variant']}")
         elif event["kind"] == "window":
+            bar.advance(1)
             bar.note(f"{what}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
             bar.note(f"{what}: {event['variant']}, requests ({event['scenario']})")
