@@ -17,9 +17,8 @@ from typing import Any
 from harness.engines import Container, ContainerSpec, Exit
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
-from harness.model.run import Sample
 from harness.progress import Task
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from workloads.protocol import BASELINE, boot_id
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
@@ -208,12 +207,12 @@ class FakeSource:
         return None
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        gap(self._name, "disk", "*", "There is no disk.")
+        gap("disk", "*", "There is no disk.")
         return {"host": (self._metric,)}
 
     def read(self) -> Iterable[Sample]:
         values = {self._metric: 50.0}
-        return (Sample(t_ns=time.monotonic_ns(), source=self._name, device="host", values=values),)
+        return (Sample(t_ns=time.monotonic_ns(), device="host", values=values),)
 
     def stop(self) -> None:
         self.stopped = True

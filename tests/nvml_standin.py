@@ -368,13 +368,20 @@ class Standin:
         target = Target(pid=pid, gpus=gpus or {"gpu0": UUID})
         gaps: list[Any] = []
         columns = {
-            source.name: source.start(target, lambda *gap: gaps.append((clock.ns, *gap))) for source in made
+            source.name: source.start(
+                target, lambda *gap, name=source.name: gaps.append((clock.ns, name, *gap))
+            )
+            for source in made
         }
         samples = []
         for _ in range(reads):
             time.sleep(pause_s)
             clock.ns += round(step_s * 1e9)
-            samples += [dataclasses.asdict(each) for source in made for each in source.read()]
+            samples += [
+                {"source": source.name, **dataclasses.asdict(each)}
+                for source in made
+                for each in source.read()
+            ]
         for source in made:
             source.stop()
         return Reading(columns=columns, samples=samples, gaps=gaps)

@@ -108,7 +108,7 @@ def test_both_versions_give_the_same_metrics(tmp_path, make):
     source = CgroupSource(tmp_path, lambda: 77)
     columns, gaps = start(source)
     (sample,) = source.read()
-    assert (sample.t_ns, sample.source, sample.device) == (77, "cgroup", "container")
+    assert (sample.t_ns, sample.device) == (77, "container")
     assert sample.values == pytest.approx(EXPECTED)
     assert set(columns["container"]) == set(EXPECTED)
     assert gaps == []
@@ -150,7 +150,7 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
         (folder / name).unlink()
     (folder / "cpu.stat").write_text("usage_usec 1\nuser_usec 1\nsystem_usec 0\n")
     columns, gaps = start(CgroupSource(tmp_path))
-    reasons = {metric: reason for _, _, metric, reason in gaps}
+    reasons = {metric: reason for _, metric, reason in gaps}
     assert "Linux 5.19" in reasons["mem_peak_bytes"]
     assert "not enabled" in reasons["io_read_bytes"]
     assert "not enabled" in reasons["cpu_throttled_s"]
@@ -175,8 +175,8 @@ def test_without_a_cgroup_of_its_own_the_whole_source_is_a_gap(tmp_path, make, p
     source = CgroupSource(tmp_path)
     columns, gaps = start(source, pid)
     assert columns == {}
-    assert [gap[:3] for gap in gaps] == [("cgroup", "container", "*")]
-    assert words in gaps[0][3]
+    assert [gap[:2] for gap in gaps] == [("container", "*")]
+    assert words in gaps[0][2]
     assert list(source.read()) == []
 
 
@@ -191,7 +191,7 @@ def test_a_cgroup_that_fails_is_a_gap_unless_it_went_with_its_process(tmp_path, 
         shutil.rmtree(tmp_path / f"proc/{PID}")
     (sample,) = source.read()
     assert "mem_used_bytes" not in sample.values
-    assert [gap[2] for gap in gaps] == (["mem_used_bytes"] if lives else [])
+    assert [gap[1] for gap in gaps] == (["mem_used_bytes"] if lives else [])
 
 
 BUSY = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"

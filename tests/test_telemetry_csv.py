@@ -5,21 +5,24 @@ import pandas as pd
 import pytest
 
 from harness.errors import StoreError
-from harness.model.run import Sample
+from harness.telemetry import Sample
 from harness.telemetry.csvfile import TelemetryWriter, read_series
 
 SECOND = 1_000_000_000
 
 
-def a_sample(t_ns, source="nvml_slow", device="gpu0", **values):
-    return Sample(t_ns=t_ns, source=source, device=device, values=values)
+def a_sample(t_ns, device="gpu0", **values):
+    return Sample(t_ns=t_ns, device=device, values=values)
 
 
 def test_what_is_written_is_read_back_and_a_gap_is_an_empty_cell(tmp_path):
     with TelemetryWriter(tmp_path) as writer:
         writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu-1a": ("energy_j",), "gpu2": ()})
-        writer.write([a_sample(1, energy_j=0.1 + 0.2, pids=2**53), a_sample(2, device="gpu-1a", energy_j=5)])
-        writer.write([a_sample(3, pids=7)])
+        writer.write(
+            "nvml_slow",
+            [a_sample(1, energy_j=0.1 + 0.2, pids=2**53), a_sample(2, device="gpu-1a", energy_j=5)],
+        )
+        writer.write("nvml_slow", [a_sample(3, pids=7)])
     second, first = read_series(tmp_path)
     assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
     assert first.t_ns.dtype == np.int64
@@ -67,7 +70,7 @@ def test_rows_reach_the_file_within_a_second(tmp_path):
     with TelemetryWriter(tmp_path, lambda: now) as writer:
         writer.begin("host", {"host": ("load1",)})
         for now in range(0, 3 * SECOND, SECOND // 10):
-            writer.write([a_sample(now, "host", "host", load1=1)])
+            writer.write("host", [a_sample(now, "host", load1=1)])
             lines = (tmp_path / "host-host.csv").read_text().splitlines()
             last = int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
             assert now - last < SECOND

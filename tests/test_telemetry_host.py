@@ -115,7 +115,7 @@ def test_what_a_machine_does_not_have_is_a_gap_and_no_zero(tree):
     for name in ("cpu", "memory", "io"):
         (tree.root / "proc/pressure" / name).unlink()
     columns, gaps = gaps_of(HostSource(tree.root, tree.clock))
-    reasons = {metric: reason for _, _, metric, reason in gaps}
+    reasons = {metric: reason for _, metric, reason in gaps}
     assert {metric for metric, reason in reasons.items() if "psi=1" in reason} == {
         "cpu_pressure_some_s", "mem_pressure_some_s", "mem_pressure_full_s",
         "io_pressure_some_s", "io_pressure_full_s",
@@ -139,7 +139,7 @@ def test_no_proc_at_all_is_gaps_only(tmp_path):
     source = HostSource(tmp_path)
     columns, gaps = gaps_of(source)
     assert columns["host"] == ()
-    assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes"} <= {gap[2] for gap in gaps}
+    assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes"} <= {gap[1] for gap in gaps}
     source.stop()
 
 
@@ -162,10 +162,10 @@ def test_clocks_and_energy_that_are_hidden_are_gaps(tree):
     source = FrequencySource(tree.root, lambda: [0.0, 0.0], tree.clock)
     _, gaps = gaps_of(source)
     assert list(source.read()) == []
-    assert {gap[2] for gap in gaps} >= {"cpu_freq_mhz", "cpu_throttle_events"}
+    assert {gap[1] for gap in gaps} >= {"cpu_freq_mhz", "cpu_throttle_events"}
     columns, gaps = gaps_of(RaplSource(tree.root, tree.clock))
     assert columns == {}
-    assert [gap[:3] for gap in gaps] == [("rapl", "*", "*")]
+    assert [gap[:2] for gap in gaps] == [("*", "*")]
 
 
 def rapl(tree, zone, name, energy, limit=1000):

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from harness.errors import EngineError, StoreError
-from harness.model.run import Sample
-from harness.telemetry import Target
+from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import read_series
 from harness.telemetry.gaps import GapBook
 from harness.telemetry.sampler import TickLoop, sample
@@ -60,9 +59,9 @@ class FakeSource:
             raise failure
         values = {"load1": number, "pids": number}
         if failure:
-            self.gap(self.name, "device", failure, "no reading")
+            self.gap("device", failure, "no reading")
             values.pop(failure)
-        return (Sample(t_ns=t_ns, source=self.name, device="device", values=values),)
+        return (Sample(t_ns=t_ns, device="device", values=values),)
 
     def stop(self):
         self.stopped = True
@@ -77,7 +76,7 @@ class Kept:
     def begin(self, source, columns):
         self.columns[source] = columns
 
-    def write(self, samples):
+    def write(self, source, samples):
         self.samples += samples
         if self.full_after is not None and len(self.samples) > self.full_after:
             raise StoreError("The disk is full.", hint="Free some space")
@@ -106,13 +105,13 @@ def test_missed_ticks_are_counted_and_not_made_up():
     assert sink.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
     assert loop.missed == 3
     assert loop.longest_s == pytest.approx(0.35)
-    assert loop.gaps.close(clock.ns) == ()
+    assert loop.close(clock.ns) == ()
 
 
 def test_a_long_stall_is_a_gap_of_its_own():
     clock = FakeClock(end_ms=3_000)
     loop, _ = run(clock, FakeSource(clock, takes={2: 1_550}))
-    (gap,) = loop.gaps.close(clock.ns)
+    (gap,) = loop.close(clock.ns)
     assert (gap.source, gap.device, gap.metric) == ("fake", "*", "*")
     assert (gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) == (300, 1_750)
     assert "1.5 s" in gap.reason
@@ -129,29 +128,26 @@ def test_cost_is_counted_for_each_source():
 def test_a_gap_lasts_from_the_first_failing_read_to_the_next_good_one():
     clock = FakeClock(end_ms=950)
     loop, _ = run(clock, FakeSource(clock, fails={3: "pids", 4: "pids", 8: "load1"}))
-    gaps = loop.gaps.close(clock.ns)
+    gaps = loop.close(clock.ns)
     result = [(gap.metric, gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) for gap in gaps]
     assert result == [("pids", 300, 500), ("load1", 800, 900)]
     assert gaps[0].reason == "no reading"
 
 
 def test_a_gap_of_a_device_ends_with_its_next_sample_only():
-    book = GapBook()
-    book.note(10, "nvml", "gpu0", "*", "lost")
-    book.note(10, "nvml", "gpu1", "*", "lost")
-    book.note(20, "nvml", "gpu0", "*", "still lost")
-    book.seen([Sample(t_ns=30, source="nvml", device="gpu1", values={"power_w": 1.0})])
-    book.seen([Sample(t_ns=35, source="gpm", device="gpu0", values={"power_w": 1.0})])
-    gaps = book.close(50)
-    assert [(gap.device, gap.start_ns, gap.end_ns, gap.reason) for gap in gaps] == [
-        ("gpu0", 10, 50, "lost"), ("gpu1", 10, 30, "lost"),
-    ]  # fmt: skip
+    book = GapBook("nvml")
+    book.note(10, "gpu0", "*", "lost")
+    book.note(10, "gpu1", "*", "lost")
+    book.note(20, "gpu0", "*", "still lost")
+    book.seen([Sample(t_ns=30, device="gpu1", values={"power_w": 1.0})])
+    gaps = {gap.device: (gap.source, gap.start_ns, gap.end_ns, gap.reason) for gap in book.close(50)}
+    assert gaps == {"gpu0": ("nvml", 10, 50, "lost"), "gpu1": ("nvml", 10, 30, "lost")}
 
 
 def test_a_source_that_raises_is_a_gap_and_is_asked_again():
     clock = FakeClock(end_ms=950)
     loop, sink = run(clock, FakeSource(clock, fails={2: RuntimeError("odd"), 3: RuntimeError("odd")}))
-    (gap,) = loop.gaps.close(clock.ns)
+    (gap,) = loop.close(clock.ns)
     assert (gap.source, gap.device, gap.reason) == ("fake", "*", "RuntimeError: odd")
     assert (gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000) == (200, 400)
     assert len(sink.samples) == 9
@@ -177,7 +173,7 @@ class RealSource(FakeSource):
         self.reads += 1
         if self.hold:
             self.hold.wait()
-        return (Sample(t_ns=time.monotonic_ns(), source=self.name, device="device", values={"load1": 1}),)
+        return (Sample(t_ns=time.monotonic_ns(), device="device", values={"load1": 1}),)
 
 
 def wait_for(condition):

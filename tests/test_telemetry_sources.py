@@ -68,7 +68,7 @@ def test_all_that_sources_declare_and_yield_here_is_documented():
         stop.set()
         loop = TickLoop([source], 0.1, sink, Clock())
         loop.run(Target(pid=os.getpid(), gpus=NO_CARD), stop)
-        for gap in loop.gaps.close(0):
+        for gap in loop.close(0):
             assert gap.metric == "*" or gap.metric in METRICS
             assert gap.reason.endswith((".", ")")), gap.reason
     for source, columns in sink.columns.items():
@@ -76,8 +76,8 @@ def test_all_that_sources_declare_and_yield_here_is_documented():
             for metric in metrics:
                 assert source in METRICS[family(metric)][2], (source, metric)
     for sample in sink.samples:
-        assert sample.values.keys() <= set(sink.columns[sample.source][sample.device])
-    assert {"host", "process"} <= {sample.source for sample in sink.samples}
+        assert any(sample.values.keys() <= set(each.get(sample.device, ())) for each in sink.columns.values())
+    assert {"host", "container"} <= {sample.device for sample in sink.samples}
 
 
 def test_what_nvml_is_asked_for_is_documented():

@@ -42,16 +42,6 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """Readings of one source for one device at one instant; a metric that could not be read is absent."""
-
-    t_ns: int
-    source: str
-    device: str
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """Telemetry that is missing, and why: `metric` is "*" when a whole source or device is meant."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -188,27 +187,26 @@ def _access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) ->
 
 
 def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> list[Check]:
-    gaps: dict[str, dict[str, str]] = defaultdict(dict)
-
-    def note(source: str, device: str, metric: str, reason: str) -> None:
-        gaps[source].setdefault(reason, metric)
-
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in gpus})
-    readable: dict[str, bool] = {}
+    checks = [Check("Telemetry cgroup", State.OK, "of each running container")] if contained else []
+    separate = contained
     for source in default_sources():
         # Only one of these two is read in a trial: the cgroup of a container, or else the process itself.
-        if source.name in _OF_A_TRIAL and (contained or readable.get("cgroup")):
+        if source.name in _OF_A_TRIAL and separate:
             continue
-        columns = source.start(target, note)
+        gaps: dict[str, str] = {}
+
+        def note(device: str, metric: str, reason: str, gaps: dict[str, str] = gaps) -> None:
+            gaps.setdefault(reason, metric)
+
+        readable = any(source.start(target, note).values())
         list(source.read())
         source.stop()
-        readable[source.name] = any(columns.values())
-    checks = [Check("Telemetry cgroup", State.OK, "of each running container")] if contained else []
-    for name, there in readable.items():
-        if missing := "; ".join(f"{metric}: {why}" for why, metric in gaps[name].items()):
-            checks.append(Check(f"Telemetry {name}", State.NOTE, missing))
-        elif there:
-            checks.append(Check(f"Telemetry {name}", State.OK, "readable"))
+        separate = separate or (source.name == "cgroup" and readable)
+        missing = "; ".join(f"{metric}: {reason}" for reason, metric in gaps.items())
+        if missing or readable:
+            state = State.NOTE if missing else State.OK
+            checks.append(Check(f"Telemetry {source.name}", state, missing or "readable"))
     return checks
 
 

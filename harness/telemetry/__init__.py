@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.model.run import Sample
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -25,9 +23,18 @@ class Target:
     gpus: Mapping[str, str]
 
 
-# (source, device, metric, reason); "*" for all metrics of a device, or all devices of a source. A source may
-# call it on every failing read: the sampler keeps one gap open until the metric is in a sample again.
-GapSink = Callable[[str, str, str, str], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Readings of one device at one instant; a metric that could not be read is absent."""
+
+    t_ns: int
+    device: str
+    values: Mapping[str, float]
+
+
+# (device, metric, reason); "*" for all metrics of a device, or all devices. A source may call it on every failing
+# read: the sampler keeps one gap open until the metric is in a sample again.
+GapSink = Callable[[str, str, str], None]
 
 
 class Source(Protocol):

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cgroups import UNIFIED, Cgroup, NoCgroupError, limits, locate
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.kernel_files import FileSource, Parse, Reading, Values, pressure, table
 
 CONTAINER = "container"
@@ -30,15 +29,15 @@ class CgroupSource(FileSource):
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Open the cgroup of `target.pid`; one that the harness shares is a gap, see process.py."""
 
-        def unless_ended(source: str, device: str, metric: str, reason: str) -> None:
+        def unless_ended(device: str, metric: str, reason: str) -> None:
             # A cgroup that went away with its process is the trial's end, not missing telemetry.
             if (self._root / f"proc/{target.pid}").exists():
-                gap(source, device, metric, reason)
+                gap(device, metric, reason)
 
         try:
             self._cgroup = locate(self._root, target.pid)
         except NoCgroupError as error:
-            gap(self.name, CONTAINER, "*", str(error))
+            gap(CONTAINER, "*", str(error))
             return {}
         confined = limits(self._cgroup)
         named = {

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.kernel_files import KernelFile
 
 _CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
@@ -51,7 +50,7 @@ class FrequencySource:
             with suppress(OSError):
                 self._throttle.append(KernelFile(path))
         if not self._throttle:
-            gap(self.name, "host", _THROTTLE, "This machine does not count thermal throttling of its cores.")
+            gap("host", _THROTTLE, "This machine does not count thermal throttling of its cores.")
         return {"host": (*_CLOCKS, *((_THROTTLE,) if self._throttle else ()))}
 
     def read(self) -> Iterable[Sample]:
@@ -67,11 +66,11 @@ class FrequencySource:
             values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=True))
         elif self._gap:
             for metric in _CLOCKS:
-                self._gap(self.name, "host", metric, "This machine does not report CPU clocks.")
+                self._gap("host", metric, "This machine does not report CPU clocks.")
         if self._throttle:
             values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
         if values:
-            yield Sample(t_ns=now_ns, source=self.name, device="host", values=values)
+            yield Sample(t_ns=now_ns, device="host", values=values)
 
     def stop(self) -> None:
         """Close the files."""

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError, on_disk
-from harness.model.run import Sample, Series
+from harness.model.run import Series
+from harness.telemetry import Sample
 from harness.untrusted import printable, read_file
 
 _FLUSH_NS = 500_000_000
@@ -60,12 +61,12 @@ class TelemetryWriter:
                 with on_disk(path):
                     self._files[source, device] = _File(path, tuple(metrics), self._now_ns())
 
-    def write(self, samples: Iterable[Sample]) -> None:
-        """Append samples of sources and devices that have begun; metrics that they had not declared are left out."""
+    def write(self, source: str, samples: Iterable[Sample]) -> None:
+        """Append samples of a source that has begun; metrics that they had not declared are left out."""
         now_ns = self._now_ns()
         with on_disk(self._folder):
             for sample in samples:
-                self._files[sample.source, sample.device].write(sample, now_ns)
+                self._files[source, sample.device].write(sample, now_ns)
 
 
 class _File:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.kernel_files import FileSource, Reading, Values, pressure
 
 HOST, CORES = "host", "cores"

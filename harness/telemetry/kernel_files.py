@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 
 Values = dict[str, float]
 # Content -> metrics.
@@ -71,13 +70,12 @@ class FileReader:
     """Read several files into the values of one device of a source; a failing file is a gap.
 
     Args:
-        source, device: as in gaps and samples.
+        device: as in gaps and samples.
         gap: where gaps go.
     """
 
-    def __init__(self, source: str, device: str, gap: GapSink) -> None:
+    def __init__(self, device: str, gap: GapSink) -> None:
         self.device = device
-        self._source = source
         self._gap = gap
         self._open: list[tuple[Reading, KernelFile]] = []
 
@@ -119,7 +117,7 @@ class FileReader:
 
     def _note(self, metrics: Sequence[str], reason: str) -> None:
         for metric in metrics:
-            self._gap(self._source, self.device, metric, reason)
+            self._gap(self.device, metric, reason)
 
 
 class FileSource:
@@ -146,7 +144,7 @@ class FileSource:
         """Open the files; one that does not exist is a gap for its metrics."""
         columns = {}
         for device, readings in self.readings(target, gap).items():
-            self._readers.append(FileReader(self.name, device, gap))
+            self._readers.append(FileReader(device, gap))
             columns[device] = self._readers[-1].open(readings)
         return columns
 
@@ -155,7 +153,7 @@ class FileSource:
         for reader in self._readers:
             now_ns = self._now_ns()
             if values := reader.read():
-                yield Sample(t_ns=now_ns, source=self.name, device=reader.device, values=values)
+                yield Sample(t_ns=now_ns, device=reader.device, values=values)
 
     def stop(self) -> None:
         """Close the files."""

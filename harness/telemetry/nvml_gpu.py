@@ -10,8 +10,7 @@ from typing import Any
 
 import pynvml
 
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, UnreadableError, explain
 
 Handle = Any  # a ctypes pointer of pynvml's
@@ -114,13 +113,11 @@ class WatchedGpu:
     """A GPU under one name, and the readings that it turns out to support.
 
     Attributes:
-        source: name of the source, for its gaps.
         device: the trial's name for the GPU ("gpu0").
         uuid: the GPU's, or a MIG instance's.
         handle: NVML's, None until it was asked for and while the GPU is lost.
     """
 
-    source: str
     device: str
     uuid: str
     readings: Sequence[Reading]
@@ -148,7 +145,7 @@ class WatchedGpu:
         return values
 
     def _note(self, metric: str, error: Exception) -> None:
-        self.gap(self.source, self.device, metric, explain(error, self.uuid))
+        self.gap(self.device, metric, explain(error, self.uuid))
 
     def _add(self, reading: Reading, values: dict[str, float]) -> None:
         """Take a reading; errors that concern the GPU as a whole are raised."""
@@ -196,12 +193,10 @@ class GpuSource:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             for device in target.gpus:
-                gap(self.name, device, "*", explain(error))
+                gap(device, "*", explain(error))
             return {}
         self._gpus = tuple(
-            WatchedGpu(
-                source=self.name, device=device, uuid=uuid, readings=self.readings(uuid, target), gap=gap
-            )
+            WatchedGpu(device=device, uuid=uuid, readings=self.readings(uuid, target), gap=gap)
             for device, uuid in target.gpus.items()
         )
         for gpu in self._gpus:
@@ -214,7 +209,7 @@ class GpuSource:
             t_ns = self._now_ns()
             values = gpu.read()
             if values:
-                yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values=values)
+                yield Sample(t_ns=t_ns, device=gpu.device, values=values)
 
     def stop(self) -> None:
         """Release NVML."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import pynvml
 
-from harness.model.run import Sample
-from harness.telemetry import Target
+from harness.telemetry import Sample, Target
 from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, number
 
 METRIC = "gpu_util_pct"
@@ -68,4 +67,4 @@ class UtilisationSource(GpuSource):
                 assert isinstance(drain, Drain)
                 for stamp_us, value in drain.new:
                     t_ns = stamp_us * 1000 + offset_ns
-                    yield Sample(t_ns=t_ns, source=self.name, device=gpu.device, values={METRIC: value})
+                    yield Sample(t_ns=t_ns, device=gpu.device, values={METRIC: value})

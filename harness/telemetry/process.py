@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 
 from harness.cgroups import NoCgroupError, locate
-from harness.model.run import Sample
-from harness.telemetry import GapSink, Target
+from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.cgroup import CONTAINER
 
 _METRICS = (
@@ -54,7 +53,7 @@ class ProcessSource:
         try:
             self._tree = (psutil.Process(target.pid),)
         except psutil.Error:
-            gap(self.name, CONTAINER, "*", f"Process {target.pid} has ended.")
+            gap(CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
         self._look_ns, self._pause_ns = 0, _FIRST_LOOK_NS
         return {CONTAINER: _METRICS}
@@ -71,7 +70,7 @@ class ProcessSource:
         if rows:
             totals = (sum(column) for column in zip(*rows, strict=True))
             values = dict(zip(_METRICS, totals, strict=True))
-            yield Sample(t_ns=now_ns, source=self.name, device=CONTAINER, values=values)
+            yield Sample(t_ns=now_ns, device=CONTAINER, values=values)
 
     def stop(self) -> None:
         """Forget the processes."""

@@ -34,7 +34,7 @@ class RaplSource(FileSource):
         # AMD's CPUs appear under the same name.
         folders = sorted((self._root / "sys/class/powercap").glob("intel-rapl:*"))
         if not folders:
-            gap(self.name, "*", "*", "This machine has no RAPL counters; virtual machines hide them.")
+            gap("*", "*", "This machine has no RAPL counters; virtual machines hide them.")
         names: dict[str, str] = {}
         result: dict[str, Sequence[Reading]] = {}
         for folder in folders:
@@ -47,9 +47,9 @@ class RaplSource(FileSource):
                 path.read_bytes()
             except PermissionError:
                 device = names.get(folder.name, folder.name.replace("-", ""))
-                gap(self.name, device, "energy_j", f"Only root may read it: chmod o+r {path}.")
+                gap(device, "energy_j", f"Only root may read it: chmod o+r {path}.")
             except (OSError, ValueError) as error:
-                gap(self.name, folder.name.replace("-", ""), "energy_j", f"{folder} cannot be read: {error}.")
+                gap(folder.name.replace("-", ""), "energy_j", f"{folder} cannot be read: {error}.")
             else:
                 result[device] = (Reading(path=path, metrics=("energy_j",), parse=counter.parse),)
         return result

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from harness.errors import StoreError
@@ -67,7 +68,7 @@ class TickLoop:
         self, sources: Sequence[Source], interval_s: float, writer: TelemetryWriter, clock: Clock
     ) -> None:
         self.sources = tuple(sources)
-        self.gaps = GapBook()
+        self.books = {source.name: GapBook(source.name) for source in sources}
         self.ticks = self.missed = 0
         self.cpu_s = self.longest_s = 0.0
         self.source_cpu_s = {source.name: 0.0 for source in sources}
@@ -82,7 +83,7 @@ class TickLoop:
         try:
             for source in self.sources:
                 with self._guarded(source):
-                    self._writer.begin(source.name, source.start(target, self._note))
+                    self._writer.begin(source.name, source.start(target, partial(self._note, source.name)))
             self._loop(stop)
         except StoreError as error:
             self.error = error
@@ -103,8 +104,8 @@ class TickLoop:
             late_s = (passed - tick) * self._interval_ns / 1e9
             if late_s >= _STALL_S:
                 late_ns = begin_ns + (tick + 1) * self._interval_ns
-                for source in self.sources:
-                    self.gaps.add(source.name, late_ns, after_ns, f"Sampling was delayed by {late_s:.1f} s.")
+                for book in self.books.values():
+                    book.add(late_ns, after_ns, f"Sampling was delayed by {late_s:.1f} s.")
             tick = passed + 1
         # Counters then cover the trial to its end.
         self._tick()
@@ -115,11 +116,16 @@ class TickLoop:
             cpu_s = self._clock.cpu_s()
             with self._guarded(source):
                 samples = tuple(source.read())
-                self._writer.write(samples)
-                self.gaps.seen(samples)
+                self._writer.write(source.name, samples)
+                self.books[source.name].seen(samples)
             self.source_cpu_s[source.name] += self._clock.cpu_s() - cpu_s
         self.ticks += 1
         self.longest_s = max(self.longest_s, (self._clock.now_ns() - begin_ns) / 1e9)
+
+    def close(self, now_ns: int) -> tuple[Gap, ...]:
+        """End the gaps that are open and return all, in order of start."""
+        gaps = (gap for book in self.books.values() for gap in book.close(now_ns))
+        return tuple(sorted(gaps, key=lambda gap: (gap.start_ns, gap.source, gap.device, gap.metric)))
 
     @contextmanager
     def _guarded(self, source: Source) -> Iterator[None]:
@@ -132,7 +138,7 @@ class TickLoop:
             self._note(source.name, ALL, ALL, f"{type(error).__name__}: {error}")
 
     def _note(self, source: str, device: str, metric: str, reason: str) -> None:
-        self.gaps.note(self._clock.now_ns(), source, device, metric, reason)
+        self.books[source].note(self._clock.now_ns(), device, metric, reason)
 
 
 @contextmanager
@@ -176,10 +182,9 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
             for loop, thread in zip(loops, threads, strict=True):
                 thread.join(max(0.0, _JOIN_S - (clock.now_ns() - end_ns) / 1e9))
                 if thread.is_alive():
-                    for source in loop.sources:
-                        reason = f"A read did not return within {_JOIN_S:g} s."
-                        loop.gaps.note(end_ns, source.name, ALL, ALL, reason)
-            gaps = [gap for loop in loops for gap in loop.gaps.close(clock.now_ns())]
+                    for book in loop.books.values():
+                        book.note(end_ns, ALL, ALL, f"A read did not return within {_JOIN_S:g} s.")
+            gaps = [gap for loop in loops for gap in loop.close(clock.now_ns())]
             sampling.gaps = tuple(sorted(gaps, key=lambda gap: gap.start_ns))
             sampling.cost = _cost(loops, interval_s, (end_ns - began_ns) / 1e9)
         for loop in loops:
