@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.protocol import Measuring
+
 PROFILE = "quick"
 # Which GPUs, when nobody says: indices, or "all".
 GPUS = "0"
@@ -39,14 +41,12 @@ FLEET_WAIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """How much is measured.
+class Profile(Measuring):
+    """How much is measured, in how many trials.
 
     Attributes:
         trials: containers for each workload and device at least; `max_trials` while the interval of the
             throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
-        windows, window_s, warmup_s, variant_s, steps, full, and those beginning with analysis_: see
-            workloads.protocol.Spec.
         stall_s: a trial that writes no event for so long counts as hung.
         limit_s: a trial that takes longer is ended.
     """
@@ -57,16 +57,6 @@ class Profile:
     max_trials: int
     target_interval: float
     budget_s: float
-    windows: int
-    window_s: float
-    warmup_s: float
-    variant_s: float
-    analysis_window_s: float
-    analysis_windows: int
-    analysis_warmup_s: float
-    analysis_variant_s: float
-    steps: int
-    full: bool
     stall_s: float
     limit_s: float
 

@@ -271,7 +271,36 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class Measuring:
+    """How much of a variant is measured.
+
+    Attributes:
+        window_s: least length of a measured window, seconds.
+        windows: measured windows a variant, one right after the other.
+        warmup_s: most time to wait for the step time to settle, seconds.
+        variant_s: a variant that has run for so long, from its first step on, is measured no further: it
+            ends with the windows it has, one at least; 0 for no limit.
+        analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants that
+            only serve the breakdown; 0 for no difference.
+        steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
+            have time for (to try things out, and for tests).
+        full: train the published epochs instead of measuring windows.
+    """
+
+    window_s: float = 1.0
+    windows: int = 3
+    warmup_s: float = 3.0
+    variant_s: float = 0.0
+    analysis_window_s: float = 0.0
+    analysis_windows: int = 0
+    analysis_warmup_s: float = 0.0
+    analysis_variant_s: float = 0.0
+    steps: int = 0
+    full: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Measuring):
     """What the harness asks of one container: the file `spec.json` beside the event file.
 
     Attributes:
@@ -286,16 +315,6 @@ class Spec:
         weights: path inside the container of a file of weights, "" for none.
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
             variant; only what an optimization sets itself stays.
-        window_s: least length of a measured window, seconds.
-        windows: measured windows a variant, one right after the other.
-        warmup_s: most time to wait for the step time to settle, seconds.
-        variant_s: a variant that has run for so long, from its first step on, is measured no further: it
-            ends with the windows it has, one at least; 0 for no limit.
-        analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants that
-            only serve the breakdown; 0 for no difference.
-        steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
-            have time for (to try things out, and for tests).
-        full: train the published epochs instead of measuring windows.
         whole_s: most seconds that a variant's whole training may take: one that would take longer is measured in
             windows; 0 for no limit.
         evaluate: whether to take the accuracy on held-out data.
@@ -312,16 +331,6 @@ class Spec:
     data_dir: str = ""
     weights: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
-    window_s: float = 1.0
-    windows: int = 3
-    warmup_s: float = 3.0
-    variant_s: float = 0.0
-    analysis_window_s: float = 0.0
-    analysis_windows: int = 0
-    analysis_warmup_s: float = 0.0
-    analysis_variant_s: float = 0.0
-    steps: int = 0
-    full: bool = False
     evaluate: bool = True
     whole_s: float = 0.0
     seed: int = 1

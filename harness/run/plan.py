@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from harness.defaults import PROFILES, Profile
@@ -30,6 +31,7 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
+    Measuring,
     Spec,
     Workload,
     measures_speed,
@@ -229,6 +231,8 @@ def spec_for(
         file: of the workload: its name in the tree, or its path in the container.
         weights: path of a file of weights there, "" for none.
     """
+    measuring = {each.name: getattr(profile, each.name) for each in fields(Measuring)}
+    measuring["full"] = profile.full and trial.index == 0
     return Spec(
         workload=trial.workload,
         file=file,
@@ -238,19 +242,10 @@ def spec_for(
         data_dir=data_dir,
         weights=weights,
         params=trial.params,
-        window_s=profile.window_s,
-        windows=profile.windows,
-        warmup_s=profile.warmup_s,
-        variant_s=profile.variant_s,
-        analysis_window_s=profile.analysis_window_s,
-        analysis_windows=profile.analysis_windows,
-        analysis_warmup_s=profile.analysis_warmup_s,
-        analysis_variant_s=profile.analysis_variant_s,
-        steps=profile.steps,
         whole_s=_whole_s(trial.variants, profile),
-        full=profile.full and trial.index == 0,
         # How well it learns in these few steps says only whether it learns at all.
         evaluate=trial.index == 0,
         seed=seed,
         image=image,
+        **measuring,
     )
