@@ -46,15 +46,15 @@ NUMBERS = {
     "nvmlDeviceGetMaxPcieLinkWidth": ("max_width", 16),
     "nvmlDeviceGetCurrPcieLinkGeneration": ("gen", 5),
     "nvmlDeviceGetCurrPcieLinkWidth": ("width", 16),
-    "nvmlDeviceGetCurrentClocksEventReasons": ("reasons", 0),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": ("reasons", 0),
 }
 CHOICES = {
     "nvmlDeviceGetClockInfo": ("clock", 1980),
     "nvmlDeviceGetMaxClockInfo": ("max_clock", 1980),
-    "nvmlDeviceGetTemperature": ("old_temperature", 41),
+    "nvmlDeviceGetTemperature": ("temperature", 40),
 }
 WHOLE_ONLY = {
-    *NUMBERS, *CHOICES, "nvmlDeviceGetMinorNumber", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetUtilizationRates",
+    *NUMBERS, *CHOICES, "nvmlDeviceGetMinorNumber", "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetSamples", "nvmlDeviceRegisterEvents", "nvmlGpmSampleGet",
 }  # fmt: skip
 
@@ -203,9 +203,6 @@ class Library:
 
     def nvmlDeviceGetMinorNumber(self, device, out):
         out._obj.value = device.index
-
-    def nvmlDeviceGetTemperatureV(self, device, out):
-        out._obj.temperature = self._value("temperature", 40)
 
     def nvmlDeviceGetEccMode(self, device, now, pending):
         now._obj.value = 1

@@ -34,7 +34,7 @@ def test_every_metric_read_is_declared(standin):
 
 def test_units_are_converted(standin):
     script = ONE_GPU + "value field186 412500\nvalue field185 398000\nvalue field83 51234567\n"
-    script += "value field74 2500000000\nvalue temperature 63\nvalue memory 5e9\n"
+    script += "value field74 2500000000\nvalue temperature0 63\nvalue memory 5e9\n"
     reading = standin.read(script, "nvml", reads=1)
     assert reading.values("power_instant_w") == [412.5]
     assert reading.values("power_capped_s") == [2.5]
@@ -64,14 +64,6 @@ def test_unsupported_metrics_are_gaps_and_never_zero(standin):
     # Asked for once, not on every tick.
     assert len([gap for gap in reading.gaps if gap[3] == "gpu_util_pct"]) == 1
     assert reading.values("sm_clock_mhz") == [1980] * 3
-
-
-def test_older_drivers_functions_are_fallen_back_on(standin):
-    script = ONE_GPU + "fail nvmlDeviceGetTemperatureV 13\nfail nvmlDeviceGetMemoryInfo_v2 25\n"
-    reading = standin.read(script, "nvml", reads=2)
-    assert reading.values("temperature_c") == [41, 41]
-    assert reading.values("mem_used_bytes") == [3e9, 3e9]
-    assert ("gpu0", "temperature_c") not in reading.reasons()
 
 
 def test_a_lost_gpu_is_a_gap_and_the_others_go_on(standin):

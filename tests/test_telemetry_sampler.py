@@ -104,7 +104,6 @@ def test_missed_ticks_are_counted_and_not_made_up():
     loop, sink = run(clock, FakeSource(clock, takes={2: 350}))
     assert sink.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
     assert loop.missed == 3
-    assert loop.longest_s == pytest.approx(0.35)
     assert loop.close(clock.ns) == ()
 
 
@@ -120,7 +119,7 @@ def test_a_long_stall_is_a_gap_of_its_own():
 def test_cost_is_counted_for_each_source():
     clock = FakeClock(end_ms=950)
     loop, _ = run(clock, FakeSource(clock, takes={4: 20}))
-    assert (loop.ticks, loop.longest_s) == (11, pytest.approx(0.02))
+    assert loop.ticks == 11
     assert loop.source_cpu_s == {"fake": pytest.approx(0.011)}
     assert loop.cpu_s == pytest.approx(0.011)
 

@@ -75,20 +75,17 @@ def fast_readings() -> tuple[Reading, ...]:
         Call(
             ("mem_used_bytes",),
             lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
-            lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu).used,),
         ),
         Fields(FAST),
         Call(("power_usage_w",), lambda gpu: (pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,)),
         Call(
             ("temperature_c",),
-            lambda gpu: (pynvml.nvmlDeviceGetTemperatureV(gpu, pynvml.NVML_TEMPERATURE_GPU),),
             lambda gpu: (pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),),
         ),
         Call(("sm_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),)),
         Call(("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)),
         Call(
             ("throttle_reasons", *_REASONS),
-            lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
             lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
         ),
     )

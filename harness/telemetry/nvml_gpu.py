@@ -55,22 +55,15 @@ class Call(Reading):
 
     Args:
         metrics: names, in the order of the call's results.
-        functions: tried in order until the driver has one; newer ones first.
     """
 
-    def __init__(self, metrics: Iterable[str], *functions: Callable[[Handle], Sequence[float]]) -> None:
+    def __init__(self, metrics: Iterable[str], function: Callable[[Handle], Sequence[float]]) -> None:
         super().__init__(metrics)
-        self._functions = functions
+        self._function = function
 
     def read(self, handle: Handle) -> Answers:
-        """Call the first function that works, and only that one from then on."""
-        while True:
-            try:
-                return dict(zip(self.metrics, self._functions[0](handle), strict=True))
-            except pynvml.NVMLError as error:
-                if len(self._functions) == 1 or error.value not in UNSUPPORTED:
-                    raise
-                self._functions = self._functions[1:]
+        """Call it."""
+        return dict(zip(self.metrics, self._function(handle), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

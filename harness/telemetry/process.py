@@ -18,7 +18,7 @@ _METRICS = (
     "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
 )  # fmt: skip
 # A child that is found late has lost nothing: its times are cumulative, and its parent's when it has ended.
-_FIRST_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 5_000_000_000
+_LOOK_NS = 1_000_000_000
 
 
 class ProcessSource:
@@ -39,7 +39,7 @@ class ProcessSource:
         self._root = root
         self._now_ns = now_ns
         self._tree: tuple[psutil.Process, ...] = ()
-        self._look_ns = self._pause_ns = 0
+        self._look_ns = 0
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """Find the process, unless its cgroup is its own."""
@@ -55,7 +55,7 @@ class ProcessSource:
         except psutil.Error:
             gap(CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
-        self._look_ns, self._pause_ns = 0, _FIRST_LOOK_NS
+        self._look_ns = 0
         return {CONTAINER: _METRICS}
 
     def read(self) -> Iterable[Sample]:
@@ -64,8 +64,7 @@ class ProcessSource:
         if self._tree and now_ns >= self._look_ns:
             with suppress(psutil.Error):
                 self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
-            self._look_ns = now_ns + self._pause_ns
-            self._pause_ns = min(2 * self._pause_ns, _LAST_LOOK_NS)
+            self._look_ns = now_ns + _LOOK_NS
         rows = [row for process in self._tree if (row := _use(process))]
         if rows:
             totals = (sum(column) for column in zip(*rows, strict=True))

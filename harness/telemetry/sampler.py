@@ -43,8 +43,8 @@ class Sampling:
 
     Attributes:
         gaps: telemetry that is missing.
-        cost: interval_s; wall_s; ticks, missed_ticks and longest_tick_s of the quick sources' thread;
-            cpu_s and cpu_pct (of one CPU) of all threads; and SOURCE.cpu_s and SOURCE.reads for each source.
+        cost: wall_s; ticks and missed_ticks of the quick sources' thread; cpu_s of all threads; and SOURCE.cpu_s
+            and SOURCE.reads for each source.
     """
 
     gaps: tuple[Gap, ...] = ()
@@ -70,7 +70,7 @@ class TickLoop:
         self.sources = tuple(sources)
         self.books = {source.name: GapBook(source.name) for source in sources}
         self.ticks = self.missed = 0
-        self.cpu_s = self.longest_s = 0.0
+        self.cpu_s = 0.0
         self.source_cpu_s = {source.name: 0.0 for source in sources}
         self.error: StoreError | None = None
         self._interval_ns = round(interval_s * 1e9)
@@ -111,7 +111,6 @@ class TickLoop:
         self._tick()
 
     def _tick(self) -> None:
-        begin_ns = self._clock.now_ns()
         for source in self.sources:
             cpu_s = self._clock.cpu_s()
             with self._guarded(source):
@@ -120,7 +119,6 @@ class TickLoop:
                 self.books[source.name].seen(samples)
             self.source_cpu_s[source.name] += self._clock.cpu_s() - cpu_s
         self.ticks += 1
-        self.longest_s = max(self.longest_s, (self._clock.now_ns() - begin_ns) / 1e9)
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
         """End the gaps that are open and return all, in order of start."""
@@ -186,25 +184,21 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
                         book.note(end_ns, ALL, ALL, f"A read did not return within {_JOIN_S:g} s.")
             gaps = [gap for loop in loops for gap in loop.close(clock.now_ns())]
             sampling.gaps = tuple(sorted(gaps, key=lambda gap: gap.start_ns))
-            sampling.cost = _cost(loops, interval_s, (end_ns - began_ns) / 1e9)
+            sampling.cost = _cost(loops, (end_ns - began_ns) / 1e9)
         for loop in loops:
             if loop.error is not None:
                 raise loop.error
 
 
-def _cost(loops: Sequence[TickLoop], interval_s: float, wall_s: float) -> dict[str, float]:
-    cpu_s = sum(loop.cpu_s for loop in loops)
+def _cost(loops: Sequence[TickLoop], wall_s: float) -> dict[str, float]:
     quick = [loop for loop in loops if loop.sources[0].interval_s is None]
-    cost: dict[str, float] = {
-        "interval_s": interval_s,
+    cost = {
         "wall_s": wall_s,
         "ticks": sum(loop.ticks for loop in quick),
         "missed_ticks": sum(loop.missed for loop in quick),
-        "longest_tick_s": max((loop.longest_s for loop in quick), default=0.0),
-        "cpu_s": cpu_s,
-        "cpu_pct": 100.0 * cpu_s / wall_s if wall_s > 0 else 0.0,
+        "cpu_s": sum(loop.cpu_s for loop in loops),
     }
     for loop in loops:
-        for name, source_cpu_s in loop.source_cpu_s.items():
-            cost |= {f"{name}.cpu_s": source_cpu_s, f"{name}.reads": loop.ticks}
+        for name, cpu_s in loop.source_cpu_s.items():
+            cost |= {f"{name}.cpu_s": cpu_s, f"{name}.reads": loop.ticks}
     return cost
