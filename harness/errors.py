@@ -104,13 +104,11 @@ class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a 
     exit_code = 130
 
 
-def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Begin a hint with the name that is nearest; "" where none is near.
-
-    Args:
-        cutoff: how alike two names have to be, from 0 to 1 (difflib.get_close_matches).
-    """
-    return "".join(f"Did you mean {match}? " for match in get_close_matches(name, names, n=1, cutoff=cutoff))
+def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
+    """Return the error of a name that there is not; its hint has the nearest one and all that there are."""
+    choices = tuple(choices)
+    near = "".join(f"Did you mean {match}? " for match in get_close_matches(name, choices, n=1))
+    return UsageError(f"There is no {what} {name[:80]!r}.", hint=f"{near}Choose from: {', '.join(choices)}.")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from harness.cli.console import Terminal, err, out
 from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError, UsageError
+from harness.errors import EngineError, unknown
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.platform import target_for
@@ -51,9 +51,7 @@ def command(
     wanted = tuple(target or TENSORFLOW_TARGETS)
     for name in wanted:
         if name not in TARGETS:
-            raise UsageError(
-                f"There is no image target {name!r}.", hint=f"Choose from: {', '.join(TARGETS)}."
-            )
+            raise unknown("image target", name, TARGETS)
     if fetch_only:
         for name in wanted:
             out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)

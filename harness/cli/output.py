@@ -9,7 +9,7 @@ import typer
 
 from harness.cli.console import out
 from harness.cli.shared_options import split
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.paths import paths_here
 from harness.run.store import write_whole
 
@@ -38,7 +38,7 @@ def destinations(
     wanted = split([usual if formats is None else formats])
     for form in wanted or (formats,):
         if form not in FORMATS:
-            raise UsageError(f"There is no format {form!r}.", hint=f"Choose from: {', '.join(FORMATS)}.")
+            raise unknown("format", form or "", FORMATS)
     ending = target.suffix[1:].lower() if target else ""
     if target == PRINTED or (target and ending in FORMATS and not target.is_dir()):
         if formats is None:

@@ -10,7 +10,7 @@ from harness.engines import Engine
 from harness.engines.daemon import DOCKER, PODMAN
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
-from harness.errors import EngineError, UsageError
+from harness.errors import EngineError, unknown
 from harness.model.platform import EngineInfo
 from harness.progress import Progress
 
@@ -26,7 +26,7 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
         EngineError: "docker" or "podman" was asked for and none answers.
     """
     if name not in NAMES:
-        raise UsageError(f"There is no engine {name!r}.", hint=f"Choose from: {', '.join(NAMES)}.")
+        raise unknown("engine", name, NAMES)
     if name != LOCAL:
         engine = DockerEngine(podman=name == PODMAN)
         try:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 import workloads
-from harness.errors import StoreError, UsageError, did_you_mean
+from harness.errors import StoreError, UsageError, unknown
 from harness.run.literals import Evaluator, parsed
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, Data, Published, Requests, Workload
@@ -84,11 +84,7 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
     available = {entry.workload.name: entry for entry in entries}
     for name in names:
         if name not in available:
-            near = did_you_mean(name, available)
-            raise UsageError(
-                f"There is no workload {name!r}.",
-                hint=f"{near}Choose from: {', '.join(sorted(available))}, all.",
-            )
+            raise unknown("workload", name, (*sorted(available), "all"))
     return tuple(available[name] for name in dict.fromkeys(names))
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.errors import StoreError, UsageError
+from harness.errors import StoreError, unknown
 from harness.model.comparison import Extract
 from harness.untrusted import parse_json
 
@@ -51,9 +51,7 @@ def reference_path(name: str) -> Path:
         UsageError: there is none of this name.
     """
     if name not in references():
-        raise UsageError(
-            f"There is no reference machine {name!r}.", hint=f"Choose from: {', '.join(references())}."
-        )
+        raise unknown("reference machine", name, references())
     return _folder() / f"{name}{SUFFIX}"
 
 

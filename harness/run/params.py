@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.untrusted import printable
 from workloads.protocol import TENSORFLOW, Workload
 
@@ -55,10 +55,7 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     available = {name: kind for workload in workloads for name, kind in parameters(workload).items()}
     for name in params:
         if name not in available:
-            raise UsageError(
-                f"There is no parameter {printable(name, 80)!r}.",
-                hint=f"Choose from: {', '.join(sorted(available))}.",
-            )
+            raise unknown("parameter", name, sorted(available))
     return {name: _parse(name, text, available[name]) for name, text in params.items()}
 
 

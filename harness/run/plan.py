@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from harness.defaults import PROFILES, Profile
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, unknown
 from harness.model.run import PlannedTrial, Point, Scalar
 from harness.run.params import params_for
 from workloads.protocol import (
@@ -57,7 +57,7 @@ def profile_named(name: str) -> Profile:
         UsageError: there is none of that name.
     """
     if name not in PROFILES:
-        raise UsageError(f"There is no profile {name!r}.", hint=f"Choose from: {', '.join(PROFILES)}.")
+        raise unknown("profile", name, PROFILES)
     return PROFILES[name]
 
 
@@ -174,12 +174,7 @@ def variants_named(
     for variant in variants:
         if not any(_has(workload, variant) for workload in workloads):
             own = dict.fromkeys(name for workload in workloads for name in _own_variants(workload))
-            available = (*VARIANTS, *own)
-            near = did_you_mean(variant, available)
-            raise UsageError(
-                f"There is no variant {variant!r}.",
-                hint=f"{near}Choose from: {', '.join(available)}, stage:NAME.",
-            )
+            raise unknown("variant", variant, (*VARIANTS, *own, f"{STAGE_PREFIX}NAME"))
     return {
         workload.name: tuple(variant for variant in variants if _has(workload, variant))
         for workload in workloads

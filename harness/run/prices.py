@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.model.run import Manifest, Prices
 
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."
@@ -29,9 +29,8 @@ def read_prices(text: str) -> Prices:
     words = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
     given = {name.replace("-", "_") or "machine": value for name, _, value in words}
     given = {"electricity_per_kwh" if name == "electricity" else name: value for name, value in given.items()}
-    if unknown := given.keys() - set(_NAMES):
-        choices = "machine, cpu, gpu, each-gpu, electricity, currency"
-        raise UsageError(f"There is no price {unknown.pop()!r}.", hint=f"Choose from: {choices}.")
+    for name in given.keys() - set(_NAMES):
+        raise unknown("price", name, ("machine", "cpu", "gpu", "each-gpu", "electricity", "currency"))
     try:
         prices = msgspec.convert({**given, "source": "--price"}, Prices, strict=False)
         amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]

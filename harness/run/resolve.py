@@ -21,7 +21,7 @@ from harness.defaults import (
     Profile,
 )
 from harness.engines.gpu import select_gpus
-from harness.errors import GpuError, UsageError
+from harness.errors import GpuError, UsageError, unknown
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
@@ -80,13 +80,10 @@ def resolve(options: Options) -> Resolved:
         GpuError: a GPU was asked for by name and none can be used.
     """
     if options.data not in MODES:
-        raise UsageError(f"There is no data mode {options.data!r}.", hint=f"Choose from: {', '.join(MODES)}.")
+        raise unknown("data mode", options.data, MODES)
     for target in options.images:
         if target not in TARGETS:
-            raise UsageError(
-                f"There is no image target {target!r}.",
-                hint=f"Write --image TARGET=REF; targets are: {', '.join(TARGETS)}.",
-            )
+            raise unknown("image target", target, TARGETS)
     if options.price:
         read_prices(options.price)
     _check_numbers(options)

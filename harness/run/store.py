@@ -22,15 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError, on_disk
-from harness.model.run import (
-    SCHEMA_VERSION,
-    Manifest,
-    PlannedTrial,
-    Run,
-    Status,
-    Stop,
-    Trial,
-)
+from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Stop, Trial
 from harness.run.events import read_log
 from harness.run.plain import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
@@ -38,17 +30,9 @@ from harness.untrusted import read_object
 from workloads.protocol import Spec, Workload
 
 # What damaged files make their readers raise.
-_DAMAGE = (
-    StoreError,
-    KeyError,
-    TypeError,
-    ValueError,
-    OverflowError,
-    RecursionError,
-)
+_DAMAGE = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}")
-
 
 # What the harness itself knows of a trial that has ended; the rest is in its events and telemetry.
 _RECORD = (
