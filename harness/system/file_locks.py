@@ -39,7 +39,7 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
 
     lock = FileLock(path, mode=_FOR_ALL, fallback_to_soft=False)
     try:
-        lock.acquire(timeout=wait_s)
+        held = lock.acquire(timeout=wait_s)
     except Timeout as error:
         raise BusyError(
             f"Another run is measuring on this machine ({_holder(path)}).",
@@ -51,10 +51,8 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
             hint=f"Have its owner remove it or open it to all (chmod 666 {path}); or have everybody on this "
             f"machine set {LOCK_ENV} to one file that all may write.",
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
@@ -69,14 +67,12 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, mode=_FOR_ALL)
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         with progress.task("waiting for another tfbench that uses the cache", None):
-            lock.acquire()
-    try:
+            held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
