@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.model.run import Run, Series, Status, Trial
+from harness.run.plain import to_plain
 from harness.run.store import RunFolder
 from tests.fakes import line, start_line
 from workloads.protocol import Spec
@@ -28,6 +29,11 @@ def write_run(path: Path, run: Run) -> RunFolder:
     if run.stops:
         folder.close(run.stops)
     return folder
+
+
+def comparable(value: object) -> object:
+    """Return a value of the model as what compares with ==, its arrays by type and content."""
+    return to_plain(value, lambda array: [str(array.dtype), str(array.tolist())])
 
 
 def events(trial: Trial) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import lzma
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,32 +19,10 @@ from harness.run.store import read_run
 from harness.run.thinning import readings, thinned
 from reports.page import render_html
 from tests import builders
-from tests.folders import write_run
+from tests.folders import comparable, write_run
 from tests.report_pages import RUNS, javascript
 
 pytestmark = pytest.mark.slow
-
-
-def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Say where two values made of dataclasses, containers and arrays differ."""
-    if isinstance(one, np.ndarray):
-        same = one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-        return [] if same else [path]
-    if is_dataclass(one):
-        if type(one) is not type(other):
-            return [path]
-        pairs = [(each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
-    elif isinstance(one, dict):
-        if list(one) != list(other):
-            return [path]
-        pairs = [(key, one[key], other[key]) for key in one]
-    elif isinstance(one, list | tuple):
-        if len(one) != len(other):
-            return [path]
-        pairs = [(str(at), *both) for at, both in enumerate(zip(one, other, strict=True))]
-    else:
-        return [] if one == other else [path]
-    return [result for name, a, b in pairs for result in differences(a, b, f"{path}.{name}")]
 
 
 @pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
@@ -53,7 +30,7 @@ def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
     analysis = analyse(RUNS[name]())
     again = unpack(pack(analysis, whole=False))
     assert again.analysis is not None
-    assert differences(analysis, again.analysis) == []
+    assert comparable(again.analysis) == comparable(analysis)
     assert again.analysis.run is again.run
 
 
@@ -61,7 +38,7 @@ def test_of_a_whole_run_the_analysis_is_computed_again() -> None:
     analysis = analyse(builders.bare_run())
     again = unpack(pack(analysis, whole=True))
     assert again.analysis is None
-    assert differences(analysis, analyse(again.run)) == []
+    assert comparable(analyse(again.run)) == comparable(analysis)
 
 
 def as_read(run):
@@ -77,8 +54,8 @@ def written(path: Path, run) -> Path:
 
 def test_a_report_file_stands_for_the_run_folder(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", builders.bare_run()).path)
-    assert differences(run, open_run(written(tmp_path / "report.html", run))) == []
-    assert differences(run, open_run(tmp_path / "run")) == []
+    assert comparable(open_run(written(tmp_path / "report.html", run))) == comparable(run)
+    assert comparable(open_run(tmp_path / "run")) == comparable(run)
 
 
 def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> None:
@@ -88,7 +65,7 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     result = open_recording(page)
     assert readings(result.run) < readings(run) / 2
     assert result.analysis is not None
-    assert differences(replace(analysis, run=result.run), result.analysis) == []
+    assert comparable(result.analysis) == comparable(replace(analysis, run=result.run))
     assert result.run.trials[0].windows == run.trials[0].windows
     inside = carried(result.analysis, whole=False)
     again = render_html(inside.analysis, record=inside.text, code=javascript)

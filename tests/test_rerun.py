@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import lzma
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,44 +176,43 @@ def with_options(options: Options) -> Run:
     return replace(run, manifest=replace(run.manifest, options=options))
 
 
+@pytest.fixture
+def rerun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str]]:
+    """Run a run's report again, and return exit code and standard error; nothing may have been run."""
+
+    def command(run: Run, *arguments: str) -> tuple[object, str]:
+        page = tmp_path / "report.html"
+        inside = carried(analyse(run), whole=True)
+        page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not (tmp_path / "runs").exists()
+        return ended.value.code, capsys.readouterr().err
+
+    return command
+
+
 @pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
 def test_a_page_gets_nothing_that_nobody_allowed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    code: int,
+    rerun: Callable[..., tuple[object, str]], arguments: tuple[str, ...], code: int
 ) -> None:
-    page = tmp_path / "report.html"
-    inside = carried(analyse(with_options(FOREIGN)), whole=True)
-    page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == code
-    assert "--image cpu=evil.example/x" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
+    ended, text = rerun(with_options(FOREIGN), *arguments)
+    assert ended == code
+    assert "--image cpu=evil.example/x" in text
 
 
-def test_check_says_what_differs_and_runs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_says_what_differs(rerun: Callable[..., tuple[object, str]]) -> None:
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
-    page = tmp_path / "report.html"
-    inside = carried(analyse(changed), whole=True)
-    page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), "--check"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    text = capsys.readouterr()
-    assert ended.value.code == 0
-    assert "Another" in text.err
-    assert f"commit {'0' * 40}" in " ".join(text.err.split())
-    assert not (tmp_path / "runs").exists()
+    code, text = rerun(changed, "--check")
+    assert code == 0
+    assert "Another" in text
+    assert f"commit {'0' * 40}" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
