@@ -6,30 +6,273 @@ Every builder takes a seed and gives the same Run for the same seed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from harness.model.run import DataInfo, Gap, PlannedTrial, Run, Series, Status, Trial
-from tests.builders_parts import (
-    COMPUTE_BOUND,
-    CPU_RESNET,
-    CPU_SPEEDS,
-    INPUT_BOUND,
-    LAUNCH_BOUND,
-    VariantSpeed,
-    gpu,
-    manifest,
-    trial,
-    workload,
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.defaults import PROFILES
+from harness.model.options import Options
+from harness.model.platform import EngineInfo, Gpu, ImageInfo
+from harness.model.run import (
+    DataInfo,
+    Gap,
+    Manifest,
+    Metric,
+    Phase,
+    PlannedTrial,
+    Run,
+    Series,
+    Status,
+    StepTimes,
+    Trial,
+    VariantInfo,
+    Window,
 )
-from tests.builders_telemetry import SECOND_NS, GpuLoad
-from workloads.protocol import VARIANTS, Change, Published
+from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
+from workloads.protocol import (
+    BASELINE,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    TUNED,
+    VARIANTS,
+    Change,
+    Data,
+    Published,
+    Workload,
+)
 
-__all__ = [
-    "COMPUTE_BOUND", "CPU_RESNET", "CPU_SPEEDS", "HOSTILE", "INPUT_BOUND", "LAUNCH_BOUND", "GpuLoad",
-    "VariantSpeed",
-    "bare_run", "cpu_run", "empty_run", "failed_run", "four_gpu_run", "gpu", "gpu_run", "hostile_run",
-    "interrupted_run", "long_run", "manifest", "run", "trial", "until", "workload",
-]  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantSpeed:
+    """How fast one variant goes; `wait_share` is the share of the time waiting for input, -1 where unseen."""
+
+    step_s: float
+    batch: int
+    wait_share: float = -1.0
+    load: GpuLoad | None = None
+
+
+CPU_SPEEDS: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0030, batch=32, wait_share=0.04),
+    INPUT_ONLY: VariantSpeed(step_s=0.00012, batch=32),
+    MODEL_ONLY: VariantSpeed(step_s=0.0028, batch=32),
+    TUNED: VariantSpeed(step_s=0.0160, batch=512, wait_share=0.01),
+}
+CPU_RESNET: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.530, batch=32, wait_share=0.01),
+    INPUT_ONLY: VariantSpeed(step_s=0.010, batch=32),
+    MODEL_ONLY: VariantSpeed(step_s=0.520, batch=32),
+    TUNED: VariantSpeed(step_s=0.480, batch=32, wait_share=0.01),
+}
+# A launch-bound GPU: slower than the CPU baseline, at 2 % utilisation; many times faster tuned.
+LAUNCH_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0056, batch=32, wait_share=0.02, load=GpuLoad(util=2, power_w=125)),
+    INPUT_ONLY: VariantSpeed(step_s=0.00012, batch=32, load=GpuLoad(util=0, power_w=118)),
+    MODEL_ONLY: VariantSpeed(step_s=0.0053, batch=32, load=GpuLoad(util=2, power_w=125)),
+    TUNED: VariantSpeed(step_s=0.0009, batch=32, wait_share=0.03, load=GpuLoad(util=14, power_w=150)),
+}
+COMPUTE_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.2900, batch=256, wait_share=0.01, load=GpuLoad(util=99, power_w=640)),
+    INPUT_ONLY: VariantSpeed(step_s=0.0100, batch=256, load=GpuLoad(util=0, power_w=120)),
+    MODEL_ONLY: VariantSpeed(step_s=0.2860, batch=256, load=GpuLoad(util=99, power_w=640)),
+    TUNED: VariantSpeed(step_s=0.0357, batch=256, wait_share=0.01, load=GpuLoad(util=98, power_w=670)),
+}
+INPUT_BOUND: Mapping[str, VariantSpeed] = {
+    BASELINE: VariantSpeed(step_s=0.0440, batch=32, wait_share=0.88, load=GpuLoad(util=9, power_w=130)),
+    INPUT_ONLY: VariantSpeed(step_s=0.0425, batch=32, load=GpuLoad(util=0, power_w=118)),
+    MODEL_ONLY: VariantSpeed(step_s=0.0048, batch=32, load=GpuLoad(util=61, power_w=260)),
+    TUNED: VariantSpeed(step_s=0.0120, batch=32, wait_share=0.55, load=GpuLoad(util=34, power_w=190)),
+}
+
+
+def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Workload:
+    """Declare the published CIFAR-100 MLP under `name`, or ResNet-50 for "resnet50"."""
+    if name == "resnet50":
+        return Workload(
+            name=name,
+            title="ResNet-50 training on synthetic images",
+            data=Data(name="synthetic", shape=(224, 224, 3), classes=1000, train=0, test=0),
+            batch_size=256,
+            epochs=1,
+            published=(
+                Published(source="NVIDIA, 2020", system="one A100-40, TF32", device="gpu", value=909,
+                          unit="samples/s", note="TensorFlow 1"),
+            ),
+            source="He et al., 2015",
+        )  # fmt: skip
+    return Workload(
+        name=name,
+        title="CIFAR-100, multilayer perceptron 512-256-100",
+        data=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
+        batch_size=32,
+        epochs=100,
+        model="Flatten, Dense 512 relu, Dense 256 relu, Dense 100 softmax",
+        optimizer="Adam",
+        loss="categorical cross-entropy",
+        tuned={"gpu:steps_per_execution": 50, "gpu:jit_compile": True, "cpu:batch_size": 512},
+        published=(
+            Published(
+                source="Azure blog, 2023", system="NC4as T4 v3, 4 vCPU", device="cpu", value=1075, unit="s"
+            ),
+            Published(source="Azure blog, 2023", system="NC4as T4 v3, T4", device="gpu", value=343, unit="s"),
+            Published(source="Azure blog, 2023", system="NC4as T4 v3", device="gpu", value=3.1, unit="ratio"),
+        ),
+        source="Azure blog, 2023",
+        min_accuracy=min_accuracy,
+    )
+
+
+def gpu(index: int = 0) -> Gpu:
+    """Describe an H200 at `index`."""
+    return Gpu(
+        index=index,
+        uuid=f"GPU-00000000-0000-0000-0000-{index:012d}",
+        name="NVIDIA H200",
+        memory_bytes=150_754_820_096,
+        driver_version="580.95.05",
+        cuda_version="13.0",
+        compute_capability="9.0",
+        power_limit_w=700.0,
+        power_default_limit_w=700.0,
+        ecc_enabled=True,
+        mig_enabled=False,
+        pcie_gen=5,
+        pcie_width=16,
+        clock_max_sm_mhz=1980,
+        clock_max_mem_mhz=3201,
+    )
+
+
+def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:
+    """Describe a quiet 16-core machine with `gpus` GPUs."""
+    installed = tuple(gpu(index) for index in range(gpus))
+    return Manifest(
+        run_id=f"20260102-030405-{seed:04x}",
+        created="2026-01-02T03:04:05+00:00",
+        tfbench_version="0.1.0",
+        commit="0123456789abcdef0123456789abcdef01234567",
+        command="tfbench bench --profile quick --workload cifar100-mlp",
+        engine=EngineInfo(
+            name="docker", version="28.3.1", isolated=True, rootless=False, cgroup_version=2,
+            gpu_access="toolkit" if gpus else "",
+        ),
+        images=(
+            ImageInfo(
+                target="cuda" if gpus else "cpu", reference="tfbench:cpu-0f1e2d3c4b5a",
+                digest="sha256:" + "ab" * 32,
+                base="python:3.13-slim-trixie@sha256:" + "cd" * 32, lock_sha256="ef" * 32,
+            ),
+        ),
+        data=tuple(
+            DataInfo(workload=name, name="cifar100", kind="real", sha256="12" * 32, why="found in the cache")
+            for name in workloads
+        ),
+        gpus=installed,
+        system={
+            "system_name": "example host", "host_processor_model_name": "AMD EPYC 9354",
+            "host_processor_core_count": "16", "host_processor_vcpu_count": "16",
+            "host_memory_capacity": "125.8 GiB", "accelerators_per_node": str(gpus),
+            "accelerator_model_name": installed[0].name if installed else "", "framework": "TensorFlow 2.21.0",
+            "operating_system": "Debian GNU/Linux 13 (trixie)", "cooling": "",
+        },
+        host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,
+                    "smt": True, "load_1min": 0.2},
+        options=Options(seed=seed),
+        profile=PROFILES["quick"],
+    )  # fmt: skip
+
+
+def trial(
+    name: str = "cifar100-mlp",
+    device: str = "cpu",
+    index: int = 0,
+    *,
+    speeds: Mapping[str, VariantSpeed] = CPU_SPEEDS,
+    seed: int = 0,
+    start_ns: int = 1_000 * SECOND_NS,
+    windows: int = 3,
+    window_s: float = 1.0,
+    noise: float = 0.02,
+    accuracy: float = 0.24,
+) -> Trial:
+    """Play one trial: cold start, the variants one after the other, an evaluation, and its telemetry."""
+    random = np.random.default_rng((seed, index, len(device), sum(map(ord, device + name))))
+    pace = float(np.exp(random.normal(0.0, noise)))
+    now = start_ns + 300_000_000
+    phases: list[Phase] = []
+    measured: list[Window] = []
+    steps: list[StepTimes] = []
+
+    def phase(kind: str, variant: str, seconds: float) -> None:
+        nonlocal now
+        end = now + int(seconds * SECOND_NS)
+        phases.append(Phase(name=kind, variant=variant, start_ns=now, end_ns=end))
+        now = end
+
+    on_gpu = device != "cpu"
+    phase("import", "", 3.1 if on_gpu else 2.0)
+    phase("data", "", 0.6)
+    for variant, speed in speeds.items():
+        phase("build", variant, 0.15)
+        phase("first-step", variant, 1.8 if on_gpu and variant != INPUT_ONLY else 0.5)
+        phase("warm-up", variant, 0.4)
+        for number in range(windows):
+            step_ns = _step_ns(random, speed.step_s * pace, window_s, noise)
+            wait_ns = (step_ns * max(speed.wait_share, 0.0)).astype(np.int64)
+            begin, length = now, int(step_ns.sum())
+            phases.append(Phase(name="steady", variant=variant, start_ns=begin, end_ns=begin + length))
+            measured.append(
+                Window(
+                    variant=variant, index=number, start_ns=begin, end_ns=begin + length, steps=len(step_ns),
+                    samples=len(step_ns) * speed.batch,
+                    wait_ns=int(wait_ns.sum()) if speed.wait_share >= 0 else -1,
+                )
+            )  # fmt: skip
+            steps.append(StepTimes(variant=variant, window=number, step_ns=step_ns))
+            now = begin + length
+    phase("evaluate", BASELINE, 0.7)
+    ended = now + 400_000_000
+    loads = {variant: speed.load for variant, speed in speeds.items()}
+    return Trial(
+        id=f"{name}-{device}-{index}",
+        workload=name,
+        device=device,
+        index=index,
+        variants=tuple(_variant_info(variant, speed, on_gpu) for variant, speed in speeds.items()),
+        status=Status.OK,
+        exit_code=0,
+        message="",
+        started_ns=start_ns,
+        ended_ns=ended,
+        facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus_registered": device.count("gpu"),
+               "cpus_visible": CPUS},
+        phases=tuple(phases),
+        windows=tuple(measured),
+        steps=tuple(steps),
+        metrics=(Metric(variant=BASELINE, name="accuracy", value=accuracy),) if accuracy else (),
+        telemetry=telemetry(random, device, start_ns, ended, tuple(measured), loads),
+        sampling={"ticks": (ended - start_ns) / (0.1 * SECOND_NS), "missed_ticks": 0.0, "cpu_s": 0.05},
+    )  # fmt: skip
+
+
+def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise: float) -> NDArray[np.int64]:
+    count = max(2, int(window_s / step_s))
+    return (step_s * SECOND_NS * np.exp(random.normal(0.0, noise * 2, count))).astype(np.int64)
+
+
+def _variant_info(variant: str, speed: VariantSpeed, on_gpu: bool) -> VariantInfo:
+    params: dict[str, object] = {"batch_size": speed.batch, "steps_per_execution": 1, "jit_compile": False}
+    changes: tuple[Change, ...] = ()
+    if variant == TUNED and on_gpu:
+        params |= {"steps_per_execution": 50, "jit_compile": True}
+        changes = (
+            Change(what="steps_per_execution", before="1", after="50"),
+            Change(what="jit_compile", before="False", after="True"),
+        )
+    elif variant == TUNED:
+        changes = (Change(what="batch_size", before="32", after=str(speed.batch)),)
+    return VariantInfo(variant=variant, params=params, changes=changes)
 
 
 def run(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.model.run import PlannedTrial, Point, Run, Scalar, Status, Trial
 from harness.run.plan import grid
-from tests.builders_parts import VariantSpeed, manifest, trial, workload
+from tests.builders import VariantSpeed, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS
 from workloads.protocol import BASELINE
 

@@ -41,12 +41,12 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
     return replace(whole, trials=trials)
 
 
-def recorded(placement: Placement, run: Run, *, shift_s: int = 100, share: float = 0.5) -> Recorded:
+def recorded(placement: Placement, run: Run, *, share: float = 0.5) -> Recorded:
     """Make what all workers recorded: the others' clocks began elsewhere, and their machines sent less."""
     run = replace(run, manifest=replace(run.manifest, placement=placement))
 
     def other(number: int) -> Run:
-        shift = shift_s * number * SECOND
+        shift = 100 * number * SECOND
         return replace(
             run,
             trials=tuple(

@@ -10,8 +10,7 @@ from harness.analysis import analyse
 from harness.analysis.facts import facts
 from harness.model.analysis import Estimate, RatioKind
 from harness.model.run import Run, Status
-from tests.builders import LAUNCH_BOUND, failed_run, four_gpu_run, gpu_run, run
-from tests.builders_parts import CPU_SPEEDS
+from tests.builders import CPU_SPEEDS, LAUNCH_BOUND, failed_run, four_gpu_run, gpu_run, run
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 PAIR, FOUR = "gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3"
