@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.data.weights import check_weights, keep_weights, weights_infos
+from harness.data.weights import check_weights, keep_weights
 from harness.errors import DataError, UsageError
 from harness.model.options import Options
 from harness.run.catalogue import built_in
@@ -48,12 +48,3 @@ def test_only_files_that_someone_takes_are_taken(file: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             resolve(Options(workloads=(workload,), device="cpu", weights=path))
-
-
-def test_the_run_says_which_weights_it_had(file: Path) -> None:
-    (given,) = weights_infos(file, "ab" * 32, [OTHER, TAKES])
-    assert (given.workload, given.kind, given.file, given.sha256) == (
-        "transfer-learning", "file", file.name, "ab" * 32,
-    )  # fmt: skip
-    (seeded,) = weights_infos(None, "", [TAKES])
-    assert (seeded.kind, seeded.file, seeded.sha256) == ("seeded", "", "")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
-from harness.model.run import WeightsInfo
 from harness.system.file_locks import replacing
 from workloads.protocol import Workload
 
@@ -57,13 +56,3 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
             hint="Check that the file can be read, and free some space or set TFBENCH_CACHE.",
         ) from error
     return folder, sha256
-
-
-def weights_infos(path: Path | None, sha256: str, workloads: Sequence[Workload]) -> tuple[WeightsInfo, ...]:
-    """List the weights of each workload that takes any."""
-    kind, file = ("file", path.name) if path else ("seeded", "")
-    return tuple(
-        WeightsInfo(workload=workload.name, kind=kind, file=file, sha256=sha256)
-        for workload in workloads
-        if workload.takes_weights
-    )

@@ -246,16 +246,6 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsInfo:
-    """What a workload that takes trained weights started from: `kind` is "file" or "seeded"."""
-
-    workload: str
-    kind: str
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """Where so many workers ran.
 
@@ -284,6 +274,7 @@ class Manifest:
         options: as the user gave them; profile: as they changed it.
         memory_limit_bytes: what each container may use.
         placement: of workers on several nodes that trained together; None for one machine.
+        weights_sha256: of the file of --weights, "" without one.
         rerun_of: the run that this one repeats, "" for none.
         command: the command line that runs exactly this again.
         prices: what its costs are computed with; a report may be made with others.
@@ -306,7 +297,7 @@ class Manifest:
     memory_limit_bytes: int = 0
     placement: Placement | None = None
     rerun_of: str = ""
-    weights: tuple[WeightsInfo, ...] = ()
+    weights_sha256: str = ""
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ import psutil
 import workloads
 from harness import __version__
 from harness.data.datasets import ensure_data
-from harness.data.weights import keep_weights, weights_infos
+from harness.data.weights import keep_weights
 from harness.defaults import MEMORY_SHARE, TMP_BYTES
 from harness.engines import (
     CUDA_CACHE_DIR,
@@ -144,7 +144,7 @@ def _changed(then: Manifest, now: Manifest) -> list[str]:
         return {
             "images": {image.target: image.digest for image in manifest.images},
             "GPUs": [gpu.uuid for gpu in manifest.gpus],
-            "weights": manifest.weights,
+            "weights": manifest.weights_sha256,
             "data": {data.workload: (data.kind, data.sha256) for data in manifest.data},
             "workload files": manifest.sources,
         }
@@ -255,9 +255,7 @@ def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) ->
         profile=resolved.profile,
         memory_limit_bytes=options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE),
         prices=read_prices(options.price) if options.price else None,
-        weights=weights_infos(
-            options.weights, inputs.weights[1] if inputs.weights else "", resolved.workloads
-        ),
+        weights_sha256=inputs.weights[1] if inputs.weights else "",
         sources=sources(resolved.entries),
     )
 
