@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.fleet.folder import FleetFolder, read_files
-from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
 from harness.model.options import Options
-from harness.model.run import Run, Status, Trial
+from harness.model.run import Status, Trial
 from harness.run.store import RunFolder
 from tests.builders import cpu_run
 from tests.fakes import good_events
@@ -40,15 +40,14 @@ def folder_in(tmp_path: Path, nodes: Sequence[Node] = ()) -> FleetFolder:
     return folder
 
 
-def begun(trials: int = 3) -> tuple[Run, Begun]:
-    """Return a run and the message that begins it."""
-    run = cpu_run(trials=trials)
-    return run, Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
+# What a node plans: three trials.
+RUN = replace(cpu_run(trials=3), trials=())
+IDS = [trial.id for trial in RUN.planned]
 
 
-def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) -> Written:
+def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
     """Return the message of a trial that has ended."""
-    planned = run.planned[index]
+    planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
     trial = folder.open_trial(planned, Spec())
     trial.events.write_text("".join(good_events()), encoding="utf-8")
@@ -64,12 +63,11 @@ def done_trial(run: Run, index: int, scratch: Path, status: Status = Status.OK) 
     return Written(folder=f"trials/{planned.id}", files=read_files(trial.path), note=note)
 
 
-def whole(run: Run, start: Begun, scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
+def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
     """Return what a node says that does all its trials."""
-    trials = [done_trial(run, index, scratch) for index in indices]
     return [
         Heartbeat(text="preparing"),
-        start,
-        *trials,
+        RUN,
+        *(done_trial(index, scratch) for index in indices),
         Written(folder="", files={"stops.json": b'{"stops": []}\n'}),
     ]

@@ -27,10 +27,7 @@ from harness.progress import Silent
 from harness.run.store import read_run
 from tests.conftest import ROOT
 from tests.fakes import RecordingProgress
-from tests.fleets import begun, done_trial, folder_in, node, plan_of, whole
-
-RUN, START = begun()
-IDS = [trial.id for trial in RUN.planned]
+from tests.fleets import IDS, RUN, done_trial, folder_in, node, plan_of, whole
 
 
 class TestChoice:
@@ -115,11 +112,7 @@ class TestTravelling:
 
     def test_errors_of_a_node_reach_the_driver_with_what_to_try(self) -> None:
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
-        assert (type(error), error.message, error.hint) == (
-            StoreError,
-            "The disk is full.",
-            "Free some space.",
-        )
+        assert (type(error), str(error)) == (StoreError, "The disk is full. Free some space.")
 
 
 class TestFolder:
@@ -225,7 +218,7 @@ def interleaved(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Mes
 class TestCollecting:
     def test_every_node_s_trials_lie_in_its_own_run_folder(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
-        scripts = {key: whole(RUN, START, tmp_path / key) for key in "ab"}
+        scripts = {key: whole(tmp_path / key) for key in "ab"}
         assert collect(interleaved(scripts), folder, progress) == {}
         assert [path.name for path in folder.runs()] == ["a", "b"]
         for path in folder.runs():
@@ -240,8 +233,8 @@ class TestCollecting:
         folder, progress = folder_in(tmp_path), RecordingProgress()
         lost = Failed(message="the node died.", hint="Look there.")
         scripts = {
-            "a": [START, done_trial(RUN, 0, tmp_path / "s"), lost],
-            "b": whole(RUN, START, tmp_path / "b"),
+            "a": [RUN, done_trial(0, tmp_path / "s"), lost],
+            "b": whole(tmp_path / "b"),
         }
         assert collect(interleaved(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
@@ -251,8 +244,8 @@ class TestCollecting:
 
     def test_a_trial_that_failed_is_told_and_is_a_result(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
-        bad = done_trial(RUN, 0, tmp_path / "s", Status.FAILED)
-        assert collect([("a", START), ("a", bad)], folder, progress) == {}
+        bad = done_trial(0, tmp_path / "s", Status.FAILED)
+        assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
         assert progress.lines == [f"a: {IDS[0]}: failed. It failed."]
         assert folder.endings() == {f"a/{IDS[0]}": (Status.FAILED, "It failed.")}
 
@@ -280,9 +273,9 @@ class TestResuming:
     def test_only_what_is_not_done_is_run_on_and_from_where_it_was(self, tmp_path: Path) -> None:
         nodes = (node("a"), node("b"), node("c"))
         folder = folder_in(tmp_path, nodes)
-        cut = [START, done_trial(RUN, 0, tmp_path / "s")]
-        collect(interleaved({"a": whole(RUN, START, tmp_path / "a"), "b": cut}), folder, Silent())
-        rest = {"b": whole(RUN, START, tmp_path / "t", (1, 2)), "c": [Heartbeat(text="preparing")]}
+        cut = [RUN, done_trial(0, tmp_path / "s")]
+        collect(interleaved({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
+        rest = {"b": whole(tmp_path / "t", (1, 2)), "c": [Heartbeat(text="preparing")]}
         cluster = FakeCluster(scripts=rest)
         ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
         assert run(cluster, ready, Silent()) == {"d": "Node d is ill."}
@@ -306,7 +299,7 @@ class TestResuming:
     def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]
         folder = folder_in(tmp_path, nodes)
-        collect(interleaved({"a": whole(RUN, START, tmp_path / "a")}), folder, Silent())
+        collect(interleaved({"a": whole(tmp_path / "a")}), folder, Silent())
         assert left(folder, plan_of(nodes), [node("b")]) == {}
         assert set(left(folder, plan_of(nodes), [])) == {"b"}
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.messages import Begun, Failed, FleetPlan, Message, Node
+from harness.fleet.messages import Failed, FleetPlan, Message, Node
 from harness.fleet.nodes import node_keys
 from harness.fleet.training_worker import Result, TrainingWorker
 from harness.fleet.worker import describe, work
+from harness.model.run import Run
 
 START = (
     "Check `ray status` on the cluster's head. Start one with `ray start --head` there and "
@@ -209,8 +210,8 @@ class Team:
             for number, node in enumerate(nodes)
         ]
 
-    def prepare(self) -> Begun:
-        """Make every worker ready at once; return the first one's plan.
+    def prepare(self) -> Run:
+        """Make every worker ready at once; return the run that the first one has planned.
 
         Raises:
             FleetError: one is held by others or cannot do it; the message names its node.
@@ -220,8 +221,8 @@ class Team:
         for node, answer in zip(self._nodes, answers, strict=True):
             if answer not in ready:
                 raise _error(node, _held(self._wait_s))
-        begun: Begun = self._all([worker.prepare.remote() for worker in self._workers])[0]
-        return begun
+        planned: Run = self._all([worker.prepare.remote() for worker in self._workers])[0]
+        return planned
 
     def run(self, trial_id: str, workers: int) -> Sequence[Result]:
         """Have the first `workers` of them run a trial together; return what each recorded.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import StoreError, on_disk
-from harness.fleet.messages import Begun, FleetPlan, Written
+from harness.fleet.messages import FleetPlan, Written
 from harness.model.run import Run, Status
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import RunFolder, write_whole
@@ -49,15 +49,11 @@ class FleetFolder:
                 hint="Name a folder of `tfbench fleet`, runs/fleet-<id>.",
             ) from error
 
-    def begin(self, name: str, message: Begun) -> None:
+    def begin(self, name: str, run: Run) -> None:
         """Write the run that a node has planned, unless it goes on with one."""
         folder = self.run(name)
         if not folder.exists():
-            folder.create(
-                Run(
-                    manifest=message.manifest, workloads=message.workloads, planned=message.planned, trials=()
-                )
-            )
+            folder.create(run)
 
     def add(self, name: str, message: Written) -> None:
         """Write a trial that has ended, in place of one that failed before, or that the plan is through."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.defaults import FLEET_WAIT_S
 from harness.model.options import Options
-from harness.model.run import Manifest, PlannedTrial
-from workloads.protocol import Workload
+from harness.model.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +72,6 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """The run is planned: what RunFolder.create takes."""
-
-    manifest: Manifest
-    workloads: tuple[Workload, ...]
-    planned: tuple[PlannedTrial, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A trial has ended, or the plan is through.
 
@@ -104,4 +94,5 @@ class Failed:
     hint: str
 
 
-Message = Heartbeat | Begun | Written | Failed
+# A run without trials is one that a node has planned.
+Message = Heartbeat | Run | Written | Failed

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, Node, Written
+from harness.fleet.messages import Node, Written
 from harness.fleet.training_worker import Result
-from harness.model.run import Placement, PlannedTrial, Run, Status, Trial
+from harness.model.run import Placement, Run, Status, Trial
 from harness.model.workers import Recorded
 from harness.progress import Progress
 from harness.run.store import read_run, read_trial
@@ -52,10 +52,10 @@ def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]
 
 def measure(
     folder: FleetFolder,
-    begun: Begun,
+    run: Run,
     nodes: Sequence[Node],
     counts: Sequence[int],
-    run: Callable[[str, int], Sequence[Result]],
+    train: Callable[[str, int], Sequence[Result]],
     progress: Progress,
 ) -> None:
     """Run every trial of the profile over each number of workers, interleaved by index.
@@ -63,22 +63,25 @@ def measure(
     What has gone well in an earlier attempt is not run again.
 
     Args:
-        begun: what the first worker planned.
+        run: what the first worker planned.
         nodes: those of the workers, in their order.
-        run: has so many workers run a trial together, as cluster.Team.run.
+        train: has so many workers run a trial together, as cluster.Team.run.
 
     Raises:
         FleetError: a worker's node is gone; every trial before is kept.
         StoreError: the driver's disk refuses.
     """
-    trials = [trial for trial in begun.planned if trial.index < begun.manifest.profile.trials]
+    trials = tuple(trial for trial in run.planned if trial.index < run.manifest.profile.trials)
     for workers in counts:
-        folder.begin(_name(workers), _planned(begun, nodes, workers, trials))
+        manifest = replace(
+            run.manifest, run_id=f"{run.manifest.run_id}-{workers}", placement=placement(nodes, workers)
+        )
+        folder.begin(_name(workers), replace(run, manifest=manifest, planned=trials))
     with progress.task("Training together", float(len(trials) * len(counts))) as bar:
         for trial, workers in itertools.product(trials, counts):
             if trial.id not in folder.run(_name(workers)).finished():
                 bar.note(f"{trial.id}, workers: {workers}")
-                results = run(trial.id, workers)
+                results = train(trial.id, workers)
                 _keep(folder, workers, nodes, results)
                 bad = next((each.record for each in results if each.record.status is not Status.OK), None)
                 if bad:
@@ -136,9 +139,3 @@ def _others(folder: FleetFolder, workers: int, run: Run, trial_id: str) -> dict[
 
 def _name(workers: int) -> str:
     return f"{PREFIX}{workers}"
-
-
-def _planned(begun: Begun, nodes: Sequence[Node], workers: int, trials: Sequence[PlannedTrial]) -> Begun:
-    run_id = f"{begun.manifest.run_id}-{workers}"
-    manifest = replace(begun.manifest, run_id=run_id, placement=placement(nodes, workers))
-    return replace(begun, manifest=manifest, planned=tuple(trials))

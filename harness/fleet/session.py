@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from harness.errors import FleetError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Begun, Failed, FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import Failed, FleetPlan, Heartbeat, Message, Node, Written
 from harness.fleet.multiworker import measure, team_nodes
 from harness.fleet.nodes import choose
 from harness.model.options import Options
+from harness.model.run import Run
 from harness.progress import Progress, Task
 from harness.rounding import counted
 
@@ -115,7 +116,7 @@ def collect(
             match message:
                 case Heartbeat():
                     bars[key].note(message.text)
-                case Begun():
+                case Run():
                     folder.begin(key, message)
                 case Written():
                     folder.add(key, message)

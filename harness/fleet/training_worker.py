@@ -10,9 +10,9 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 
 from harness.fleet.folder import read_files
-from harness.fleet.messages import Begun, FleetPlan
-from harness.fleet.worker import begun, prepared_for, scratch_folder
-from harness.model.run import Trial
+from harness.fleet.messages import FleetPlan
+from harness.fleet.worker import prepared_for, scratch_folder
+from harness.model.run import Run, Trial
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.prepare import runner_of
@@ -42,7 +42,7 @@ class TrainingWorker:
         self._first = first
         self._held = ExitStack()
 
-    def prepare(self) -> Begun:
+    def prepare(self) -> Run:
         """Make sure of engine, image and data.
 
         Raises:
@@ -51,7 +51,7 @@ class TrainingWorker:
         self._scratch = self._held.enter_context(scratch_folder(paths_here().cache))
         self._prepared = prepared_for(self._plan, {}, self._scratch, Silent())
         self._held.callback(self._prepared.engine.close)
-        return begun(self._prepared)
+        return self._prepared.run
 
     def free_port(self) -> str:
         """Return address:port where nothing listens now; TensorFlow will, in a moment."""

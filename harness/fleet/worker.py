@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from harness.fleet.folder import STOPS, read_files, write_files
-from harness.fleet.messages import Begun, FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
@@ -103,7 +103,7 @@ def _run(plan: FleetPlan, seed: Mapping[str, bytes], outbox: Outbox) -> None:
 
 def _measure(prepared: Prepared, wait_s: float, progress: Progress, outbox: Outbox) -> None:
     folder = prepared.folder
-    outbox.put(begun(prepared))
+    outbox.put(prepared.run)
 
     def ended(record: Trial) -> None:
         trial = folder.trial(record.id).path
@@ -113,12 +113,6 @@ def _measure(prepared: Prepared, wait_s: float, progress: Progress, outbox: Outb
     progress.line("waiting until nothing else measures on this machine")
     execute(prepared, progress, ended, wait_s=wait_s)
     outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
-
-
-def begun(prepared: Prepared) -> Begun:
-    """Return the message that a run is planned."""
-    run = prepared.run
-    return Begun(manifest=run.manifest, workloads=run.workloads, planned=run.planned)
 
 
 def prepared_for(plan: FleetPlan, seed: Mapping[str, bytes], scratch: Path, progress: Progress) -> Prepared:
