@@ -51,7 +51,7 @@ def ours(workload: str) -> float:
     """Start `tfbench bench`; return the seconds until the first training step."""
     runs = FOLDER / "ours"
     shutil.rmtree(runs, ignore_errors=True)
-    command = [sys.executable, "-m", "harness", "bench", "--quiet", "--profile", "smoke"]
+    command = [sys.executable, "-m", "harness", "bench", "--profile", "smoke"]
     command += ["--device", "cpu", "--workload", workload, "--variants", BASELINE, "--out", str(runs)]
     began_ns = _run(command)
     (events,) = runs.glob("*/trials/*/out/events.jsonl")

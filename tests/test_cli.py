@@ -202,11 +202,6 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(
 
 
 class TestListing:
-    def test_json(self, tfbench: Run) -> None:
-        listed = json.loads(tfbench("list", "--json").out)
-        assert [item["name"] for item in listed] == [entry.workload.name for entry in built_in()]
-        assert all({"batch_size", "epochs", "data", "published", "tuned"} <= item.keys() for item in listed)
-
     def test_a_line_each(self, tfbench: Run) -> None:
         lines = tfbench("list").out.splitlines()
         assert [line.split()[0] for line in lines[:-1]] == [entry.workload.name for entry in built_in()]

@@ -25,19 +25,16 @@ def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds() -> None
     ]
 
 
-@pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("forced", [False, True])
 def test_a_log_gets_no_control_characters_even_where_colour_is_forced(
-    forced: bool, quiet: bool, monkeypatch: pytest.MonkeyPatch
+    forced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
     file = io.StringIO()
-    with Terminal(Console(file=file, width=20, stderr=True), quiet=quiet).task("Trials", 2.0) as task:
+    with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:
         task.note("mlp on cpu, trial 1: as long as it is")
         task.advance(1)
-    assert file.getvalue() == (
-        "" if quiet else "Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n"
-    )
+    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n")
 
 
 class Screen(io.StringIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.cli.console import Terminal, err
 from harness.cli.measuring import command_line, measure, stoppable
-from harness.cli.shared_options import Json, Quiet, Resume, takes_options
+from harness.cli.shared_options import Resume, takes_options
 from harness.model.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import prepare, resume
@@ -12,16 +12,16 @@ from harness.run.resolve import resolve
 
 
 @takes_options()
-def command(options: Options, resume_run: Resume = None, as_json: Json = False, quiet: Quiet = False) -> None:
+def command(options: Options, resume_run: Resume = None) -> None:
     """Run workloads in containers, sample the host, and write one report.
 
     Exit codes: 0 success, 2 usage, 3 engine, 4 image, 5 a trial failed, 6 disk, 7 another run, 8 GPU, 9 data,
     130 interrupted. Finished trials and their report are always kept.
     """  # fmt: skip
-    progress = Terminal(err(), quiet=quiet)
+    progress = Terminal(err())
     with stoppable():
         if resume_run:
             prepared = resume(resume_run, paths_here(), progress)
         else:
             prepared = prepare(resolve(options), paths_here(), progress, command=command_line())
-        measure(prepared, progress, as_json=as_json, quiet=quiet)
+        measure(prepared, progress)

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.cli.comparing import Named, comparison_texts, extracts, named, page_in
 from harness.cli.console import Terminal, err
 from harness.cli.output import PRINTED, deliver, destinations
-from harness.cli.shared_options import Formats, Price, Quiet, Target, split
+from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
 from harness.run.extracts import reference_path
@@ -44,7 +44,6 @@ def command(
         typer.Option("--device", "-d", help="Only these devices; repeatable."),
     ] = None,
     price: Price = "",
-    quiet: Quiet = False,
 ) -> None:
     """Compare runs: speeds with intervals, where a step's time goes, and what differs between the machines.
 
@@ -63,11 +62,11 @@ def command(
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
         )
-    read = extracts(asked, price=price, progress=Terminal(err(), quiet=quiet))
+    read = extracts(asked, price=price, progress=Terminal(err()))
     made = versus(narrowed(read, split(workload or ()), split(device or ())), reference=base)
     checked = gate(made, limit) if limit is not None else None
     deliver(comparison_texts(made, checked, tuple(paths)), paths)
-    if not quiet and PRINTED not in paths.values():
+    if PRINTED not in paths.values():
         for line in (headline(made), *warnings(made, checked), *notes(made)):
             err().print(Text(line), soft_wrap=True)
     if checked is not None:

@@ -92,10 +92,10 @@ class LoggedTask:
 class Terminal:
     """A harness.progress.Progress on standard error."""
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console = Console(quiet=True) if quiet else console
+    def __init__(self, console: Console) -> None:
+        self._console = console
         # FORCE_COLOR makes rich treat a log as a terminal too.
-        self._screen = not quiet and console.is_terminal and console.file.isatty()
+        self._screen = console.is_terminal and console.file.isatty()
         self._bars = RichProgress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False, table_column=Column(width=28, no_wrap=True)),

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.shared_options import Json
 from harness.paths import paths_here
 from harness.system.doctor_checks import Check, State, examine
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 
-def command(as_json: Json = False) -> None:
+def command() -> None:
     """Check what this host can run; test GPUs in a container. What fails comes first, and exits with 1."""
     order = (State.FAIL, State.NOTE, State.OK)
     made = examine(paths_here(), os.environ, Terminal(err()))
-    checks = sorted(made, key=lambda check: order.index(check.state))
-    if as_json:
-        out().print_json(json.dumps([asdict(check) for check in checks]))
-    else:
-        out().print(_table(checks))
-    if any(check.state is State.FAIL for check in checks):
+    out().print(_table(sorted(made, key=lambda check: order.index(check.state))))
+    if any(check.state is State.FAIL for check in made):
         raise typer.Exit(1)
 
 

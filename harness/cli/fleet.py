@@ -18,7 +18,7 @@ from harness.analysis.scaling import scaled
 from harness.cli.comparing import Named, write_comparison
 from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import command_line, raise_for_trials, stoppable
-from harness.cli.shared_options import Json, Quiet, Resume, takes_options
+from harness.cli.shared_options import Resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder
@@ -52,8 +52,6 @@ def command(
     ] = USUAL.workers,
     wait_s: Annotated[float, _which("--wait", help="Seconds to wait for a busy node.", min=1)] = USUAL.wait_s,
     resume_fleet: Resume = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Run the same plan on every node of a Ray cluster and compare the nodes on one page.
 
@@ -77,7 +75,7 @@ def command(
             wait_s=wait_s,
         )
     counts = counts_in(plan.workers) if plan.workers else ()
-    progress = Terminal(err(), quiet=quiet)
+    progress = Terminal(err())
     missing: Mapping[str, str] = {}
     ready: Ready | None = None
     try:
@@ -95,7 +93,7 @@ def command(
         raise Interrupted("Stopped. Finished trials are kept.", hint=hint) from error
     finally:
         if ready is not None:
-            _conclude(ready, missing, progress, as_json=as_json, quiet=quiet)
+            _conclude(ready, progress)
     if missing:
         raise FleetError(
             f"Missing: {counted(len(missing), 'measurement')}, first: {next(iter(missing.values()))}",
@@ -104,27 +102,20 @@ def command(
     raise_for_trials(folder.endings())
 
 
-def _conclude(
-    ready: Ready, missing: Mapping[str, str], progress: Progress, *, as_json: bool, quiet: bool
-) -> None:
+def _conclude(ready: Ready, progress: Progress) -> None:
     """Show what there is of each node, and write the page over all of them."""
     folder = ready.folder
     runs = folder.runs()
     if not runs:
         return
     together = _together(folder)
-    if not (as_json or quiet):
-        if together is None:
-            out().print(_table(ready))
-        else:
-            print_scaling(together)
-    named = [Named(path=path, label=path.name) for path in runs]
-    page = write_comparison(named, folder.path, progress=progress, scaling=together).resolve()
-    if as_json:
-        nodes = {key: {"done": folder.done(key), "reason": missing.get(key, "")} for key in ready.plan.chosen}
-        out().print_json(json.dumps({"folder": str(folder.path), "page": str(page), "nodes": nodes}))
+    if together is None:
+        out().print(_table(ready))
     else:
-        out().print(f"Page: {page}", soft_wrap=True)
+        print_scaling(together)
+    named = [Named(path=path, label=path.name) for path in runs]
+    page = write_comparison(named, folder.path, progress=progress, scaling=together)
+    out().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 
 def _table(ready: Ready) -> Table:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.shared_options import Json, Quiet
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, unknown
 from harness.images.builder import ImageBuilder
@@ -33,11 +30,9 @@ def command(
         ),
     ] = False,
     base: Annotated[str | None, typer.Option(help="Base image to build on.")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Fetch and check the wheels on this host, then build the images without any network."""
-    progress = Terminal(err(), quiet=quiet)
+    progress = Terminal(err())
     engine = DockerEngine()
     try:
         engine.connect()
@@ -56,9 +51,6 @@ def command(
         for name in wanted:
             out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)
         return
-    built = [builder.ensure(name, base) for name in wanted]
-    if as_json:
-        out().print_json(json.dumps([asdict(image) for image in built]))
-        return
-    for image in built:
+    for name in wanted:
+        image = builder.ensure(name, base)
         out().print(f"{image.target}: {image.reference}  {image.digest}", soft_wrap=True)

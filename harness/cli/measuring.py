@@ -26,7 +26,7 @@ def command_line() -> str:
     return printable(shlex.join(["tfbench", *sys.argv[1:]]))
 
 
-def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: bool) -> None:
+def measure(prepared: Prepared, progress: Terminal) -> None:
     """Run the trials, write the report of what there is whatever happens, and show it.
 
     Raises:
@@ -45,13 +45,13 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     except TfbenchError:
         try:
             if prepared.folder.exists():
-                _conclude(prepared.folder, as_json=as_json, quiet=quiet)
+                _conclude(prepared.folder)
         except StoreError as error:  # which must not hide why the run ended
             show_error(error)
         raise
     if not records:
         progress.line("All trials of this run had finished; writing its report again.")
-    _conclude(prepared.folder, as_json=as_json, quiet=quiet)
+    _conclude(prepared.folder)
     # Running out of memory is a result of a point of a sweep.
     points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
@@ -63,7 +63,7 @@ def measure(prepared: Prepared, progress: Terminal, *, as_json: bool, quiet: boo
     )
 
 
-def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
+def _conclude(folder: RunFolder) -> None:
     """Write the report of what there is, and show it."""
     try:
         analysis, texts = report_texts(folder.path, ("json", "html"))
@@ -73,13 +73,9 @@ def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
             "Stopped while the report was written; the trials are kept.",
             hint=f"Write it with: tfbench report {folder.path}",
         ) from error
-    if as_json:
-        out().print_json(texts["json"])
-        return
-    if not quiet:
-        from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
-        out().print(summary(analysis))
+    out().print(summary(analysis))
     out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
 
 

@@ -12,7 +12,7 @@ import typer
 from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import command_line, measure, stoppable
 from harness.cli.run_report import newest
-from harness.cli.shared_options import Json, Price, Quiet, Runs, absolute
+from harness.cli.shared_options import Price, Runs, absolute
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
@@ -52,15 +52,13 @@ def command(
     ] = False,
     runs: Runs = RUNS,
     price: Price = "",
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Repeat a run from its report: the same plan, parameters, seed and number of trials.
 
     It first prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench. Differences are
     no errors; `tfbench compare` shows their effect on speed. Prices are the run's, unless --price replaces them.
     """  # fmt: skip
-    progress = Terminal(err(), quiet=quiet)
+    progress = Terminal(err())
     files = absolute(workload_file or ())
     paths = paths_here()
     with stoppable():
@@ -91,9 +89,8 @@ def command(
         # Now that images and data are known too.
         later = differing(then, prepared.run)
         _show(progress, {key: values for key, values in later.items() if key not in differences})
-        measure(prepared, progress, as_json=as_json, quiet=quiet)
-    if not (as_json or quiet):
-        out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+        measure(prepared, progress)
+    out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
 
 
 def differing(then: Run, here: Run) -> Fields:

@@ -62,8 +62,6 @@ _PRICE = _how(
 )
 _OUT = _how("--out", "-o", help="Folder for run folders.", callback=_folder)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")]
 Price = Annotated[str, _PRICE]
 Runs = Annotated[Path, _OUT]
 Resume = Annotated[Path | None, _how("--resume", help="Continue an interrupted run with its own options.")]

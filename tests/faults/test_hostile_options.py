@@ -82,7 +82,7 @@ def test_paths(command: str, path: str, other: str) -> None:
     ("environment", "redirection", "words"),
     [
         ({}, ">/dev/full", "list"),
-        ({}, ">/dev/full", "list --json"),
+        ({}, ">/dev/full", "list --long"),
         ({}, "2>&1 | head -c 1", "list"),
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "", "compare 'Größe=none' none"),
         ({"PYTHONIOENCODING": "ascii"}, "", "compare 'Größe=none' $'a\\xff'"),
