@@ -1,14 +1,11 @@
-"""Tiny wheels, package indexes and checkouts: what image tests fetch from and build."""
+"""Tiny wheels and checkouts: what image tests fetch and build."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-import threading
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 
 from uv import find_uv_bin
@@ -75,44 +72,3 @@ def make_checkout(folder: Path, wheels: Sequence[Path]) -> Path:
         write_lock(images / f"{target}.lock", wheels)
     write_lock(images / "installer.lock", [make_installer(wheels[0].parent)])
     return folder
-
-
-@contextmanager
-def index(folder: Path, held: threading.Event | None = None, hold: str = "") -> Iterator[str]:
-    """Serve a folder of wheels as a package index, and give its address.
-
-    Files of the package `hold` are sent only once `held` is set.
-    """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            part = self.path.strip("/").split("/")[-1]
-            if part.endswith(".whl"):
-                if held is not None and part.startswith(f"{hold}-"):
-                    held.wait(60)
-                self._send((folder / part).read_bytes(), "application/octet-stream")
-            else:
-                names = [path.name for path in sorted(folder.glob(f"{part.replace('-', '_')}-*.whl"))]
-                links = "".join(f'<a href="/files/{name}">{name}</a>' for name in names)
-                self._send(f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html")
-
-        def _send(self, content: bytes, kind: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/simple"
-    finally:
-        if held is not None:
-            held.set()
-        server.shutdown()
-        server.server_close()
