@@ -18,7 +18,6 @@ import pytest
 from harness.cli.compare import narrowed
 from harness.defaults import PROFILES
 from harness.errors import UsageError
-from harness.model.run import Run
 from harness.run.extracts import reference_path, references
 from tests import builders
 from tests.builders_sweep import sweep_run
@@ -176,28 +175,17 @@ class TestBaseline:
         ):
             assert self.check(tfbench, run, baseline, *limit).code == 0
 
-    def test_single_trials_cannot_be_judged_and_do_not_pass(
-        self, tfbench: Call, pair, tmp_path: Path
-    ) -> None:
+    def test_what_cannot_be_judged_does_not_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
         once = written(tmp_path / "once", trials=1)
-        printed = self.check(tfbench, once, pair[0], "--fail-if-slower", "5%")
-        assert printed.code == 10
-        assert "nothing could be judged" in printed.err
-
-    def test_what_the_baseline_has_not_measured_cannot_be_judged(
-        self, tfbench: Call, pair, tmp_path: Path
-    ) -> None:
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
-        printed = self.check(tfbench, both, pair[0], "--fail-if-slower", "5%", "-d", "gpu0")
-        assert printed.code == 10
-        assert "nothing could be judged" in printed.err
-
-    def test_what_was_not_measured_fails(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        run: Run = builders.gpu_run(trials=3)
-        both = write_run(tmp_path / "both", run).path
-        printed = self.check(tfbench, pair[0], both, "--fail-if-slower", "90%")
-        assert printed.code == 10
-        assert "gpu0" in printed.err
+        for run, baseline, words, reason in (
+            (once, pair[0], (), "nothing could be judged"),
+            (both, pair[0], ("-d", "gpu0"), "nothing could be judged"),
+            (pair[0], both, (), "only in the baseline: cifar100-mlp gpu0"),
+        ):
+            printed = self.check(tfbench, run, baseline, "--fail-if-slower", "90%", *words)
+            assert printed.code == 10
+            assert reason in printed.err
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
 
 

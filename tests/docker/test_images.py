@@ -61,13 +61,6 @@ def builder(
         client.images.remove(result.reference)
 
 
-def run(client: docker.DockerClient, reference: str, code: str) -> str:
-    output = client.containers.run(
-        reference, ["python3", "-c", code], network_mode="none", read_only=True, remove=True
-    )
-    return str(output.decode().strip())
-
-
 def test_an_image_is_built_once_from_its_lock(
     tmp_path: Path, builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo, module: str
 ) -> None:
@@ -75,10 +68,9 @@ def test_an_image_is_built_once_from_its_lock(
     assert builder.existing("cpu", base) is None
     info = builder.ensure("cpu", base)
     assert info.digest == client.images.get(info.reference).id
-    assert (
-        run(client, info.reference, f"import {module}, os; print({module}.VERSION, os.getuid())")
-        == "1.0 10001"
-    )
+    code = f"import {module}, os; print({module}.VERSION, os.getuid())"
+    printed = client.containers.run(info.reference, ["python3", "-c", code], read_only=True, remove=True)
+    assert printed == b"1.0 10001\n"
 
     progress = RecordingProgress()
     again = ImageBuilder(tmp_path / "checkout", tmp_path / "cache", client, progress)
@@ -144,15 +136,11 @@ def test_compose_builds_the_same_under_the_same_name(
         client.images.remove(info.digest)
 
 
-def break_installer(checkout: Path) -> None:
-    with (checkout / "images/install.sh").open("a") as script:
-        script.write("echo broken on purpose; exit 1\n")
-
-
 def test_a_build_that_fails_says_why_and_leaves_nothing_but_its_log(
     builder: ImageBuilder, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
 ) -> None:
-    break_installer(checkout)
+    with (checkout / "images/install.sh").open("a") as script:
+        script.write("echo broken on purpose; exit 1\n")
     with pytest.raises(ImageError, match="cpu image could not be built") as caught:
         builder.ensure("cpu", base_image.reference)
     log = re.search(r"\S+\.log", caught.value.hint)
@@ -165,10 +153,6 @@ def test_a_build_that_fails_says_why_and_leaves_nothing_but_its_log(
 
 
 class TestBases:
-    def test_the_users_own_that_cannot_be_had(self, builder: ImageBuilder) -> None:
-        with pytest.raises(ImageError, match="could not be pulled"):
-            builder.ensure("cpu", f"{DEAD_REGISTRY}/none:1")
-
     def test_a_registry_that_stays_silent_is_not_waited_for(self, client: docker.DockerClient) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
@@ -178,40 +162,44 @@ class TestBases:
     def test_without_a_registry_the_script_makes_one_and_a_line_says_so(
         self, tmp_path: Path, client: docker.DockerClient
     ) -> None:
-        (tmp_path / "etc").mkdir()
         with tarfile.open(tmp_path / "root.tar", "w") as tar:
-            tar.add(tmp_path / "etc", "etc")
-        script = tmp_path / "base.sh"
-        script.write_text(f'#!/bin/sh\necho working\ncp {tmp_path}/root.tar "$1"\n')
-        script.chmod(0o755)
-        pinned = Base(reference=f"{DEAD_REGISTRY}/none:1", identity="")
-        made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
+            tar.add(script_of(tmp_path, f'cp {tmp_path}/root.tar "$1"'), "etc/script")
+        pinned, made = bases()
         progress = RecordingProgress()
         try:
-            assert obtain(client, pinned, made, script, progress) == made
+            for _ in range(2):  # the second time nobody is asked
+                assert obtain(client, pinned, made, tmp_path / "base.sh", progress) == made
             assert client.images.get(made.reference)
-            assert "distribution packages" in progress.lines[0]
-            # The second time nobody is asked.
-            assert obtain(client, pinned, made, script, progress) == made
-            assert len(progress.lines) == 1
+            (line,) = progress.lines
+            assert "distribution packages" in line
         finally:
             client.images.remove(made.reference)
 
     def test_neither_registry_nor_script(self, tmp_path: Path, client: docker.DockerClient) -> None:
-        script = tmp_path / "base.sh"
-        script.write_text("#!/bin/sh\necho images/base.sh: no apt here >&2\nexit 1\n")
-        script.chmod(0o755)
-        pinned = Base(reference=f"{DEAD_REGISTRY}/none:1", identity="")
-        made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
+        pinned, made = bases()
         with pytest.raises(ImageError, match="no apt here") as caught:
-            obtain(client, pinned, made, script, Silent())
+            obtain(client, pinned, made, script_of(tmp_path, "echo no apt here >&2; exit 1"), Silent())
         assert "--base" in caught.value.hint
         with pytest.raises(ImageNotFound):
             client.images.get(made.reference)
 
 
+def bases() -> tuple[Base, Base]:
+    """Return a base that no registry has, and the name of one to make."""
+    names = (f"{DEAD_REGISTRY}/none:1", f"tfbench-test-base:{uuid.uuid4().hex}")
+    return Base(reference=names[0], identity=""), Base(reference=names[1], identity="")
+
+
+def script_of(folder: Path, line: str) -> Path:
+    script = folder / "base.sh"
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    script.chmod(0o755)
+    return script
+
+
 def test_an_image_of_the_users_own(builder: ImageBuilder, base_image: ImageInfo) -> None:
     info = builder.own("cpu", base_image.reference)
     assert (info.reference, info.digest, info.lock_sha256) == (base_image.reference, base_image.digest, "")
-    with pytest.raises(ImageError, match="could not be pulled"):
-        builder.own("cpu", f"{DEAD_REGISTRY}/none:1")
+    for get in (builder.own, builder.ensure):
+        with pytest.raises(ImageError, match="could not be pulled"):
+            get("cpu", f"{DEAD_REGISTRY}/none:1")
