@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from requests.exceptions import ReadTimeout
 
 from harness.cgroups import NoCgroupError, find
 from harness.engines import Exit
-from harness.engines.calls import LOST, engine_call, hang_up, remove_container
-from harness.engines.ownership import TemporaryOwnership
+from harness.engines.calls import LOST, engine_call
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
@@ -30,20 +29,16 @@ class DockerContainer:
     Args:
         client: the engine.
         identity: the container's id.
-        lease: the attached standard input; the container ends when it closes, so it is held until removal.
-        ownership: folders to take back at the end.
+        undo: what its start has done, which `remove` undoes: its standard input, held open because the container
+            ends when it closes, the container itself, and the owners of its folders.
 
     Raises:
         EngineError: the engine is gone.
     """
 
-    def __init__(
-        self, *, client: docker.DockerClient, identity: str, lease: Any, ownership: TemporaryOwnership
-    ) -> None:
+    def __init__(self, *, client: docker.DockerClient, identity: str, undo: ExitStack) -> None:
         self._client = client
         self._identity = identity
-        self._lease = lease
-        self._ownership = ownership
         self._oom_kills = 0
         self._status: int | None = None
         self._lost: BaseException | None = None
@@ -55,6 +50,7 @@ class DockerContainer:
         with suppress(psutil.NoSuchProcess):
             self._process = psutil.Process(pid) if pid else None
         self._oom_file = _oom_file(pid) if pid else None
+        self._undo = undo.pop_all()
         threading.Thread(target=self._wait, name=f"wait-{identity[:12]}", daemon=True).start()
 
     @property
@@ -103,16 +99,13 @@ class DockerContainer:
     def remove(self) -> None:
         """Remove what is left of it; the harness' folders are its own again even where the engine is gone."""
         try:
-            remove_container(self._client, self._identity)
+            self._undo.close()
         except EngineError:
             # It outlives a killed dockerd, and its process is ours.
             with suppress(psutil.Error):
                 if self._process:
                     self._process.kill()
             raise
-        finally:
-            hang_up(self._lease)
-            self._ownership.take_back()
 
     def _wait(self) -> None:
         while not self._ended.is_set():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import docker
 
@@ -15,7 +15,7 @@ from harness.engines.container_settings import OWNER, container_options, host_op
 from harness.engines.daemon import PODMAN, Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
-from harness.engines.ownership import TemporaryOwnership, check_readable
+from harness.engines.ownership import accessible
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
@@ -73,27 +73,20 @@ class DockerEngine:
         out = Mount(container=OUT_DIR, host=spec.out, read_only=False)
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
         identity = identity_for(self.daemon, os.getuid(), os.getgid())
-        writable = [mount.host for mount in mounts if not mount.read_only]
-        ownership = TemporaryOwnership(writable, identity.host_ids)
-        if identity.host_ids is not None:
-            check_readable(mounts)
         api = self.client.api
         # Ctrl-C in the middle of a start undoes it too: nobody else knows of the container yet.
         with ExitStack() as undo:
-            undo.callback(ownership.take_back)
-            ownership.hand_over()
+            undo.enter_context(accessible(mounts, identity.host_ids))
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
                 made = api.create_container(host_config=host, **options)["Id"]
-                undo.callback(self._discard, made)
+                undo.callback(remove_container, self.client, made)
                 lease = api.attach_socket(made, params={"stdin": 1, "stream": 1})
                 undo.callback(hang_up, lease)
                 api.start(made)
                 say_started(lease)
-            container = DockerContainer(client=self.client, identity=made, lease=lease, ownership=ownership)
-            undo.pop_all()
-        return container
+            return DockerContainer(client=self.client, identity=made, undo=undo)
 
     def remove_stale(self) -> int:
         """Remove containers whose harness is gone; return how many."""
@@ -120,7 +113,3 @@ class DockerEngine:
             return {}
         config = self.client.images.get(spec.image.digest or spec.image.reference).attrs["Config"] or {}
         return dict(line.split("=", 1) for line in config.get("Env") or () if "=" in line)
-
-    def _discard(self, made: str) -> None:
-        with suppress(EngineError):
-            remove_container(self.client, made)

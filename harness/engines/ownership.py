@@ -1,46 +1,41 @@
-"""Hand host folders over to the container's user, and take them back with all that was written in them."""
+"""Have a container's user reach host folders, and take them back with all that was written in them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.engines import FILE_DIR, Mount
 from harness.errors import EngineError
 
 
-class TemporaryOwnership:
-    """Folders that belong to `ids` until `take_back`.
+@contextmanager
+def accessible(mounts: Sequence[Mount], ids: tuple[int, int] | None) -> Iterator[None]:
+    """Have the mounts that can be written belong to `ids`, user and group, while the block runs.
 
-    Needed only where the harness is root and the container is not: the folder changes hands, so that
-    it never has to be open to all.
+    Needed only where the harness is root and the container is not, else `ids` is None: a folder changes hands, so
+    that it never has to be open to all.
 
-    Args:
-        folders: writable folders; their permissions stay as they are.
-        ids: user and group to hand them over to, None to do nothing.
+    Raises:
+        EngineError: one that can only be read is not readable by others.
     """
-
-    def __init__(self, folders: Iterable[Path], ids: tuple[int, int] | None) -> None:
-        self._folders = tuple(folders)
-        self._ids = ids
-        self._owners: dict[Path, tuple[int, int]] = {}
-
-    def hand_over(self) -> None:
-        """Hand the folders and what is in them over."""
-        if self._ids is None:
-            return
-        for folder in self._folders:
+    if ids is None:
+        yield
+        return
+    check_readable(mounts)
+    owners: dict[Path, tuple[int, int]] = {}
+    try:
+        for folder in (mount.host for mount in mounts if not mount.read_only):
             state = folder.stat()
-            self._owners[folder] = (state.st_uid, state.st_gid)
-            _own(folder, self._ids)
-
-    def take_back(self) -> None:
-        """Return everything to who had the folders; no error if it has been done."""
-        for folder, owner in self._owners.items():
+            owners[folder] = (state.st_uid, state.st_gid)
+            _own(folder, ids)
+        yield
+    finally:
+        for folder, owner in owners.items():
             if folder.exists():
                 _own(folder, owner)
-        self._owners.clear()
 
 
 def check_readable(mounts: Iterable[Mount]) -> None:
