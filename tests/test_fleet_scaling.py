@@ -10,14 +10,12 @@ import pytest
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
+from harness.fleet.messages import Written
 from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
-from harness.fleet.training_worker import Result
 from harness.model.run import Placement, Status
-from tests.builders import cpu_run
 from tests.fakes import RecordingProgress
 from tests.fleets import IDS, RUN, done_trial, folder_in, node
 
-RECORDED = cpu_run(trials=3).trials
 NODES = (node("a", machine="vm"), node("b", machine="vm"))
 
 
@@ -32,7 +30,7 @@ def test_numbers_of_workers(text: str, counts: tuple[int, ...]) -> None:
 def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
     nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
     assert [item.key for item in team_nodes(nodes, (1, 2))] == ["b", "c"]
-    with pytest.raises(UsageError, match=r"3 workers .* 1 of T4, 2 of"):
+    with pytest.raises(UsageError, match=r"3 workers .* 2 of H100, 1 of T4"):
         team_nodes(nodes, (1, 3))
 
 
@@ -50,15 +48,11 @@ class FakeTeam:
         planned = replace(RUN, manifest=replace(RUN.manifest, profile=profile))
         measure(folder, planned, NODES, (1, 2), self._run, self.progress)
 
-    def _run(self, trial_id: str, workers: int) -> tuple[Result, ...]:
+    def _run(self, trial_id: str, workers: int) -> tuple[Written, ...]:
         self.ran.append((trial_id, workers))
         status = Status.FAILED if trial_id == self._fails else Status.OK
-        return tuple(
-            Result(record=replace(record, status=status), files=done_trial(index, scratch, status).files)
-            for index, record in enumerate(RECORDED)
-            if record.id == trial_id
-            for scratch in (self._scratch / f"{rank}-{len(self.ran)}" for rank in range(workers))
-        )
+        scratch = self._scratch / str(len(self.ran))
+        return tuple(done_trial(IDS.index(trial_id), scratch / str(rank), status) for rank in range(workers))
 
 
 def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.messages import Failed, FleetPlan, Message, Node
+from harness.fleet.messages import Failed, FleetPlan, Message, Node, Written
 from harness.fleet.nodes import node_keys
-from harness.fleet.training_worker import Result, TrainingWorker
+from harness.fleet.training_worker import TrainingWorker
 from harness.fleet.worker import describe, work
 from harness.model.run import Run
 
@@ -224,7 +224,7 @@ class Team:
         planned: Run = self._all([worker.prepare.remote() for worker in self._workers])[0]
         return planned
 
-    def run(self, trial_id: str, workers: int) -> Sequence[Result]:
+    def run(self, trial_id: str, workers: int) -> Sequence[Written]:
         """Have the first `workers` of them run a trial together; return what each recorded.
 
         Raises:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node, Written
-from harness.fleet.training_worker import Result
-from harness.model.run import Placement, Run, Status, Trial
+from harness.model.run import Placement, Run, Trial
 from harness.model.workers import Recorded
 from harness.progress import Progress
 from harness.run.store import read_run, read_trial
@@ -37,17 +37,14 @@ def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]
     Raises:
         UsageError: there are too few.
     """
-    kinds: dict[str, list[Node]] = {}
-    for node in nodes:
-        kinds.setdefault(node.kind, []).append(node)
-    most = max(kinds.values(), key=len, default=[])
-    if len(most) < max(counts):
-        have = ", ".join(f"{len(some)} of {kind or 'an unknown kind'}" for kind, some in kinds.items())
+    kinds = Counter(node.kind for node in nodes).most_common()
+    if not kinds or kinds[0][1] < max(counts):
+        have = ", ".join(f"{count} of {kind or 'an unknown kind'}" for kind, count in kinds)
         raise UsageError(
             f"{max(counts)} workers need as many nodes of one kind, but there are {have or 'none'}.",
             hint="Use fewer --workers, or start more nodes.",
         )
-    return tuple(most[: max(counts)])
+    return tuple([node for node in nodes if node.kind == kinds[0][0]][: max(counts)])
 
 
 def measure(
@@ -55,7 +52,7 @@ def measure(
     run: Run,
     nodes: Sequence[Node],
     counts: Sequence[int],
-    train: Callable[[str, int], Sequence[Result]],
+    train: Callable[[str, int], Sequence[Written]],
     progress: Progress,
 ) -> None:
     """Run every trial of the profile over each number of workers, interleaved by index.
@@ -83,20 +80,18 @@ def measure(
                 bar.note(f"{trial.id}, workers: {workers}")
                 results = train(trial.id, workers)
                 _keep(folder, workers, nodes, results)
-                bad = next((each.record for each in results if each.record.status is not Status.OK), None)
-                if bad:
-                    progress.line(f"{trial.id}, workers: {workers}: {bad.status.value}. {bad.message}")
+                for note in filter(None, (each.note for each in results)):
+                    progress.line(f"Workers {workers}, {note}")
             bar.advance(1)
 
 
-def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Result]) -> None:
+def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Written]) -> None:
     """Write a trial: the first worker's folder is the run's, those of the others lie in it."""
-    trial = f"trials/{results[0].record.id}"
     files = dict(results[0].files)
     for rank, result in enumerate(results[1:], 1):
         beside = f"workers/{rank}-{nodes[rank].key}"
         files |= {f"{beside}/{name}": content for name, content in result.files.items()}
-    folder.add(_name(workers), Written(folder=trial, files=files))
+    folder.add(_name(workers), replace(results[0], files=files))
 
 
 def teams_of(folder: FleetFolder) -> dict[int, Recorded]:

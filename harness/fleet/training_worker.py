@@ -5,27 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from harness.fleet.folder import read_files
-from harness.fleet.messages import FleetPlan
-from harness.fleet.worker import prepared_for, scratch_folder
-from harness.model.run import Run, Trial
+from harness.fleet.messages import FleetPlan, Written
+from harness.fleet.worker import prepared_for, scratch_folder, written
+from harness.model.run import Run
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.prepare import runner_of
 from harness.run.store import RunFolder
 from harness.system.file_locks import default_path, measuring
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One trial of one worker: its record, and the files of its folder."""
-
-    record: Trial
-    files: Mapping[str, bytes]
 
 
 class TrainingWorker:
@@ -60,7 +51,7 @@ class TrainingWorker:
             listener.bind(("", 0))
             return f"{self._address}:{listener.getsockname()[1]}"
 
-    def run(self, trial_id: str, workers: Sequence[str], rank: int) -> Result:
+    def run(self, trial_id: str, workers: Sequence[str], rank: int) -> Written:
         """Run one trial as worker number `rank` of those at the addresses `workers`.
 
         Raises:
@@ -68,27 +59,22 @@ class TrainingWorker:
         """
         prepared = self._prepared
         job = next(each for each in prepared.jobs if each.planned.id == trial_id)
+        cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
         container = replace(
             job.container,
             network="host",
-            environment={**job.container.environment, "TF_CONFIG": tf_config(workers, rank)},
+            environment={**job.container.environment, "TF_CONFIG": json.dumps(cluster)},
         )
         job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
         folder = RunFolder(self._scratch / f"{len(workers)}-workers")
         runner = runner_of(replace(prepared, folder=folder), Silent())
         with measuring(default_path()) if self._first else nullcontext():
-            (record,) = runner.run((job,))
-        path = folder.trial(trial_id).path
+            (trial,) = runner.run((job,))
         try:
-            return Result(record=record, files=read_files(path))
+            return written(folder, trial)
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(folder.path, ignore_errors=True)
 
     def close(self) -> None:
         """Close the engine and remove the scratch files."""
         self._held.close()
-
-
-def tf_config(workers: Sequence[str], rank: int) -> str:
-    """Return TensorFlow's description of the cluster and of this worker in it."""
-    return json.dumps({"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}})

@@ -26,7 +26,7 @@ from harness.paths import paths_here
 from harness.progress import Progress, Silent, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import write_whole
+from harness.run.store import RunFolder, write_whole
 from harness.system.cloud import cloud_facts
 from harness.system.file_locks import filling
 from harness.system.gpus import discover
@@ -105,14 +105,16 @@ def _measure(prepared: Prepared, wait_s: float, progress: Progress, outbox: Outb
     folder = prepared.folder
     outbox.put(prepared.run)
 
-    def ended(record: Trial) -> None:
-        trial = folder.trial(record.id).path
-        note = f"{record.id}: {record.status}. {record.message}" if record.message else ""
-        outbox.put(Written(folder=str(trial.relative_to(folder.path)), files=read_files(trial), note=note))
-
     progress.line("waiting until nothing else measures on this machine")
-    execute(prepared, progress, ended, wait_s=wait_s)
+    execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=wait_s)
     outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
+
+
+def written(folder: RunFolder, trial: Trial) -> Written:
+    """Return the message that a trial has ended."""
+    path = folder.trial(trial.id).path
+    note = f"{trial.id}: {trial.status}. {trial.message}" if trial.message else ""
+    return Written(folder=str(path.relative_to(folder.path)), files=read_files(path), note=note)
 
 
 def prepared_for(plan: FleetPlan, seed: Mapping[str, bytes], scratch: Path, progress: Progress) -> Prepared:
