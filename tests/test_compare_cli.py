@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import shutil
@@ -16,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.compare import narrowed
-from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.run.extracts import reference_path, references
 from tests import builders
-from tests.builders_sweep import sweep_run
 from tests.comparisons import whole
 from tests.folders import write_run
 from tests.test_cli import Printed, tfbench
@@ -65,29 +62,6 @@ class TestCompare:
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
         assert "run-2 is 0.89" in printed.err
 
-    def test_why_a_sweep_takes_no_part_is_said_everywhere(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        sweep = write_run(tmp_path / "sweep", sweep_run({"batch_size": (32, 64)})).path
-        printed = tfbench("compare", *pair, f"grid={sweep}", "-f", "html,md", "-o", tmp_path)
-        assert printed.code == 0, printed.err
-        places = (
-            printed.err,
-            *((tmp_path / f"comparison.{item}").read_text("utf-8") for item in ("html", "md")),
-        )
-        for text in places:
-            plain = " ".join(text.split())
-            assert "grid: a sweep's points are not compared" in html.unescape(plain)
-            assert "nothing was measured" not in plain
-
-    def test_runs_that_only_tried_out_whether_all_works_are_warned_of(
-        self, tfbench: Call, tmp_path: Path
-    ) -> None:
-        made = builders.cpu_run()
-        smoke = replace(made, manifest=replace(made.manifest, profile=PROFILES["smoke"]))
-        paths = [write_run(tmp_path / name, smoke).path for name in ("a", "b")]
-        printed = tfbench("compare", *(f"{path.name}={path}" for path in paths), "-o", tmp_path / "x.html")
-        assert printed.code == 0, printed.err
-        assert "Ignore the numbers of a, b." in " ".join(printed.err.split())
-
     def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
         page = tmp_path / "there.html"
         assert tfbench("report", pair[1], "-o", page).code == 0
@@ -97,23 +71,16 @@ class TestCompare:
         assert "overwritten" in printed.err
         assert page.read_bytes() == before
 
-    def test_names_and_report_files(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_names_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
         assert tfbench("report", pair[1]).code == 0
-        printed = tfbench(
-            "compare", f"old={pair[0]}", f"new={pair[1] / 'report.html'}", "-f", "md", "-o", "-"
-        )
-        assert printed.out.startswith("## new vs old\n")
+        extract = tmp_path / "far.extract.json"
+        shutil.copy(reference_path(references()[0]), extract)
+        runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}")
+        printed = tfbench("compare", *runs, "--price", "3.6", "-f", "json", "-o", "-")
         assert printed.err == "", "what is printed goes into other programs"
-
-    def test_extracts_of_other_machines(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        path = tmp_path / "far.extract.json"
-        shutil.copy(reference_path(references()[0]), path)
-        printed = tfbench("compare", pair[0], f"far={path}", "-f", "json", "-o", "-")
-        assert json.loads(printed.out)["runs"][1]["label"] == "far"
-
-    def test_a_price_gives_costs(self, tfbench: Call, pair) -> None:
-        printed = tfbench("compare", *pair, "--price", "3.6", "-f", "json", "-o", "-")
-        speed = json.loads(printed.out)["runs"][0]["speeds"][0]
+        made = json.loads(printed.out)["runs"]
+        assert [run["label"] for run in made] == ["old", "new", "far"]
+        speed = made[1]["speeds"][0]
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)
 

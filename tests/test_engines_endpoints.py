@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import UnixStreamServer
-from threading import Thread
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,8 +14,7 @@ import pytest
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.connect import settled
 from harness.engines.container_settings import environment, host_options, identity_for
-from harness.engines.daemon import Daemon
-from harness.engines.docker import DockerEngine
+from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
 from harness.engines.ownership import check_readable
@@ -65,53 +60,28 @@ def test_engines_on_other_machines_are_refused_with_what_to_do(url, podman):
     assert "tfbench fleet" in caught.value.hint
 
 
-@contextmanager
-def answering(socket: Path, component: str, **changes: object) -> Iterator[dict[str, str]]:
-    """Have an engine of that name answer on a socket; give the environment that names it."""
+def described(folder: Path, component: str, **changes: object) -> EngineInfo:
+    """Return what an engine that is of that name, and listens here, is taken for."""
     memory = psutil.virtual_memory().total
     info = {"Name": platform.node(), "KernelVersion": platform.release(), "MemTotal": memory, **changes}
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            version = {"ApiVersion": "1.41", "Version": "4.9", "Components": [{"Name": component}]}
-            body = json.dumps(version if self.path.endswith("/version") else info).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def address_string(self) -> str:
-            return "unix"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    socket.parent.mkdir(parents=True, exist_ok=True)
-    with UnixStreamServer(str(socket), Answer) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield {"XDG_RUNTIME_DIR": str(socket.parents[1])}
-        finally:
-            server.shutdown()
+    version = {"Version": "4.9", "Components": [{"Name": component}]}
+    client = SimpleNamespace(version=lambda: version, info=lambda: info)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "engine.sock"))
+        listener.listen()
+        return describe(client, folder / "engine.sock").info
 
 
-def test_podman_by_name(tmp_path):
-    with answering(tmp_path / "podman/podman.sock", "Podman Engine") as environment:
-        engine = DockerEngine(environment, podman=True)
-        assert (engine.connect().name, engine.daemon.info.version) == ("podman", "4.9")
-        engine.close()
+def test_podman_is_known_by_its_component_and_reads_cdi(tmp_path):
+    assert described(tmp_path, "Podman Engine").cdi_folders == ("/etc/cdi", "/var/run/cdi")
+    (tmp_path / "engine.sock").unlink()
+    info = described(tmp_path, "Engine", SecurityOptions=["name=rootless"], CgroupVersion="2")
+    assert (info.name, info.version, info.rootless, info.cgroup_version) == ("docker", "4.9", True, 2)
 
 
-def test_another_engine_is_not_taken_for_podman(tmp_path):
-    with answering(tmp_path / "podman/podman.sock", "Engine"):
-        environment = {"DOCKER_HOST": f"unix://{tmp_path}/podman/podman.sock"}
-        with pytest.raises(EngineError, match=r"is docker 4\.9, not") as e:
-            DockerEngine(environment, podman=True).connect()
-        assert "--engine docker" in e.value.hint
-        engine = DockerEngine(environment)
-        assert engine.connect().name == "docker"
-        engine.close()
+def test_an_engine_of_another_kernel_is_refused(tmp_path):
+    with pytest.raises(EngineError, match="runs on another machine"):
+        described(tmp_path, "Engine", Name="elsewhere")
 
 
 def test_a_run_that_asked_for_podman_asks_for_it_again():
@@ -120,14 +90,6 @@ def test_a_run_that_asked_for_podman_asks_for_it_again():
     assert settled("podman", podman) == "podman"
     assert settled("auto", podman) == "docker", "whichever speaks its interface there"
     assert settled("auto", local) == "local"
-
-
-def test_an_engine_of_another_kernel_is_refused(tmp_path):
-    with (
-        answering(tmp_path / "podman/podman.sock", "Podman Engine", Name="elsewhere") as environment,
-        pytest.raises(EngineError, match="runs on another machine"),
-    ):
-        DockerEngine(environment, podman=True).connect()
 
 
 def test_every_place_and_its_failure_is_told(tmp_path):
