@@ -55,8 +55,9 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
         tar = str(Path(folder) / "base.tar")
         made = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
         if made.returncode != 0:
+            reason = "\n".join(made.stderr.strip().splitlines()[-4:])
             raise ImageError(
-                f"No image registry answers, and no base image could be made here: {made.stderr.strip()[-600:]}",
+                f"No image registry answers, and no base image could be made here:\n{reason}",
                 hint="Pull or load a Python 3.13 image yourself and name it with --base.",
             )
         spinner.note("importing")

@@ -104,7 +104,8 @@ def _install(context: Path, folder: Path, interpreter: Path) -> None:
     command = ["sh", str(context / "install.sh"), str(folder), str(interpreter)]
     made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if made.returncode != 0:
+        reason = "\n".join((made.stderr or made.stdout).strip().splitlines()[-4:])
         raise ImageError(
-            f"The local environment could not be installed: {(made.stderr or made.stdout).strip()[-600:]}",
+            f"The local environment could not be installed:\n{reason}",
             hint="Free some space, or set TFBENCH_CACHE to a folder on another disk.",
         )
