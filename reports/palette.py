@@ -41,6 +41,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "phase-first": ("#f3d9a4", "#6b5320"),
     "phase-warm": ("#f7ead0", "#4a3d20"),
     "phase-measured": ("#cfe3f1", "#1d3f57"),
+    "phase-requests": ("#cdeadd", "#1d4a3a"),
     "phase-other": ("#e3e6ea", "#333a41"),
 }
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))

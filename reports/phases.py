@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harness.model.run import Trial
+from harness.model.run import Phase, Trial
 from reports.names import PHASE_NAMES, variant_name
 from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
 
-START, FIRST, WARM, MEASURED, OTHER = KINDS = ("start-up", "first step", "warm-up", "measured", "between")
-_COLOURS = dict(zip(KINDS, ("start", "first", "warm", "measured", "other"), strict=True))
-_KINDS = {FIRST_STEP: FIRST, WARM_UP: WARM, STEADY: MEASURED}
+START, FIRST, WARM, MEASURED, REQUESTS, OTHER = KINDS = (
+    "start-up", "first step", "warm-up", "measured", "requests", "between",
+)  # fmt: skip
+_COLOURS = dict(zip(KINDS, ("start", "first", "warm", "measured", "requests", "other"), strict=True))
+_KINDS = {FIRST_STEP: FIRST, WARM_UP: WARM, STEADY: MEASURED, REQUESTS: REQUESTS}
 # Phases that touch within this are one.
 _TOUCHING_S = 0.05
 
@@ -46,7 +48,11 @@ def bands(trial: Trial) -> tuple[Band, ...]:
 
 def _filled(trial: Trial) -> Iterator[Band]:
     at = 0.0
-    for phase in sorted(trial.phases, key=lambda each: each.start_ns):
+    requests = (
+        Phase(variant=each.variant, name=REQUESTS, start_ns=each.start_ns, end_ns=each.end_ns)
+        for each in trial.requests
+    )
+    for phase in sorted((*trial.phases, *requests), key=lambda each: each.start_ns):
         start, end = ((moment - trial.started_ns) / 1e9 for moment in (phase.start_ns, phase.end_ns))
         if start - at > _TOUCHING_S:
             kind, label = (START, "container start") if not at else (OTHER, "between variants")
