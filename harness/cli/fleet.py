@@ -24,7 +24,7 @@ from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import FleetPlan
 from harness.fleet.multiworker import counts_in, teams_of
-from harness.fleet.session import Ready, prepare, run, scale, shipped
+from harness.fleet.session import prepare, run, scale, shipped
 from harness.model.options import Options
 from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
@@ -58,11 +58,11 @@ def command(
     Each node runs it as `tfbench bench` would, alone on its machine; trials are collected as they end. Exit code
     11 means that nodes are missing from the page: all other results are kept, and --resume tries again.
     """  # fmt: skip
-    checkout = paths_here().checkout
     if resume_fleet:
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
-        plan = replace(plan, address=plan.address if address == USUAL.address else address)
+        if address != USUAL.address:
+            plan = replace(plan, address=address)
     else:
         folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
         plan = FleetPlan(
@@ -74,26 +74,16 @@ def command(
             workers=workers,
             wait_s=wait_s,
         )
-    counts = counts_in(plan.workers) if plan.workers else ()
     progress = Terminal(err())
-    missing: Mapping[str, str] = {}
-    ready: Ready | None = None
     try:
-        with stoppable(), connected(plan.address, checkout) as cluster:
-            ready = prepare(cluster, folder, replace(plan, commit=commit_of(checkout)), progress)
-            progress.line(f"Fleet folder: {folder.path}")
-            if counts:
-                scale(cluster, ready, counts, progress)
-            else:
-                missing = run(cluster, ready, progress)
+        missing = _measure(folder, plan, progress)
     except Interrupted as error:
-        if ready is None:
+        if not folder.path.exists():
             raise
         hint = f"Continue with: tfbench fleet --resume {folder.path}"
         raise Interrupted("Stopped. Finished trials are kept.", hint=hint) from error
     finally:
-        if ready is not None:
-            _conclude(ready, progress)
+        _conclude(folder, progress)
     if missing:
         raise FleetError(
             f"Missing: {counted(len(missing), 'measurement')}, first: {next(iter(missing.values()))}",
@@ -102,15 +92,27 @@ def command(
     raise_for_trials(folder.endings())
 
 
-def _conclude(ready: Ready, progress: Progress) -> None:
+def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:
+    """Run the plan, or train together; return the nodes whose measurement is missing, with the reasons."""
+    counts = counts_in(plan.workers) if plan.workers else ()
+    checkout = paths_here().checkout
+    with stoppable(), connected(plan.address, checkout) as cluster:
+        ready = prepare(cluster, folder, replace(plan, commit=commit_of(checkout)), progress)
+        progress.line(f"Fleet folder: {folder.path}")
+        if not counts:
+            return run(cluster, ready, progress)
+        scale(cluster, ready, counts, progress)
+        return {}
+
+
+def _conclude(folder: FleetFolder, progress: Progress) -> None:
     """Show what there is of each node, and write the page over all of them."""
-    folder = ready.folder
     runs = folder.runs()
     if not runs:
         return
     together = _together(folder)
     if together is None:
-        out().print(_table(ready))
+        out().print(_table(folder))
     else:
         print_scaling(together)
     named = [Named(path=path, label=path.name) for path in runs]
@@ -118,13 +120,13 @@ def _conclude(ready: Ready, progress: Progress) -> None:
     out().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 
-def _table(ready: Ready) -> Table:
+def _table(folder: FleetFolder) -> Table:
+    plan = folder.read_plan()
     table = Table("node", "kind", "plan", "trials", box=None, pad_edge=False)
-    kinds = {node.key: node.kind for node in ready.plan.nodes}
-    for key in ready.plan.chosen:
-        state = "done" if ready.folder.done(key) else "not finished"
-        finished = len(ready.folder.run(key).finished())
-        table.add_row(Text(key), Text(kinds.get(key, "")), state, str(finished))
+    kinds = {node.key: node.kind for node in plan.nodes}
+    for key in plan.chosen:
+        state = "done" if folder.done(key) else "not finished"
+        table.add_row(Text(key), Text(kinds.get(key, "")), state, str(len(folder.run(key).finished())))
     return table
 
 

@@ -80,9 +80,8 @@ def command(
             for target, verdict in _compared_images(then, paths, progress).items():
                 progress.line(f"{target} image: {verdict}.")
             return
-        if asked and not (yes or (sys.stdin.isatty() and typer.confirm("Allow this?", err=True))):
-            listed = ", ".join(f"{name} {value}" for name, value in asked.items())
-            raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
+        if asked and not yes:
+            _confirm(asked)
         prepared = prepare(
             again(then, options), paths, progress, command=command_line(), rerun_of=manifest.run_id
         )
@@ -91,6 +90,17 @@ def command(
         _show(progress, {key: values for key, values in later.items() if key not in differences})
         measure(prepared, progress)
     out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+
+
+def _confirm(asked: Mapping[str, str]) -> None:
+    """Ask whether a run may have what it names: a report may come from anywhere.
+
+    Raises:
+        UsageError: it may not, or there is nobody to ask.
+    """
+    if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
+        listed = ", ".join(f"{name} {value}" for name, value in asked.items())
+        raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
 
 
 def differing(then: Run, here: Run) -> Fields:
