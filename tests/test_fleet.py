@@ -209,31 +209,20 @@ def reported(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Messag
 
 
 class TestCollecting:
-    def test_every_node_s_trials_lie_in_its_own_run_folder(self, tmp_path: Path) -> None:
-        folder, progress = folder_in(tmp_path), RecordingProgress()
-        scripts = {key: whole(tmp_path / key) for key in "ab"}
-        assert collect(reported(scripts), folder, progress) == {}
-        assert [path.name for path in folder.runs()] == ["a", "b"]
-        for path in folder.runs():
-            made = read_run(path)
-            assert [trial.id for trial in made.trials] == IDS
-            assert {trial.status for trial in made.trials} == {Status.OK}
-        notes = {task.label: task.notes for task in progress.tasks}
-        assert notes == {key: ["preparing", "done"] for key in "ab"}
-        assert folder.done("a")
-
     def test_a_node_that_dies_keeps_its_trials_and_stops_nobody_else(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
         lost = Failed(message="the node died.", hint="Look there.")
-        scripts = {
-            "a": [RUN, done_trial(0, tmp_path / "s"), lost],
-            "b": whole(tmp_path / "b"),
-        }
+        scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
         assert collect(reported(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
-        assert folder.run("a").finished() == {IDS[0]}
-        assert not folder.done("a")
-        assert folder.done("b")
+        assert {task.label: task.notes for task in progress.tasks} == {
+            "a": ["failed"],
+            "b": ["preparing", "done"],
+        }
+        assert [path.name for path in folder.runs()] == ["a", "b"]
+        assert (folder.run("a").finished(), folder.done("a"), folder.done("b")) == ({IDS[0]}, False, True)
+        trials = read_run(folder.path / "b").trials
+        assert {trial.id: trial.status for trial in trials} == dict.fromkeys(IDS, Status.OK)
 
     def test_a_trial_that_failed_is_told_and_is_a_result(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
