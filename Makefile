@@ -26,7 +26,7 @@ pip        = $(1)/bin/pip $(2) --quiet --disable-pip-version-check >$(1)/pip.log
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables of bench: PROFILE=smoke|quick|full ENGINE=auto|docker|podman|local DEVICE=auto|cpu|gpu|..."
+	@echo "Variables of bench: PROFILE=smoke|quick|full ENGINE=auto|docker|local DEVICE=auto|cpu|gpu|..."
 	@echo "                    WORKLOADS=name,name OUT=folder ARGS='any option of tfbench bench'"
 
 # The environment is complete only when the stamp is there; an interrupted installation starts again.

@@ -56,7 +56,7 @@ fi
 
 if ! PATH=$PATH:/usr/sbin:/sbin command -v dockerd >/dev/null; then
     if ! command -v apt-get >/dev/null; then
-        fail "only Debian and Ubuntu are set up by this script. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Podman's socket serves as well: systemctl --user start podman.socket, then make bench ENGINE=podman. Without any engine: make bench ENGINE=local."
+        fail "only Debian and Ubuntu are set up by this script. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Podman's socket serves as well: systemctl --user start podman.socket, then make bench. Without any engine: make bench ENGINE=local."
     fi
     say "installing docker.io from the distribution's packages"
     as_root apt-get update -q

@@ -125,7 +125,7 @@ class TestMistakes:
             ("bench -d cpu --data dreams", 2, "no data mode 'dreams'", "auto, real, procedural"),
             ("bench -d cpu --cpus all", 2, "--cpus all", "--cpus 0"),
             ("bench -d cpu --cpus 0-99999", 2, "--cpus 0-99999", "--cpus 0"),
-            ("bench -d cpu -e lxc", 2, "no engine 'lxc'", "auto, docker, podman, local"),
+            ("bench -d cpu -e lxc", 2, "no engine 'lxc'", "auto, docker, local"),
             ("bench --workload-file none.py", 2, "none.py: No such file", "path"),
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],

@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
-from harness.engines.connect import settled
 from harness.engines.container_settings import environment, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
@@ -37,26 +36,21 @@ SPEC = ContainerSpec(
 )
 
 
-def test_docker_comes_before_podman_which_may_be_asked_for_alone_and_docker_host_before_all():
-    sockets = [
+def test_docker_comes_before_podman_and_docker_host_before_all():
+    runtime = {"XDG_RUNTIME_DIR": "/run/user/7"}
+    assert list(map(str, endpoints(runtime))) == [
         "/var/run/docker.sock",
         "/run/user/7/docker.sock",
         "/run/user/7/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    runtime = {"XDG_RUNTIME_DIR": "/run/user/7"}
-    assert list(map(str, endpoints(runtime))) == sockets
-    assert list(map(str, endpoints(runtime, podman=True))) == sockets[2:]
-    for podman in (False, True):
-        chosen = endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}, podman=podman)
-        assert chosen == {Path("/d.sock"): "DOCKER_HOST"}
+    assert endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}) == {Path("/d.sock"): "DOCKER_HOST"}
 
 
-@pytest.mark.parametrize("podman", [False, True])
 @pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
-def test_engines_on_other_machines_are_refused_with_what_to_do(url, podman):
+def test_engines_on_other_machines_are_refused_with_what_to_do(url):
     with pytest.raises(EngineError, match="another machine") as caught:
-        endpoints({"DOCKER_HOST": url}, podman=podman)
+        endpoints({"DOCKER_HOST": url})
     assert "tfbench fleet" in caught.value.hint
 
 
@@ -82,14 +76,6 @@ def test_podman_is_known_by_its_component_and_reads_cdi(tmp_path):
 def test_an_engine_of_another_kernel_is_refused(tmp_path):
     with pytest.raises(EngineError, match="runs on another machine"):
         described(tmp_path, "Engine", Name="elsewhere")
-
-
-def test_a_run_that_asked_for_podman_asks_for_it_again():
-    podman = replace(INFO, name="podman")
-    local = EngineInfo(name="local", version="", isolated=False)
-    assert settled("podman", podman) == "podman"
-    assert settled("auto", podman) == "docker", "whichever speaks its interface there"
-    assert settled("auto", local) == "local"
 
 
 def test_every_place_and_its_failure_is_told(tmp_path):

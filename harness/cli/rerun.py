@@ -38,7 +38,7 @@ def command(
         bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="Engine, instead of the run's: docker, podman or local.")
+        str, typer.Option("--engine", "-e", help="Engine, instead of the run's: docker or local.")
     ] = "",
     device: Annotated[
         str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
@@ -73,6 +73,8 @@ def command(
         options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
         differences = differing(then, outlook(then, options, paths))
         _show(progress, differences)
+        if not differences:
+            progress.line("No differences here, as far as they are known before the run.")
         asked = demands(then, options)
         for name, value in asked.items():
             progress.line(f"The run asks for {name} {value}")

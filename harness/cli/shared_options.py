@@ -85,7 +85,7 @@ DECLARED: Mapping[str, Any] = {
         "--device", "-d", help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated."
     ),
     "gpus": _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
-    "engine": _where("--engine", "-e", help="auto, docker, podman or local (no isolation)."),
+    "engine": _where("--engine", "-e", help="auto, docker (Podman too) or local (no isolation)."),
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     "base": _where(help="Base image to build on."),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),

@@ -16,7 +16,7 @@ import psutil
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
-DOCKER, PODMAN = "docker", "podman"
+PODMAN = "podman"
 # What an engine says of the limits that it can set: rootless ones often cannot.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
@@ -56,7 +56,7 @@ def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
     folders = tuple(info.get("CDISpecDirs") or ())
     return Daemon(
         info=EngineInfo(
-            name=PODMAN if podman else DOCKER,
+            name=PODMAN if podman else "docker",
             version=str(version.get("Version", "")),
             isolated=True,
             rootless="rootless" in security,

@@ -12,11 +12,10 @@ from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.calls import engine_call, hang_up, remove_container, say_started
 from harness.engines.container import DockerContainer
 from harness.engines.container_settings import OWNER, container_options, host_options, identity_for
-from harness.engines.daemon import PODMAN, Daemon, describe
+from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
 from harness.engines.ownership import accessible
-from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
 
@@ -25,12 +24,10 @@ class DockerEngine:
 
     Args:
         environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
-        podman: take Podman and nothing else.
     """
 
-    def __init__(self, environment: Mapping[str, str] = os.environ, *, podman: bool = False) -> None:
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._environment = environment
-        self._podman = podman
         self._client: docker.DockerClient | None = None
         self._daemon: Daemon | None = None
 
@@ -50,19 +47,12 @@ class DockerEngine:
         """Reach the engine.
 
         Raises:
-            EngineError: none answers; the message says where it was looked for. Or it is not Podman.
+            EngineError: none answers; the message says where it was looked for.
         """
-        self._client, socket = connect_first(endpoints(self._environment, podman=self._podman))
+        self._client, socket = connect_first(endpoints(self._environment))
         with engine_call("describe itself"):
             self._daemon = describe(self._client, socket)
-        info = self._daemon.info
-        if self._podman and info.name != PODMAN:
-            self.close()
-            raise EngineError(
-                f"At {socket} is {info.name} {info.version}, not the requested Podman.",
-                hint="Use --engine docker, or point DOCKER_HOST at Podman's socket.",
-            )
-        return info
+        return self._daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial.

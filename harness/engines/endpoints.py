@@ -27,12 +27,11 @@ ELSEWHERE_HINT = (
 )
 
 
-def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> dict[Path, str]:
+def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
     """Return the sockets to try in order, each with its name; DOCKER_HOST stands alone.
 
     Args:
         environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
-        podman: leave Docker's own sockets out.
 
     Raises:
         EngineError: DOCKER_HOST names another machine.
@@ -42,12 +41,12 @@ def endpoints(environment: Mapping[str, str], *, podman: bool = False) -> dict[P
             raise EngineError(f"DOCKER_HOST names an engine on another machine, {url}.", hint=ELSEWHERE_HINT)
         return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
-    docker_sockets = {Path("/var/run/docker.sock"): "Docker", runtime / "docker.sock": "rootless Docker"}
-    podman_sockets = {
+    return {
+        Path("/var/run/docker.sock"): "Docker",
+        runtime / "docker.sock": "rootless Docker",
         runtime / "podman/podman.sock": "Podman",
         Path("/run/podman/podman.sock"): "Podman of the system",
     }
-    return podman_sockets if podman else docker_sockets | podman_sockets
 
 
 def connect_first(tried: Mapping[Path, str]) -> tuple[docker.DockerClient, Path]:

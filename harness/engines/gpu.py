@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.engines import GpuAccess
 from harness.engines.cdi import cdi_names
+from harness.engines.daemon import PODMAN
 from harness.engines.gpu_files import CONTAINER_LIBRARIES, device_nodes, driver_folder, driver_mounts
 from harness.errors import GpuError, UsageError
 from harness.model.platform import EngineInfo, Gpu
@@ -100,7 +101,7 @@ def choose_access(
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
         return GpuAccess(kind="host", uuids=uuids, environment=environment)
-    if info.name != "podman" and _has_toolkit(info, root):
+    if info.name != PODMAN and _has_toolkit(info, root):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
     # A runtime of NVIDIA's that is the engine's default would add GPUs of its own accord.

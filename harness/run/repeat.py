@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import __version__
 from harness.defaults import RUNS
 from harness.digests import file_sha256
-from harness.engines.connect import settled
+from harness.engines.connect import DOCKER, LOCAL
 from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
 from harness.model.options import Options
@@ -58,7 +58,7 @@ def options_here(
     return replace(
         options,
         out=out,
-        engine=engine or settled(options.engine, run.manifest.engine),
+        engine=engine or (DOCKER if run.manifest.engine.isolated else LOCAL),
         device=",".join(devices or had),
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),

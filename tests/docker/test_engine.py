@@ -12,7 +12,6 @@ import pytest
 from docker.errors import NotFound
 
 from harness.engines import Mount
-from harness.engines.docker import DockerEngine
 from harness.errors import EngineError
 from tests.docker.conftest import wait_for
 
@@ -189,9 +188,3 @@ def test_image_s_own_entry_point_has_no_say(engine, run_it, make_spec, base_imag
         assert (exit_.code, log) == (0, "hello\n")
     finally:
         engine.client.api.remove_image(image)
-
-
-def test_another_engine_is_not_taken_for_podman(engine):
-    with pytest.raises(EngineError, match="not the requested Podman") as error:
-        DockerEngine({"DOCKER_HOST": "unix:///var/run/docker.sock"}, podman=True).connect()
-    assert "--engine docker" in error.value.hint
