@@ -11,11 +11,9 @@ class Task(Protocol):
 
     def advance(self, amount: float) -> None:
         """Move on by `amount` of the task's total; by 0 to say that the work still goes on."""
-        ...
 
     def note(self, text: str) -> None:
         """Show `text` beside the bar."""
-        ...
 
 
 class Progress(Protocol):
@@ -23,11 +21,9 @@ class Progress(Protocol):
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Open a bar; total None is a spinner."""
-        ...
 
     def line(self, text: str) -> None:
         """Print a line that stays on the screen."""
-        ...
 
 
 class _SilentTask:

@@ -97,28 +97,22 @@ class Container(Protocol):
     @property
     def id(self) -> str:
         """The engine's name for it."""
-        ...
 
     @property
     def pid(self) -> int | None:
         """Process id on this host of the container's first process; None once it has ended."""
-        ...
 
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs."""
-        ...
 
     def log(self) -> str:
         """Return the end of its stdout and stderr, at most 64 KiB."""
-        ...
 
     def kill(self) -> None:
         """End it at once; no error if it has ended."""
-        ...
 
     def remove(self) -> None:
         """Remove what is left of it; no error if nothing is."""
-        ...
 
 
 class Engine(Protocol):
@@ -130,7 +124,6 @@ class Engine(Protocol):
         Raises:
             EngineError: none answers; the message says where it was looked for.
         """
-        ...
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start a trial.
@@ -138,12 +131,9 @@ class Engine(Protocol):
         Raises:
             EngineError: the engine refuses or is gone.
         """
-        ...
 
     def remove_stale(self) -> int:
         """Remove containers that an earlier harness left behind; return how many."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...

@@ -44,22 +44,14 @@ class DockerEngine:
         return self._daemon
 
     def connect(self) -> EngineInfo:
-        """Reach the engine.
-
-        Raises:
-            EngineError: none answers; the message says where it was looked for.
-        """
+        """Reach the first engine that answers."""
         self._client, socket = connect_first(endpoints(self._environment))
         with engine_call("describe itself"):
             self._daemon = describe(self._client, socket)
         return self._daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Start a trial.
-
-        Raises:
-            EngineError: the engine refuses or is gone; nothing is left of it.
-        """
+        """Start a trial; nothing is left of one that cannot be started."""
         out = Mount(container=OUT_DIR, host=spec.out, read_only=False)
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
         identity = identity_for(self.daemon, os.getuid(), os.getgid())

@@ -48,11 +48,7 @@ class LocalEngine:
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
-        """Start a trial.
-
-        Raises:
-            EngineError: the process cannot be started; nothing is left of it.
-        """
+        """Start a trial; nothing is left of one that cannot be started."""
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
