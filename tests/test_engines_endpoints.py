@@ -78,7 +78,7 @@ def test_an_engine_of_another_kernel_is_refused(tmp_path):
         described(tmp_path, "Engine", Name="elsewhere")
 
 
-def test_every_place_and_its_failure_is_told(tmp_path):
+def test_each_socket_is_named_with_its_failure(tmp_path):
     (tmp_path / "file").touch()
     tried = {tmp_path / "none.sock": "Docker", tmp_path / "file": "Podman"}
     with pytest.raises(EngineError) as caught:

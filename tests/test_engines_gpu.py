@@ -100,7 +100,7 @@ def test_driver_check_has_the_numbers():
     assert "compiles for minutes" in remark
 
 
-def test_a_local_process_sees_the_gpus_that_it_is_told(tmp_path):
+def test_a_local_process_sees_the_gpus_of_its_trial(tmp_path):
     got = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
     assert got.kind == "host"
     assert got.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"

@@ -192,6 +192,6 @@ def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine,
     assert engine.remove_stale() == 0
 
 
-def test_trial_that_does_not_end_is_ended_and_told(engine, make_spec):
+def test_trial_that_does_not_end_is_ended_and_named(engine, make_spec):
     with pytest.raises(EngineError, match=r"a-trial .* 0\.2 s"):
         run_to_end(engine, make_spec("sleep", "1000"), 0.2)

@@ -86,7 +86,7 @@ class TestTravelling:
         folder.add("a", Written(folder="trials/t", files=read_files(source)))
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
 
-    def test_a_node_is_told_no_more_than_it_needs_to_go_on(self, tmp_path: Path) -> None:
+    def test_a_node_receives_no_more_than_it_needs_to_go_on(self, tmp_path: Path) -> None:
         needed = {"manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl"}
         folder = folder_in(tmp_path)
         assert folder.seed("a") == {}
@@ -224,7 +224,7 @@ class TestCollecting:
         trials = read_run(folder.path / "b").trials
         assert {trial.id: trial.status for trial in trials} == dict.fromkeys(IDS, Status.OK)
 
-    def test_a_trial_that_failed_is_told_and_is_a_result(self, tmp_path: Path) -> None:
+    def test_a_trial_that_failed_is_shown_and_is_a_result(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
         bad = done_trial(0, tmp_path / "s", Status.FAILED)
         assert collect([("a", RUN), ("a", bad)], folder, progress) == {}

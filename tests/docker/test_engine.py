@@ -92,7 +92,7 @@ def test_out_is_the_harness_own_again_and_open_to_nobody(run_it, make_spec):
         ("python3 -c 'bytearray(400 << 20)'; sleep 0.5; exit 0", 0, True),
     ],
 )
-def test_out_of_memory_is_told_from_other_ends(run_it, make_spec, command, code, out_of_memory):
+def test_out_of_memory_differs_from_other_ends(run_it, make_spec, command, code, out_of_memory):
     exit_, _ = run_it(make_spec("sh", "-c", command, memory_bytes=128 << 20))
     assert (exit_.code, exit_.out_of_memory) == (code, out_of_memory)
 

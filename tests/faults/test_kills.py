@@ -33,17 +33,9 @@ ENGINE_S = 40.0
 
 def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     """Start a run and wait until it handles signals."""
+    command = [sys.executable, "-m", "tests.faults.measured_run", path, image, run_id]
     process = subprocess.Popen(
-        [
-            "env",
-            "--default-signal=INT",
-            sys.executable,
-            "-m",
-            "tests.faults.measured_run",
-            path,
-            image,
-            run_id,
-        ],
+        ["env", "--default-signal=INT", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,7 +49,7 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
 
 def running(engine: DockerEngine, label: str) -> list[str]:  # noqa: F811
     """Return the containers of these runs that have not ended."""
-    return [one["Id"] for one in engine.client.api.containers(filters={"label": [label]})]
+    return [each["Id"] for each in engine.client.api.containers(filters={"label": [label]})]
 
 
 def finished(path: Path) -> frozenset[str]:
@@ -85,12 +77,12 @@ def test_kills_at_random_moments(
         time.sleep(chance.uniform(0.0, 2.5))
         number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
         process.send_signal(number)
-        _, said = process.communicate(timeout=PATIENCE_S)
-        assert "Traceback" not in said
+        _, printed = process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in printed
         before, kept = kept, finished(path)
         # A signal that comes when all is done, while Python itself ends, ends it as it ends any process.
         done = {-number} if len(kept) == len(PLANNED) else set()
-        assert process.returncode in {0, -signal.SIGKILL, Interrupted.exit_code} | done, said
+        assert process.returncode in {0, -signal.SIGKILL, Interrupted.exit_code} | done, printed
         assert before <= kept, "a finished trial is lost"
         end = time.monotonic() + ENGINE_S
         # Seldom the engine goes on listing what it was just asked to start: then the next run has to remove it.
@@ -99,8 +91,8 @@ def test_kills_at_random_moments(
         outlived += bool(left)
         if len(kept) == len(PLANNED):
             path, kept = tmp_path / f"more-{kill}", frozenset()
-    _, said = (last := start(path, base_image.reference, run_id)).communicate(timeout=PATIENCE_S)
-    assert (last.returncode, said) == (0, "")
+    _, printed = (last := start(path, base_image.reference, run_id)).communicate(timeout=PATIENCE_S)
+    assert (last.returncode, printed) == (0, "")
     assert [trial.status for trial in read_run(path).trials] == [Status.OK] * len(PLANNED)
     assert engine.client.api.containers(all=True, filters={"label": [label]}) == []
     assert outlived <= 1, "containers outlive their harness"
