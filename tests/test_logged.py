@@ -7,17 +7,18 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.cli.console import LoggedTask, Terminal
+from harness.cli.console import Terminal
+from harness.progress import LoggedTask
 
 
 def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds() -> None:
-    now, file = [100.0], io.StringIO()
-    task = LoggedTask(Console(file=file, width=20), "Trials", 4.0, clock=lambda: now[0])
+    now, lines = [100.0], list[str]()
+    task = LoggedTask(lines.append, "Trials", 4.0, clock=lambda: now[0])
     for _ in range(120):
         task.note(f"tuned, window {now[0] - 100:g}")
         now[0] += 0.5
         task.advance(0.015625)
-    assert file.getvalue().splitlines() == [
+    assert lines == [
         "Trials:   0 %    0 s  tuned, window 0",
         "Trials:  16 %   20 s  tuned, window 19.5",
         "Trials:  31 %   40 s  tuned, window 39.5",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,10 +19,7 @@ from rich.table import Column
 from rich.text import Text
 
 from harness.errors import TfbenchError
-from harness.progress import Task
-
-# A log has a line so often while work goes on: CI services take a silent job for a hung one.
-LINE_EVERY_S = 20.0
+from harness.progress import LoggedTask, Task
 
 
 def err() -> Console:
@@ -46,47 +42,6 @@ class _BarTask:
 
     def note(self, text: str) -> None:
         self._bars.update(self._task, note=text)
-
-
-class LoggedTask:
-    """A harness.progress.Task for logs: now and then a line with the share done, the time it took, and the note.
-
-    Args:
-        clock: seconds, monotonic.
-    """
-
-    def __init__(
-        self,
-        console: Console,
-        label: str,
-        total: float | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._console = console
-        self._label = label
-        self._total = total
-        self._clock = clock
-        self._done = 0.0
-        self._note = ""
-        self._begun = clock()
-        self._due = self._begun + LINE_EVERY_S
-
-    def advance(self, amount: float) -> None:
-        """Move on, and print a line when one is due."""
-        self._done += amount
-        now = self._clock()
-        if now >= self._due:
-            self._due = now + LINE_EVERY_S
-            share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
-            line = f"{self._label}:{share} {now - self._begun:4.0f} s  {self._note}"
-            self._console.print(Text(line.rstrip()), soft_wrap=True)
-
-    def note(self, text: str) -> None:
-        """Have the next line end with `text`; the first note is printed at once."""
-        if not self._note:
-            self._due = self._clock()
-        self._note = text
-        self.advance(0)
 
 
 class Terminal:
@@ -112,7 +67,7 @@ class Terminal:
     def task(self, label: str, total: float | None) -> Iterator[Task]:
         """Show a bar while the block runs; lines where standard error is no terminal."""
         if not self._screen:
-            yield LoggedTask(self._console, label, total)
+            yield LoggedTask(self.line, label, total)
             return
         bar = self._bars.add_task(label, total=total, note="")
         self._bars.start()

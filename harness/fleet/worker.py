@@ -10,7 +10,6 @@ import re
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
-from harness.progress import Progress, Silent, Task
+from harness.progress import LoggedTask, Progress, Silent, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder, write_whole
@@ -91,23 +90,18 @@ def work(plan: FleetPlan, seed: Mapping[str, bytes]) -> Iterator[Message]:
 
 
 def _run(plan: FleetPlan, seed: Mapping[str, bytes], outbox: Outbox) -> None:
+    progress = Reporter(outbox)
     try:
         with scratch_folder(paths_here().cache) as scratch:
-            progress = Reporter(outbox)
             prepared = prepared_for(plan, seed, scratch, progress)
-            _measure(prepared, plan.wait_s, progress, outbox)
+            folder = prepared.folder
+            outbox.put(prepared.run)
+            progress.line("waiting until nothing else measures on this machine")
+            execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=plan.wait_s)
+            outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
         outbox.put(None)
     except Exception as error:  # whatever it is must reach the driver in words, not as a hang
         outbox.put(error)
-
-
-def _measure(prepared: Prepared, wait_s: float, progress: Progress, outbox: Outbox) -> None:
-    folder = prepared.folder
-    outbox.put(prepared.run)
-
-    progress.line("waiting until nothing else measures on this machine")
-    execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=wait_s)
-    outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
 
 
 def written(folder: RunFolder, trial: Trial) -> Written:
@@ -169,34 +163,16 @@ def _own_files(files: Mapping[str, str], cache: Path) -> Path:
 
 
 class Reporter:
-    """A Progress, and the one Task at a time, that sends heartbeats no more often than every HEARTBEAT_S."""
+    """A Progress whose lines are heartbeats."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._due = 0.0
-        self._label, self._note = "", ""
-        self._done, self._total = 0.0, 0.0
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Task]:
         """Report the task's progress while the block runs."""
-        self._label, self._note, self._done, self._total = label, "", 0.0, total or 0.0
-        yield self
+        yield LoggedTask(self.line, label, total, every_s=HEARTBEAT_S)
 
     def line(self, text: str) -> None:
         """Send one line at once."""
         self._outbox.put(Heartbeat(text=text))
-
-    def advance(self, amount: float) -> None:
-        """Move on by `amount` of the task's total, and report when it is time."""
-        self._done += amount
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + HEARTBEAT_S
-            share = f" {self._done / self._total:.0%}" if self._total else ""
-            self.line(f"{self._label}{share} {self._note}".rstrip())
-
-    def note(self, text: str) -> None:
-        """Send `text` with the next heartbeat."""
-        self._note = text
-        self.advance(0)
