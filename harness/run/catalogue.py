@@ -11,7 +11,7 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,8 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
         if not isinstance(value, Workload):
             raise TypeError(f"it is a {type(value).__name__}, not a Workload")
         msgspec.convert(msgspec.to_builtins(value), Workload)
-        if problem := _problem(value):
-            raise ValueError(problem)
+        if problems := "; ".join(_problems(value)):
+            raise ValueError(problems)
     except (TypeError, ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
         text = f"{path}: the declaration of a workload is not valid: {why}."
@@ -135,45 +135,36 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
     return value
 
 
-def _problem(workload: Workload) -> str:
-    """Say which values are out of range; "" for none. Their types have been checked."""
-    data, requests = workload.data, workload.requests
-    sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ()
-    names = data.class_names
-    checks: Mapping[str, bool] = {
-        f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens": len(workload.name)
-        <= LONGEST_NAME
-        and re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name) is not None,
-        "batch_size and epochs must be above 0": min(workload.batch_size, workload.epochs) > 0,
-        "samples_per_epoch must not be negative": workload.samples_per_epoch >= 0,
-        f"image must be one of {', '.join(IMAGES)}": workload.image in IMAGES,
-        "stages must be different names": all(workload.stages)
-        and len(set(workload.stages)) == len(workload.stages),
-        "requests must have ascending batch sizes above 0": requests is None
-        or (
-            bool(requests.batch_sizes)
-            and all(list(each) == sorted(set(each)) and min(each, default=1) > 0 for each in sizes)
-        ),
-        "data.shape must be above 0": min(data.shape, default=1) > 0,
-        "data.classes must be above 0": data.classes > 0,
-        "data.train and data.test must not be negative, and test above 0 unless train is 0": data.train >= 0
-        and data.test >= min(1, data.train),
-        f"data must take less than {MOST_DATA_BYTES >> 40} TiB in a dtype of numbers": 0
-        < _bytes_of(data)
-        <= MOST_DATA_BYTES,
-        'data.kind "table" needs a shape (columns,) of float32, "jpeg" one of (height, width, 3)': (
-            len(data.shape) == 1 and data.dtype == "float32"
-            if data.kind == "table"
-            else data.kind != "jpeg" or (len(data.shape) == 3 and data.shape[2] == 3)
-        ),
-        "data.class_names must name a folder for each class, in alphabetical order": not names
-        or (
-            all(re.fullmatch(r"[\w-]+", name) for name in names)
-            and len(names) == data.classes
-            and tuple(sorted(set(names))) == names
-        ),
-    }
-    return "; ".join(text for text, holds in checks.items() if not holds)
+def _problems(workload: Workload) -> Iterator[str]:
+    """Say which values are out of range; their types have been checked."""
+    data, requests, names = workload.data, workload.requests, workload.data.class_names
+    if len(workload.name) > LONGEST_NAME or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name):
+        yield f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens"
+    if min(workload.batch_size, workload.epochs) <= 0 or workload.samples_per_epoch < 0:
+        yield "batch_size and epochs must be above 0, and samples_per_epoch not negative"
+    if workload.image not in IMAGES:
+        yield f"image must be one of {', '.join(IMAGES)}"
+    if not all(workload.stages) or len(set(workload.stages)) < len(workload.stages):
+        yield "stages must be different names"
+    sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ((1,),)
+    if not sizes[0] or any(list(each) != sorted(set(each)) or min(each, default=1) <= 0 for each in sizes):
+        yield "requests must have ascending batch sizes above 0"
+    if min(data.shape, default=1) <= 0 or data.classes <= 0:
+        yield "data.shape and data.classes must be above 0"
+    if data.train < 0 or data.test < min(1, data.train):
+        yield "data.train and data.test must not be negative, and test above 0 unless train is 0"
+    if not 0 < _bytes_of(data) <= MOST_DATA_BYTES:
+        yield f"data must take less than {MOST_DATA_BYTES >> 40} TiB in a dtype of numbers"
+    if data.kind == "table" and (len(data.shape) != 1 or data.dtype != "float32"):
+        yield 'data.kind "table" needs a shape (columns,) of float32'
+    if data.kind == "jpeg" and (len(data.shape) != 3 or data.shape[2] != 3):
+        yield 'data.kind "jpeg" needs a shape (height, width, 3)'
+    if names and not (
+        all(re.fullmatch(r"[\w-]+", name) for name in names)
+        and len(names) == data.classes
+        and tuple(sorted(set(names))) == names
+    ):
+        yield "data.class_names must name a folder for each class, in alphabetical order"
 
 
 def _bytes_of(data: Data) -> float:
