@@ -38,39 +38,36 @@ class FrequencySource:
         self._clocks = clocks or _clocks_mhz
         self._now_ns = now_ns
         self._throttle: list[KernelFile] = []
-        self._gap: GapSink | None = None
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         """See what this machine shows; virtual machines often hide both."""
-        self._gap = gap
         paths = sorted(
             (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         )
         for path in paths:
             with suppress(OSError):
                 self._throttle.append(KernelFile(path))
-        if not self._throttle:
-            gap("host", _THROTTLE, "This machine does not count thermal throttling of its cores.")
-        return {"host": (*_CLOCKS, *((_THROTTLE,) if self._throttle else ()))}
+        values = self._values()
+        for metric in {*_CLOCKS, _THROTTLE} - values.keys():
+            gap("host", metric, "This machine does not tell the clocks and the throttling of its CPUs.")
+        return {"host": tuple(values)}
 
     def read(self) -> Iterable[Sample]:
         """Read all clocks."""
         now_ns = self._now_ns()
-        values: dict[str, float] = {}
+        if values := self._values():
+            yield Sample(t_ns=now_ns, device="host", values=values)
+
+    def _values(self) -> Mapping[str, float]:
         try:
             clocks = [clock for clock in self._clocks() if clock > 0]
         except (OSError, NotImplementedError, AttributeError):
             clocks = []
-        if clocks:
-            result = (sum(clocks) / len(clocks), min(clocks), max(clocks))
-            values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=True))
-        elif self._gap:
-            for metric in _CLOCKS:
-                self._gap("host", metric, "This machine does not report CPU clocks.")
+        result = (sum(clocks) / len(clocks), min(clocks), max(clocks)) if clocks else ()
+        values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=False))
         if self._throttle:
             values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
-        if values:
-            yield Sample(t_ns=now_ns, device="host", values=values)
+        return values
 
     def stop(self) -> None:
         """Close the files."""
