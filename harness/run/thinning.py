@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -70,7 +71,7 @@ def thinned(run: Run, most: int) -> Run:
     if readings(run) <= most:
         return run
     columns = sum(1 + len(each.columns) for each in _series(run))
-    lists = sum(2 * len(_variants(trial)) for trial in run.trials)
+    lists = sum(2 * len({each.variant for each in trial.steps}) for trial in run.trials)
     points = max(4, most // (columns + lists))
     return replace(run, trials=tuple(_thinned_trial(trial, points) for trial in run.trials))
 
@@ -79,20 +80,12 @@ def _series(run: Run) -> tuple[Series, ...]:
     return tuple(series for trial in run.trials for series in trial.telemetry)
 
 
-def _variants(trial: Trial) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.variant for each in trial.steps))
-
-
-def _steps_of(trial: Trial, variant: str) -> int:
-    return sum(len(each.step_ns) for each in trial.steps if each.variant == variant)
-
-
 def _thinned_trial(trial: Trial, points: int) -> Trial:
-    shares = {variant: points / max(_steps_of(trial, variant), 1) for variant in _variants(trial)}
+    windows = Counter(each.variant for each in trial.steps)
     return replace(
         trial,
         telemetry=tuple(_thinned_series(series, points) for series in trial.telemetry),
-        steps=tuple(_thinned_steps(each, shares[each.variant]) for each in trial.steps),
+        steps=tuple(_thinned_steps(each, points // windows[each.variant]) for each in trial.steps),
     )
 
 
@@ -102,12 +95,11 @@ def _thinned_series(series: Series, points: int) -> Series:
     return replace(series, t_ns=series.t_ns[kept.astype(np.int64)], columns=columns)
 
 
-def _thinned_steps(steps: StepTimes, share: float) -> StepTimes:
-    """Keep a share of steps, evenly over the sorted durations, the shortest and the longest among them."""
-    count = len(steps.step_ns)
-    keep = max(2, round(count * share))
-    if keep >= count:
+def _thinned_steps(steps: StepTimes, most: int) -> StepTimes:
+    """Keep some steps, evenly over the sorted durations, the shortest and the longest among them."""
+    keep = max(2, most)
+    if keep >= len(steps.step_ns):
         return steps
-    ranks = np.linspace(0, count - 1, keep).round().astype(np.int64)
+    ranks = np.linspace(0, len(steps.step_ns) - 1, keep).round().astype(np.int64)
     at = np.sort(np.argsort(steps.step_ns, kind="stable")[ranks])
     return replace(steps, step_ns=steps.step_ns[at])
