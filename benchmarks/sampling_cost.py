@@ -71,8 +71,8 @@ def calls(uuid: str, pid: int) -> Iterator[tuple[str, float, Reading]]:
             name = " ".join((type(each).__name__, *each.metrics[:1]))
             yield (f"{name} (all {len(each.metrics)})" if isinstance(each, Fields) else name), period_s, each
     for period_s, fields in ((INTERVAL_S, FAST), (slow_s, SLOW)):
-        for field in fields:
-            yield f"one field: {field.metric}", period_s, Fields([field])
+        for metric, field in fields.items():
+            yield f"one field: {metric}", period_s, Fields({metric: field})
     yield "buffer of utilisation", UtilisationSource.interval_s, Drain(time.time_ns() // 1000)
     yield f"Gpm (all {len(GPM_METRICS)})", GpmSource.interval_s or INTERVAL_S, Gpm(uuid)
 

@@ -15,7 +15,7 @@ from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
 from tests.test_telemetry_sampler import Kept
 
-NO_CARD = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
+LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 UNITS = {
     "_pct": "%", "_w": "W", "_j": "J", "_mhz": "MHz", "_c": "degC", "_bytes": "B", "_s": "s", "_per_s": "/s",
 }  # fmt: skip
@@ -47,11 +47,7 @@ def test_every_source_file_is_in_the_list():
     for module in pkgutil.iter_modules(harness.telemetry.__path__):
         result = importlib.import_module(f"harness.telemetry.{module.name}")
         for name, value in vars(result).items():
-            if (
-                isinstance(value, type)
-                and name.endswith("Source")
-                and name not in ("Source", "GpuSource", "FileSource")
-            ):
+            if isinstance(value, type) and re.fullmatch("(?!File|Gpu).+Source", name):
                 assert value in listed, f"{name} is not in the list"
 
 
@@ -67,7 +63,7 @@ def test_all_that_sources_declare_and_yield_here_is_documented():
         stop = threading.Event()
         stop.set()
         loop = TickLoop([source], 0.1, sink, Clock())
-        loop.run(Target(pid=os.getpid(), gpus=NO_CARD), stop)
+        loop.run(Target(pid=os.getpid(), gpus=LOST_GPU), stop)
         for gap in loop.close(0):
             assert gap.metric == "*" or gap.metric in METRICS
             assert gap.reason.endswith((".", ")")), gap.reason

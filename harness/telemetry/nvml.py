@@ -8,7 +8,7 @@ far apart the readings between are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,25 @@ import pynvml
 
 from harness.telemetry import Target
 from harness.telemetry.nvml_errors import UnreadableError
-from harness.telemetry.nvml_gpu import Answers, Call, Field, Fields, GpuSource, Handle, Reading
+from harness.telemetry.nvml_gpu import Answers, Call, Fields, GpuSource, Handle, Reading
 
-# Identifiers above 250 are not used: NVML 12 and 13 give them different meanings.
-FAST = (
-    Field(id=pynvml.NVML_FI_DEV_POWER_INSTANT, metric="power_instant_w", scale=1e-3),
-    Field(id=pynvml.NVML_FI_DEV_PERF_POLICY_POWER, metric="power_capped_s", scale=1e-9),
-)
+# Metric -> NVML's number of the field, and what takes its unit to the metric's. Numbers above 250 are not used:
+# NVML 12 and 13 give them different meanings.
+FAST: Mapping[str, tuple[int, float]] = {
+    "power_instant_w": (pynvml.NVML_FI_DEV_POWER_INSTANT, 1e-3),
+    "power_capped_s": (pynvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
+}
 # The energy counter keeps a CPU busy for over 3 ms; the average and the temperature change too slowly to be worth
 # asking for at every tick.
-SLOW = (
-    Field(id=pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, metric="energy_j", scale=1e-3),
-    Field(id=pynvml.NVML_FI_DEV_POWER_AVERAGE, metric="power_average_w", scale=1e-3),
-    Field(id=pynvml.NVML_FI_DEV_MEMORY_TEMP, metric="mem_temperature_c"),
-    Field(id=pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, metric="power_limit_w", scale=1e-3),
-    Field(id=pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, metric="ecc_corrected"),
-    Field(id=pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, metric="ecc_uncorrected"),
-    Field(id=pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, metric="pcie_replays"),
-)
+SLOW: Mapping[str, tuple[int, float]] = {
+    "energy_j": (pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 1e-3),
+    "power_average_w": (pynvml.NVML_FI_DEV_POWER_AVERAGE, 1e-3),
+    "mem_temperature_c": (pynvml.NVML_FI_DEV_MEMORY_TEMP, 1),
+    "power_limit_w": (pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, 1e-3),
+    "ecc_corrected": (pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, 1),
+    "ecc_uncorrected": (pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, 1),
+    "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
+}
 # The bit mask, which has more than these, and the reasons that make a verdict.
 _REASONS = {
     "throttle_sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,

@@ -66,36 +66,30 @@ class Call(Reading):
         return dict(zip(self.metrics, self._function(handle), strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One of NVML's field values: `scale` takes its unit to the metric's, `scope` is a link or the like."""
-
-    id: int
-    metric: str
-    scale: float = 1
-    scope: int = 0
-
-
 class Fields(Reading):
-    """Some fields of a GPU, by one call; each succeeds or fails by itself."""
+    """Some of NVML's field values, by one call; each succeeds or fails by itself.
 
-    def __init__(self, fields: Sequence[Field]) -> None:
-        super().__init__(field.metric for field in fields)
+    Args:
+        fields: metric -> NVML's number of the field, and what takes its unit to the metric's.
+    """
+
+    def __init__(self, fields: Mapping[str, tuple[int, float]]) -> None:
+        super().__init__(fields)
         self._fields = fields
 
     def read(self, handle: Handle) -> Answers:
         """Ask for all fields that are supported at once."""
-        fields = [field for field in self._fields if field.metric in self.metrics]
-        answers = pynvml.nvmlDeviceGetFieldValues(handle, [(field.id, field.scope) for field in fields])
+        fields = [self._fields[metric] for metric in self.metrics]
+        answers = pynvml.nvmlDeviceGetFieldValues(handle, [number for number, _ in fields])
         return {
-            field.metric: round(number(answer.valueType, answer.value) * field.scale, 9)
+            metric: round(value_of(answer.valueType, answer.value) * scale, 9)
             if answer.nvmlReturn == pynvml.NVML_SUCCESS
             else pynvml.NVMLError(answer.nvmlReturn)
-            for field, answer in zip(fields, answers, strict=True)
+            for metric, (_, scale), answer in zip(self.metrics, fields, answers, strict=True)
         }
 
 
-def number(kind: int, value: Any) -> float:
+def value_of(kind: int, value: Any) -> float:
     """Read NVML's union `value` as the type that `kind` says."""
     result: float = getattr(value, _UNION[kind])
     return result

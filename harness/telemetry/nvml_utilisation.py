@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pynvml
 
 from harness.telemetry import Sample, Target
-from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, number
+from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, value_of
 
 METRIC = "gpu_util_pct"
 
@@ -41,7 +41,7 @@ class Drain(Reading):
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
-        stamped = sorted((each.timeStamp, number(kind, each.sampleValue)) for each in samples)
+        stamped = sorted((each.timeStamp, value_of(kind, each.sampleValue)) for each in samples)
         self.new = [(stamp_us, value) for stamp_us, value in stamped if stamp_us > self._since_us]
         self._since_us = max(self._since_us, *(stamp_us for stamp_us, _ in self.new), 0)
         return {}
