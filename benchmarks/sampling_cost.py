@@ -22,7 +22,6 @@ from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
 from harness.telemetry.nvml import FAST, SLOW, NvmlSlowSource, fast_readings, slow_readings
-from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_gpu import Fields, Reading
 from harness.telemetry.nvml_utilisation import Drain, UtilisationSource
 from harness.telemetry.sources import default_sources
@@ -85,7 +84,7 @@ def call_rows(uuid: str, pid: int) -> Iterator[Row]:
             reading.read(handle)  # the first is slower
             read = reading.read
             yield timed(name, period_s, lambda read=read: read(handle), times=CALLS, pause_s=PAUSE_S)
-        except (pynvml.NVMLError, UnreadableError) as error:
+        except pynvml.NVMLError as error:
             yield (f"{name}: {error}", *[""] * (len(HEADS) - 1))
 
 

@@ -17,7 +17,6 @@ import psutil
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.nvml_errors import UnreadableError
 from harness.telemetry.nvml_gpu import Answers, Call, Fields, GpuSource, Handle, Reading
 
 # Metric -> NVML's number of the field, and what takes its unit to the metric's. Numbers above 250 are not used:
@@ -142,7 +141,8 @@ class OtherProcesses(Reading):
     def read(self, handle: Handle) -> Answers:
         """Count them; a driver that does not say how much memory each holds is asked for the number only."""
         if not _in_host_namespace():
-            raise UnreadableError("NVML reports the host's process IDs, but the harness runs in a container.")
+            reason = "NVML reports the host's process IDs, but the harness runs in a container."
+            return dict.fromkeys(self.metrics, RuntimeError(reason))
         result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         foreign = [each for each in result if not self._ours(each.pid)]
         values: dict[str, float | Exception] = {"foreign_processes": len(foreign)}

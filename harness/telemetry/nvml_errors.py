@@ -44,10 +44,6 @@ GPU_LOST = frozenset(
 )
 
 
-class UnreadableError(Exception):
-    """A reading that cannot work here for a reason that is not NVML's; the message is the gap's."""
-
-
 def explain(error: Exception, uuid: str = "") -> str:
     """Describe an error in one sentence, for a MIG instance when `uuid` is one's."""
     if not isinstance(error, pynvml.NVMLError):

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from harness.telemetry import GapSink, Sample, Target
-from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, UnreadableError, explain
+from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
 
 Handle = Any  # a ctypes pointer of pynvml's
 # Each metric's value, or why it has none.
@@ -42,7 +42,6 @@ class Reading:
 
         Raises:
             NVMLError: none of the metrics can be read.
-            UnreadableError: it cannot work on this host.
         """
         raise NotImplementedError
 
@@ -138,7 +137,7 @@ class WatchedGpu:
         """Take a reading; errors that concern the GPU as a whole are raised."""
         try:
             answers = reading.read(self.handle)
-        except (pynvml.NVMLError, UnreadableError) as error:
+        except pynvml.NVMLError as error:
             answers = dict.fromkeys(reading.metrics, error)
         for metric, answer in answers.items():
             if not isinstance(answer, Exception):
