@@ -14,7 +14,7 @@ from harness.model.comparison import Extract, Section, Versus
 from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
 from reports.compare_page import render_html, render_markdown
 from tests.builders_workers import teams
-from tests.comparisons import COMPARISONS, again, comparison, fleet, whole
+from tests.comparisons import COMPARISONS, again, comparison, whole
 
 # What a count of one or none must not be followed by; ratios and shares are no counts.
 _ODD = re.compile(
@@ -55,12 +55,6 @@ def test_pages_of_few_things_count_them_properly(trials: int, variants: tuple[st
     for runs in ((first, second), (first, first), (first, replace(second, facts=other))):
         assert _ODD.findall(said(*runs)) == []
     assert _ODD.findall(said(first, second, reference=None)) == []
-
-
-@pytest.mark.slow
-def test_pages_of_many_runs_count_them_properly() -> None:
-    for count in (9, 10, 25):
-        assert _ODD.findall(said(*fleet(count, slow=(4,)), reference=None)) == []
 
 
 def line(made: Versus) -> str:

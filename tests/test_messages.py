@@ -28,7 +28,6 @@ from reports.messages import (
     fix,
     gain,
     limit,
-    published_note,
     trust,
 )
 from tests.builders import cpu_run
@@ -162,8 +161,3 @@ def test_trust_follows_the_widest_interval() -> None:
     text, level = trust(analysis("cpu"))
     assert level in ("good", "notice")
     assert text.startswith(f"{len(cpu_run().trials)} trials, worst interval ±")
-
-
-def test_a_stand_in_for_the_published_settings_is_named() -> None:
-    published = analysis("gpu").published[0]
-    assert published_note(published) == published.number.note

@@ -38,20 +38,14 @@ def outcome(drive, data_dir):
     return done
 
 
-def test_start_comes_before_tensorflow_and_end_comes_last(outcome):
-    assert outcome.events[0]["kind"] == "start"
-    assert outcome.events[-1] | {"t_ns": 0} == {"kind": "end", "t_ns": 0}
+def test_start_comes_before_tensorflow_then_facts_and_end_comes_last(outcome):
+    kinds = [event["kind"] for event in outcome.events]
+    assert (kinds[0], kinds[-1]) == ("start", "end")
     (imported,) = outcome.of("phase", name="import")
     assert imported["start_ns"] > outcome.events[0]["t_ns"]
-
-
-def test_facts_name_what_was_used(outcome):
     (event,) = outcome.of("facts")
-    facts = event["facts"]
-    assert facts["devices"] == "CPU:0"
-    assert facts["tensorflow"].startswith("2.")
-    assert facts["cpus_visible"] >= 1
-    assert all(isinstance(value, str | int | float | bool) for value in facts.values())
+    assert event["facts"]["devices"] == "CPU:0"
+    assert event["facts"]["tensorflow"].startswith("2.")
 
 
 def test_cold_start_is_apart_from_steady_state(outcome):

@@ -78,26 +78,21 @@ def right(batch):
     return float(np.mean((model.predict(batch, verbose=0)[:, 0] > 0.5) == labels))
 def loss(batch):
     return float(model.evaluate(batch, labels, verbose=0)[0])
-def sure(batch):
-    said = model.predict(batch, verbose=0)[:, 0]
-    return float(np.mean((said < 1e-6) | (said > 1 - 1e-6)))
 device = {{**params, "preprocess": "device"}}
 whole = cats_dogs.small_model(device)
 whole.set_weights(model.get_weights())
 print(json.dumps({{
     "scaled": right(pictures / 255),
-    "sure": [sure(pictures / 255), sure(pictures)], "loss": [loss(pictures / 255), loss(pictures)],
+    "loss": [loss(pictures / 255), loss(pictures)],
     "in_model": float(np.mean((whole.predict(pictures.astype(np.uint8), verbose=0)[:, 0] > 0.5) == labels)),
 }}))
 """
 
 
 def test_a_trained_model_names_held_out_pictures_and_the_articles_mistake_spoils_it(script, tree):
-    """The article predicts on bytes after training on 0 to 1: it is then sure of itself whatever it sees."""
+    """The article predicts on bytes after training on 0 to 1."""
     found = script(PREDICT.format(tree=tree))
     assert found["scaled"] > 0.7, "half of them by chance"
-    assert found["sure"][0] < 0.1
-    assert found["sure"][1] > 0.8, "to six digits"
     assert found["loss"][1] > 5 * found["loss"][0], "sure and wrong costs most"
     # A model that scales by itself cannot be fed wrongly.
     assert found["in_model"] == pytest.approx(found["scaled"], abs=0.02)
