@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
@@ -30,19 +29,13 @@ def escape_html(value: object) -> object:
 
 def coded(text: str) -> Markup:
     """Set what stands between backticks as code, and escape all of it for HTML."""
-    return _coded(harmless(text), escape, lambda code: Markup("<code>{}</code>").format(code))
-
-
-def coded_markdown(text: str) -> Markup:
-    """Set what stands between backticks as code, and escape all the rest for Markdown."""
-    return _coded(text, lambda words: Markup(escape_markdown(words)), code_span)  # noqa: S704
-
-
-def _coded(text: str, words: Callable[[str], Markup], code: Callable[[str], Markup]) -> Markup:
-    parts = text.split("`")
+    parts = harmless(text).split("`")
     if len(parts) % 2 == 0:  # a backtick without its other half is one
-        return words(text)
-    return Markup("").join(code(part) if place % 2 else words(part) for place, part in enumerate(parts))
+        return escape("`".join(parts))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+    )
 
 
 def breakable(name: str) -> Markup:
@@ -58,14 +51,6 @@ def escape_markdown(value: object) -> str:
     escaped = _AT_LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", flat))
     # A zero-width joiner keeps "@name" from calling someone in.
     return escaped.replace("@", "@\u200d").replace("://", ":\u200d//")
-
-
-def code_span(text: str) -> Markup:
-    """Set text as Markdown's code in one line, fenced by more backticks than it has."""
-    flat = _BREAKS.sub(" ", harmless(text)).replace("|", "\\|")
-    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
-    fence = "`" * (longest + 1)
-    return Markup(f"{fence} {flat} {fence}" if longest else f"`{flat or ' '}`")  # noqa: S704
 
 
 def code_block(text: str, language: str = "") -> Markup:

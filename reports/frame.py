@@ -30,7 +30,7 @@ from reports.sweep_chart import sweep_table
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
 # What the templates can call, by its own name.
 _FILTERS: tuple[Callable[..., Any], ...] = (
-    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, escaping.coded_markdown, facts,
+    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
     messages.alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.rate, numbers.ratio, numbers.ratio_interval,

@@ -158,9 +158,9 @@ from workloads import loading, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 messages = []
-for more in ({"gpus": 2}, {"workers": 2}):
-    spec = Spec(file="resnet50.py", workload="resnet50-infer", device="gpu", **more)
-    job = Job(loaded=loading.load("resnet50.py", "resnet50-infer"), spec=spec, events=EventWriter(Path("none")),
+for name, more in (("resnet50-infer", {"gpus": 2}), ("resnet50-serve", {"workers": 2})):
+    spec = Spec(file="resnet50.py", workload=name, device="gpu", **more)
+    job = Job(loaded=loading.load("resnet50.py", name), spec=spec, events=EventWriter(Path("none")),
               devices=["CPU:0"])
     try:
         trial.run_variants(job)
