@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,16 +21,18 @@ SWEEP_ROWS = 24
 
 def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableType:
     """Return what the report says first: speeds, limits, the first fix, caveats."""
-    parts: list[RenderableType] = [Text(_title(analysis, took_s), style="bold")]
     own = rows(analysis)
-    for some, make in (
-        ([row for row in own if not row.scaled], _speeds),
-        ([row for row in own if row.scaled], _scaled),
-    ):
-        parts += ["", make(some)] if some else []
-    parts += [_sweep(sweep) for sweep in analysis.sweeps]
-    lines = list(_lines(analysis, own))
-    if lines:
+    where = "GPU" if any(row.device != CPU for row in own) else "CPU"
+    tables = (
+        [_speeds(row, where) for row in own if not row.scaled],
+        [_scaled(row) for row in own if row.scaled],
+    )
+    parts: list[RenderableType] = [Text(_title(analysis, took_s), style="bold")]
+    for cells in filter(None, tables):
+        parts += ["", _table(cells, left=("samples/s", list(cells[0])[-1]))]
+    for sweep in analysis.sweeps:
+        parts += _sweep(sweep)
+    if lines := list(_lines(analysis, own)):
         parts += ["", _pairs(lines)]
     return Group(*parts)
 
@@ -47,53 +49,50 @@ def _title(analysis: Analysis, took_s: float | None) -> str:
     return _plain(" · ".join(word for word in words if word))
 
 
-def _speeds(own: Sequence[Row]) -> Table:
-    """Return a table of workloads on their devices."""
-    where = "GPU" if any(row.device != CPU for row in own) else "CPU"
-    columns: list[tuple[str, Callable[[Row], str]]] = [
-        ("CPU", lambda row: numbers.speed(row.cpu if row.device != CPU else _speed(row.baseline))),
-        ("GPU", lambda row: numbers.speed(_speed(row.baseline if row.device != CPU else None))),
-        ("GPU/CPU", lambda row: _factor(row.over_cpu)),
-        (f"tuned {where}", lambda row: numbers.speed(_speed(row.tuned))),
-        ("gain", lambda row: _factor(row.gain)),
-    ]
-    return _table(own, columns if where == "GPU" else [columns[0], *columns[3:]], f"limited by ({where})")
+def _speeds(row: Row, where: str) -> dict[str, str]:
+    """Return a workload's cells, by column; `where` names the device that the columns on the right are about."""
+    baseline, on_cpu = _speed(row.baseline), row.device == CPU
+    cells = {"samples/s": row.name, "CPU": baseline if on_cpu else numbers.speed(row.cpu)}
+    if where == "GPU":
+        cells |= {"GPU": numbers.MISSING if on_cpu else baseline, "GPU/CPU": _factor(row.over_cpu)}
+    limited = messages.limit(row.finding, row.step_time)
+    return {
+        **cells,
+        f"tuned {where}": _speed(row.tuned),
+        "gain": _factor(row.gain),
+        f"limited by ({where})": limited,
+    }
 
 
-def _scaled(own: Sequence[Row]) -> Table:
-    """Return a table of one GPU beside several."""
-    columns: list[tuple[str, Callable[[Row], str]]] = [
-        ("baseline", lambda row: numbers.speed(_speed(row.baseline))),
-        ("efficiency", lambda row: _share(row.scaling)),
-        ("tuned", lambda row: numbers.speed(_speed(row.tuned))),
-        ("efficiency", lambda row: _share(row.tuned_scaling)),
-    ]
-    return _table(own, columns if any(row.baseline for row in own) else columns[2:], "limited by")
+def _scaled(row: Row) -> dict[str, str]:
+    """Return the cells of a workload on one GPU or several, by column."""
+    return {
+        "samples/s": row.name,
+        "baseline": _speed(row.baseline),
+        "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
+        "tuned": _speed(row.tuned),
+        "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
+        "limited by": messages.limit(row.finding, row.step_time),
+    }
 
 
-def _table(own: Sequence[Row], columns: Sequence[tuple[str, Callable[[Row], str]]], limit: str) -> Table:
+def _table(cells: Sequence[Mapping[str, str]], *, left: Sequence[str]) -> Table:
+    """Return a table without the columns that say nothing; those of `left` hold words."""
+    names = [name for name in cells[0] if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("samples/s", no_wrap=True)
-    for name, _ in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(limit)
-    for row in own:
-        limited = messages.limit(row.finding, row.step_time)
-        cells = (row.name, *(cell(row) for _, cell in columns), limited)
-        table.add_row(*(Text(_plain(cell)) for cell in cells))
+    for name in names:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name != names[-1])
+    for row in cells:
+        table.add_row(*(Text(_plain(row[name])) for name in names))
     return table
 
 
-def _speed(summary: Summary | None) -> Estimate | None:
-    return summary.throughput if summary else None
+def _speed(summary: Summary | None) -> str:
+    return numbers.speed(summary.throughput if summary else None)
 
 
 def _factor(value: Estimate | None) -> str:
     return numbers.factor(value.median) if value else numbers.MISSING
-
-
-def _share(value: Estimate | None) -> str:
-    return numbers.percent(value.median if value else None)
 
 
 def _plain(text: str) -> str:
@@ -135,16 +134,11 @@ def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def _sweep(sweep: Sweep) -> Group:
-    """Return a table of a sweep's points, the fastest first; long ones are left to the report."""
+def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
+    """Yield a table of a sweep's points, the fastest first; long ones are left to the report."""
     made = sweep_table(sweep)
-    table = Table(box=None, pad_edge=False)
-    for name in made.header[:-1]:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
-    for row in made.rows[:SWEEP_ROWS]:
-        table.add_row(*map(_plain, row))
-    more = len(made.rows) - SWEEP_ROWS
-    rest = (f"... {more} more points in the report",) if more > 0 else ()
     name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
-    return Group("", Text(_plain(name), style="bold"), table, *rest)
+    cells = [dict(zip(made.header, row, strict=True)) for row in made.rows]
+    yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS], left=made.header[-1:]))
+    if cells[SWEEP_ROWS:]:
+        yield f"... {len(cells) - SWEEP_ROWS} more points in the report"
