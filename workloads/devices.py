@@ -14,17 +14,6 @@ import tensorflow as tf
 from workloads.protocol import NoGpuError
 
 
-def prepare(device: str, gpus: int) -> list[str]:
-    """Make TensorFlow see exactly what the spec asks for and return its names, e.g. ["GPU:0", "GPU:1"].
-
-    Raises:
-        NoGpuError: fewer GPUs are registered than asked for, or work is not placed on one of them.
-    """
-    names = select(device, gpus)
-    prove(names)
-    return names
-
-
 def select(device: str, gpus: int) -> list[str]:
     """Make TensorFlow see exactly what the spec asks for; runs nothing, so that a strategy can be made after.
 
@@ -50,30 +39,24 @@ def select(device: str, gpus: int) -> list[str]:
 
 
 def prove(names: list[str]) -> None:
-    """Run something on every GPU of `names`.
+    """Hold where a variable and a product really are against where they should be, on every GPU of `names`.
 
     Raises:
-        NoGpuError: it was placed elsewhere, failed or came out wrong.
+        NoGpuError: work was placed elsewhere, failed or came out wrong.
     """
-    for name in names:
-        if name.startswith("GPU"):
-            _prove(name)
-
-
-def _prove(name: str) -> None:
-    """Hold where a variable and a product really are against where they should be."""
     soft = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(False)
     try:
-        with tf.device(name):
-            variable = tf.Variable(tf.ones((256, 256)))
-            product = tf.function(lambda: tf.linalg.matmul(variable, variable))()
-        if not (variable.device.endswith(name) and product.device.endswith(name)):
-            raise NoGpuError(f"Work for {name} was placed on {variable.device} and {product.device}.")
-        if abs(float(product[0, 0]) - 256.0) > 1.0:
-            raise NoGpuError(f"A matrix product on {name} gave {float(product[0, 0])} instead of 256.")
+        for name in filter(lambda name: name.startswith("GPU"), names):
+            with tf.device(name):
+                variable = tf.Variable(tf.ones((256, 256)))
+                product = tf.function(tf.linalg.matmul)(variable, variable)
+            if not (variable.device.endswith(name) and product.device.endswith(name)):
+                raise NoGpuError(f"Work for {name} was placed on {variable.device} and {product.device}.")
+            if abs(float(product[0, 0]) - 256.0) > 1.0:
+                raise NoGpuError(f"A matrix product on {name} gave {float(product[0, 0])} instead of 256.")
     except tf.errors.OpError as error:
-        raise NoGpuError(f"A matrix product on {name} failed: {error.message}") from error
+        raise NoGpuError(f"A matrix product on a GPU failed: {error.message}") from error
     finally:
         tf.config.set_soft_device_placement(soft)
 

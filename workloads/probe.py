@@ -64,15 +64,12 @@ def main(arguments: Sequence[str]) -> int:
     device = arguments[0] if arguments else "cpu"
     asked = int(arguments[1]) if len(arguments) > 1 else 1
     try:
-        names = devices.prepare(device, asked if device == "gpu" else 0)
+        names = devices.select(device, asked if device == "gpu" else 0)
+        devices.prove(names)
     except NoGpuError as error:
         sys.stdout.write(json.dumps({"ok": False, "message": str(error)}) + "\n")
         return NO_GPU_EXIT
-    answer = {
-        "ok": True,
-        "message": "",
-        "rates": {name: rates(name) for name in names},
-    }
+    answer = {"ok": True, "message": "", "rates": {name: rates(name) for name in names}}
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
