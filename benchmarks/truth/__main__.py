@@ -58,7 +58,7 @@ def tables(judged: Sequence[Judged], answers: peers.Answers, *, replayed: bool) 
     if not judged:
         yield "No case has been run."
         return
-    parts = [scoring.summary(judged), scoring.confusion(judged), scoring.cases_table(judged)]
+    parts = [scoring.summary(judged), scoring.by_cause(judged), scoring.cases_table(judged)]
     for part in (*parts, peers.peers_table(judged, answers)) if answers else parts:
         yield from (*part, "")
     runs = "Recorded runs (benchmarks/truth/recordings), judged again." if replayed else "Runs judged."
@@ -86,7 +86,7 @@ def _run(case: Case, settings: Settings) -> bool:
     (judged,) = judge_all([case], settings)
     print(
         f"{'right' if judged.right else 'WRONG'}  {case.name} ({time.monotonic() - began:.0f} s): planted "
-        f"{case.planted} {scoring.percent(judged.planted)}, found {judged.answer} ({judged.cause}) "
+        f"{case.planted} {scoring.percent(judged.planted)}, found {judged.answer} "
         f"{scoring.percent(judged.share)}, unexplained {scoring.percent(judged.unexplained)}",
         file=sys.stderr,
         flush=True,

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from enum import StrEnum
 from typing import Any
 
-
-class Kind(StrEnum):
-    """What holds a workload back; ARITHMETIC is the answer where nothing was planted."""
-
-    INPUT = "input"
-    OVERLAP = "overlap"
-    COPY = "copy"
-    LAUNCH = "launch"
-    ARITHMETIC = "arithmetic"
-    MEMORY = "memory"
-    QUOTA = "quota"
-    CONTENTION = "contention"
-    THERMAL = "thermal"
-    POWER = "power"
-    FRAMEWORK = "framework"
-    WRONG = "wrong"  # answered only: the measurement cannot be
-    NOTHING = "nothing"  # answered only: nothing was found
-
+from harness.model.analysis import Cause
 
 # The device waits for its data: what xprof's input share and MLPerf Storage's utilisation are meant to tell.
-INPUT_BOUND = frozenset({Kind.INPUT, Kind.OVERLAP, Kind.COPY})
+INPUT_BOUND = frozenset({Cause.INPUT, Cause.DISK, Cause.OVERLAP, Cause.COPY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +34,7 @@ class Case:
     """One planted bottleneck, or one workload without any.
 
     Attributes:
-        planted: the right answer.
+        planted: the right answer; COMPUTE where nothing was planted.
         workload: "truth-WORKLOAD" of one of the files in benchmarks/truth/workloads; "" for a stand-in.
         params: over those that the file declares.
         stage: the stage of the pipeline that is to blame; "" where none is or several are.
@@ -62,13 +44,12 @@ class Case:
         device: "cpu" or "gpu".
         mixed: the bottleneck is another, and makes the device wait for its input too.
         also: causes that are as right an answer, where two were planted alike.
-        cause: the answer within its kind, such as "callbacks"; "" where the kind says all.
         recording: a recorded run to judge instead of running anything.
         telemetry: "source.metric" -> reading, put over those of the recording.
     """
 
     name: str
-    planted: Kind
+    planted: Cause
     workload: str
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -80,8 +61,7 @@ class Case:
     control: str = ""
     device: str = "cpu"
     mixed: bool = False
-    also: tuple[Kind, ...] = ()
-    cause: str = ""
+    also: tuple[Cause, ...] = ()
     recording: str = ""
     telemetry: Mapping[str, float] = field(default_factory=dict)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.truth.case import Case, Environment, Kind
+from benchmarks.truth.case import Case, Environment
+from harness.model.analysis import Cause
 
 BATCH = 8
 RECORD_BYTES = 4 * 4096
@@ -20,7 +21,7 @@ def reading(
     name: str,
     text: str,
     ratio: float,
-    planted: Kind,
+    planted: Cause,
     *,
     prefetch: int = 2,
     bus: float = 0,
@@ -48,184 +49,184 @@ def reading(
             "sample_us": device_us,
             **params,
         },
-        stage={Kind.INPUT: "read", Kind.COPY: "copy"}.get(planted, ""),
+        stage={Cause.INPUT: "read", Cause.COPY: "copy"}.get(planted, ""),
         lost=1 - device_s / max(in_turn_s, period_s),
     )
 
 
 METERED = (
-    reading("read-slow", "a store that gives a third of what the device takes", 3.0, Kind.INPUT),
-    reading("read-mild", "a store 1.6 times too slow", 1.6, Kind.INPUT),
-    reading("read-edge", "a store 1.25 times too slow", 1.25, Kind.INPUT, device_us=6000, prefetch=1),
-    reading("read-hidden", "a store almost as slow as the device, which hides it", 0.85, Kind.ARITHMETIC),
-    reading("read-fast", "a store four times as fast as the device", 0.25, Kind.ARITHMETIC),
+    reading("read-slow", "a store that gives a third of what the device takes", 3.0, Cause.INPUT),
+    reading("read-mild", "a store 1.6 times too slow", 1.6, Cause.INPUT),
+    reading("read-edge", "a store 1.25 times too slow", 1.25, Cause.INPUT, device_us=6000, prefetch=1),
+    reading("read-hidden", "a store almost as slow as the device, which hides it", 0.85, Cause.COMPUTE),
+    reading("read-fast", "a store four times as fast as the device", 0.25, Cause.COMPUTE),
     reading(
-        "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Kind.INPUT,
+        "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Cause.INPUT,
         credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
-    reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Kind.OVERLAP, prefetch=0),
-    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Kind.OVERLAP, prefetch=0, device_us=6000),
+    reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Cause.OVERLAP, prefetch=0),
+    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Cause.OVERLAP, prefetch=0, device_us=6000),
     reading(
-        "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Kind.ARITHMETIC, prefetch=0,
+        "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Cause.COMPUTE, prefetch=0,
         device_us=10_000,
     ),
-    reading("copy-large", "copying takes as long as computing, in turn", 0.05, Kind.COPY, bus=1.0),
-    reading("copy-mild", "copying takes a quarter of computing", 0.05, Kind.COPY, bus=0.25, device_us=6000),
-    reading("copy-small", "copying takes 2 %", 0.05, Kind.ARITHMETIC, bus=0.02, device_us=10_000),
+    reading("copy-large", "copying takes as long as computing, in turn", 0.05, Cause.COPY, bus=1.0),
+    reading("copy-mild", "copying takes a quarter of computing", 0.05, Cause.COPY, bus=0.25, device_us=6000),
+    reading("copy-small", "copying takes 2 %", 0.05, Cause.COMPUTE, bus=0.02, device_us=10_000),
 )  # fmt: skip
 
 REAL_INPUT = (
     Case(
-        "jpeg-large", Kind.INPUT, "jpegs", "JPEG files of a megapixel, decoded one after another",
+        "jpeg-large", Cause.INPUT, "jpegs", "JPEG files of a megapixel, decoded one after another",
         stage="decode", control="jpeg-small",
     ),
     Case(
-        "jpeg-huge", Kind.INPUT, "jpegs", "JPEG files of four megapixels",
+        "jpeg-huge", Cause.INPUT, "jpegs", "JPEG files of four megapixels",
         {"side": 2048, "batch_size": 2, "sample_us": 8000}, stage="decode", step_s=2 * 0.008,
     ),
     Case(
-        "jpeg-small", Kind.ARITHMETIC, "jpegs", "JPEG files of 0.02 megapixels",
+        "jpeg-small", Cause.COMPUTE, "jpegs", "JPEG files of 0.02 megapixels",
         {"side": 128},
     ),
     Case(
-        "augment-heavy", Kind.INPUT, "augmenting", "eight rounds of recolouring",
+        "augment-heavy", Cause.INPUT, "augmenting", "eight rounds of recolouring",
         {"rounds": 8, "sample_us": 1500}, stage="augment", control="augment-light",
     ),
     Case(
-        "augment-light", Kind.ARITHMETIC, "augmenting", "cropping alone", {"rounds": 0, "sample_us": 1500},
+        "augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {"rounds": 0, "sample_us": 1500},
     ),
     Case(
-        "generator-slow", Kind.INPUT, "generating", "text parsed by a Python generator",
+        "generator-slow", Cause.INPUT, "generating", "text parsed by a Python generator",
         {"fields": 60_000, "sample_us": 1500}, stage="generate", control="generator-fast",
     ),
     Case(
-        "generator-fast", Kind.ARITHMETIC, "generating", "little text parsed by a Python generator",
+        "generator-fast", Cause.COMPUTE, "generating", "little text parsed by a Python generator",
         {"fields": 64, "sample_us": 1500},
     ),
     Case(
-        "cache-too-small", Kind.INPUT, "caching", "a cache of 48 samples for 64, gone round",
+        "cache-too-small", Cause.INPUT, "caching", "a cache of 48 samples for 64, gone round",
         {"sample_us": 1000}, stage="decode", control="cache-fits",
     ),
     Case(
-        "cache-fits", Kind.ARITHMETIC, "caching", "the same cache with room for all",
+        "cache-fits", Cause.COMPUTE, "caching", "the same cache with room for all",
         {"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        "disk-throttled", Kind.INPUT, "disk", "the container's disk limited to 10 MB/s", {"sample_us": 400},
+        "disk-throttled", Cause.DISK, "disk", "the container's disk limited to 10 MB/s", {"sample_us": 400},
         stage="read", control="disk-cached", environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
     Case(
-        "disk-cached", Kind.ARITHMETIC, "disk", "the same limit, but the page cache keeps the file",
+        "disk-cached", Cause.COMPUTE, "disk", "the same limit, but the page cache keeps the file",
         {"drop": 0, "sample_us": 400}, environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
 )  # fmt: skip
 
 COMPUTING = (
     Case(
-        "launch-simulated", Kind.LAUNCH, "generating", "12 ms to start a step, 4 ms to compute it",
+        "launch-simulated", Cause.LAUNCH, "generating", "12 ms to start a step, 4 ms to compute it",
         {"fields": 64, "step_us": 12_000, "sample_us": 500}, lost=12 / 16,
     ),
     Case(
-        "batch-1", Kind.LAUNCH, "computing", "a tiny network, one sample a step",
+        "batch-1", Cause.LAUNCH, "computing", "a tiny network, one sample a step",
         {"batch_size": 1, "width": 16, "depth": 2},
     ),
     Case(
-        "tiny-model", Kind.LAUNCH, "computing", "a tiny network, 32 samples a step",
+        "tiny-model", Cause.LAUNCH, "computing", "a tiny network, 32 samples a step",
         {"batch_size": 32, "width": 16, "depth": 2},
     ),
     Case(
-        "dense", Kind.ARITHMETIC, "computing", "products of 1024 x 1024 matrices", {"batch_size": 512},
+        "dense", Cause.COMPUTE, "computing", "products of 1024 x 1024 matrices", {"batch_size": 512},
     ),
     Case(
-        "dense-wide", Kind.ARITHMETIC, "computing", "products of 2048 x 2048 matrices",
+        "dense-wide", Cause.COMPUTE, "computing", "products of 2048 x 2048 matrices",
         {"batch_size": 256, "width": 2048, "depth": 2},
     ),
     Case(
-        "table", Kind.MEMORY, "computing", "each sample goes over 64 MB of memory",
+        "table", Cause.MEMORY_BANDWIDTH, "computing", "each sample goes over 64 MB of memory",
         {"rows": 16384, "batch_size": 2},
     ),
 )  # fmt: skip
 
 FRAMEWORK = (
     Case(
-        "compiled", Kind.ARITHMETIC, "framework", "convolutions, compiled",
+        "compiled", Cause.COMPUTE, "framework", "convolutions, compiled",
         {"convolutions": 6, "batch_size": 64},
     ),
     Case(
-        "compiled-small", Kind.LAUNCH, "framework", "small convolutions, compiled",
-        {"convolutions": 6, "side": 16}, also=(Kind.ARITHMETIC,),
+        "compiled-small", Cause.LAUNCH, "framework", "small convolutions, compiled",
+        {"convolutions": 6, "side": 16}, also=(Cause.COMPUTE,),
     ),
     Case(
-        "run-eagerly", Kind.FRAMEWORK, "framework", "the same with run_eagerly",
-        {"convolutions": 6, "side": 16, "eager": 1}, cause="run_eagerly", control="compiled-small",
+        "run-eagerly", Cause.RUN_EAGERLY, "framework", "the same with run_eagerly",
+        {"convolutions": 6, "side": 16, "eager": 1}, control="compiled-small",
     ),
     Case(
-        "callback", Kind.FRAMEWORK, "framework",
+        "callback", Cause.CALLBACKS, "framework",
         "a callback that sleeps 20 ms in on_train_batch_end, 12 ms to compute",
-        {"callback_ms": 20, "sample_us": 1500}, cause="callbacks", lost=20 / 32,
+        {"callback_ms": 20, "sample_us": 1500}, lost=20 / 32,
     ),
     Case(
-        "numpy-in-step", Kind.FRAMEWORK, "framework",
+        "numpy-in-step", Cause.PYTHON_IN_STEP, "framework",
         "15 ms of numpy_function in the step, 12 ms to compute", {"python_ms": 15, "sample_us": 1500},
-        cause="Python in the step", lost=15 / 27,
+        lost=15 / 27,
     ),
     Case(
-        "metric-in-python", Kind.FRAMEWORK, "framework",
+        "metric-in-python", Cause.PYTHON_IN_STEP, "framework",
         "10 ms in Python, as a metric that waits for the device takes, 12 ms to compute",
-        {"python_ms": 10, "sample_us": 1500}, cause="Python in the step", lost=10 / 22,
+        {"python_ms": 10, "sample_us": 1500}, lost=10 / 22,
     ),
     Case(
-        "retracing", Kind.FRAMEWORK, "framework", "every batch has another length, and XLA compiles each",
-        {"lengths": 1}, cause="retracing",
+        "retracing", Cause.RETRACING, "framework", "every batch has another length, and XLA compiles each",
+        {"lengths": 1},
     ),
 )  # fmt: skip
 
 EPOCHS = (
     reading(
         "slow-second-epoch", "the first epoch is fast, all later ones take 2.5 times the device's time", 2.5,
-        Kind.INPUT, device_us=1500, credit_bytes=16 * BATCH * RECORD_BYTES,
+        Cause.INPUT, device_us=1500, credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
     Case(
-        "two-causes", Kind.OVERLAP, "reading",
+        "two-causes", Cause.OVERLAP, "reading",
         "12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
         { "store_bytes_per_s": BATCH * RECORD_BYTES / 0.012, "prefetch": 0, "step_us": 12_000, "sample_us": 1500, },
-        also=(Kind.LAUNCH,),
+        also=(Cause.LAUNCH,),
     ),
 )  # fmt: skip
 
 PINNED = Environment(cpus="0")
 AROUND = (
     Case(
-        "dense-pinned", Kind.ARITHMETIC, "computing", "one CPU, whole", {"batch_size": 256},
+        "dense-pinned", Cause.COMPUTE, "computing", "one CPU, whole", {"batch_size": 256},
         environment=PINNED,
     ),
     Case(
-        "quota-half", Kind.QUOTA, "computing", "half of the one CPU that it would use", {"batch_size": 256},
+        "quota-half", Cause.QUOTA, "computing", "half of the one CPU that it would use", {"batch_size": 256},
         lost=0.5, environment=Environment(cpus="0", cpu_quota=0.5),
     ),
     Case(
-        "quota-mild", Kind.QUOTA, "computing", "four fifths of that CPU", {"batch_size": 256}, lost=0.2,
+        "quota-mild", Cause.QUOTA, "computing", "four fifths of that CPU", {"batch_size": 256}, lost=0.2,
         environment=Environment(cpus="0", cpu_quota=0.8),
     ),
     Case(
-        "quota-decode", Kind.QUOTA, "jpegs", "a quarter of a CPU, too little for decoding to keep up",
+        "quota-decode", Cause.QUOTA, "jpegs", "a quarter of a CPU, too little for decoding to keep up",
         {"side": 1024, "sample_us": 16000}, mixed=True, step_s=8 * 0.016,
         environment=Environment(cpus="0", cpu_quota=0.25),
     ),
     Case(
-        "quota-unused", Kind.ARITHMETIC, "reading", "half a CPU, of which little is used",
+        "quota-unused", Cause.COMPUTE, "reading", "half a CPU, of which little is used",
         {"store_bytes_per_s": 4e7, "sample_us": 3000}, environment=Environment(cpu_quota=0.5),
     ),
     Case(
-        "neighbour", Kind.CONTENTION, "computing", "one other process on the one CPU", {"batch_size": 256},
+        "neighbour", Cause.OTHER_PROGRAMS, "computing", "one other process on the one CPU", {"batch_size": 256},
         lost=0.5, environment=Environment(cpus="0", neighbours=1),
     ),
     Case(
-        "neighbours", Kind.CONTENTION, "computing", "a neighbour on each CPU", {"batch_size": 512},
+        "neighbours", Cause.OTHER_PROGRAMS, "computing", "a neighbour on each CPU", {"batch_size": 512},
         control="dense", environment=Environment(neighbours=2),
     ),
     Case(
-        "neighbour-harmless", Kind.ARITHMETIC, "reading",
+        "neighbour-harmless", Cause.COMPUTE, "reading",
         "a neighbour on a CPU that the workload does not need",
         {"store_bytes_per_s": 2e7, "sample_us": 3000}, environment=Environment(neighbours=1),
     ),

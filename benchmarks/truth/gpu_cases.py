@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.truth.case import Case, Environment, Kind
+from benchmarks.truth.case import Case, Environment
+from harness.model.analysis import Cause
 
 PICTURES: dict[str, Any] = {"real": "convolutions", "width": 128, "batch_size": 256, "threads": 16}
 # A step of this network is long beside what Keras fit adds to it.
@@ -16,64 +17,64 @@ SMALL = {**FILES, "side": 128}
 
 GPU_CASES = (
     Case(
-        "gpu-pictures-small", Kind.ARITHMETIC, "jpegs", "small JPEG files decoded on all CPUs", SMALL,
+        "gpu-pictures-small", Cause.COMPUTE, "jpegs", "small JPEG files decoded on all CPUs", SMALL,
         device="gpu",
     ),
     Case(
-        "gpu-jpeg-large", Kind.INPUT, "jpegs", "JPEG files of a megapixel, decoded on all CPUs",
+        "gpu-jpeg-large", Cause.INPUT, "jpegs", "JPEG files of a megapixel, decoded on all CPUs",
         {**FILES, "side": 1024}, stage="decode", device="gpu", control="gpu-pictures-small",
     ),
     Case(
-        "gpu-jpeg-serial", Kind.INPUT, "jpegs", "small JPEG files decoded one after another",
+        "gpu-jpeg-serial", Cause.INPUT, "jpegs", "small JPEG files decoded one after another",
         {**SMALL, "threads": 1}, device="gpu", control="gpu-pictures-small",
     ),
     Case(
-        "gpu-augment-light", Kind.ARITHMETIC, "augmenting", "cropping alone", {**PICTURES, "rounds": 0},
+        "gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {**PICTURES, "rounds": 0},
         device="gpu",
     ),
     Case(
-        "gpu-augment-heavy", Kind.INPUT, "augmenting", "four rounds of recolouring",
+        "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of recolouring",
         {**PICTURES, "rounds": 4}, stage="augment", device="gpu", control="gpu-augment-light",
     ),
     Case(
-        "gpu-generator", Kind.INPUT, "generating", "text parsed by a Python generator",
+        "gpu-generator", Cause.INPUT, "generating", "text parsed by a Python generator",
         {"real": "dense", "width": 4096, "batch_size": 256, "fields": 2000}, stage="generate", device="gpu",
     ),
     Case(
-        "gpu-copy", Kind.COPY, "computing",
+        "gpu-copy", Cause.COPY, "computing",
         "half a gigabyte copied to the GPU each step, of which little is computed",
         {"side": 1024, "batch_size": 32}, stage="copy", device="gpu",
     ),
     Case(
-        "gpu-run-eagerly", Kind.FRAMEWORK, "framework", "six convolutions, run eagerly",
-        {"convolutions": 6, "eager": 1, "batch_size": 64}, cause="run_eagerly", device="gpu",
+        "gpu-run-eagerly", Cause.RUN_EAGERLY, "framework", "six convolutions, run eagerly",
+        {"convolutions": 6, "eager": 1, "batch_size": 64}, device="gpu",
     ),
     Case(
-        "gpu-numpy-in-step", Kind.FRAMEWORK, "framework", "20 ms of numpy_function in the step",
-        {"convolutions": 6, "python_ms": 20, "batch_size": 64}, cause="Python in the step", device="gpu",
+        "gpu-numpy-in-step", Cause.PYTHON_IN_STEP, "framework", "20 ms of numpy_function in the step",
+        {"convolutions": 6, "python_ms": 20, "batch_size": 64}, device="gpu",
     ),
     Case(
-        "gpu-tiny-model", Kind.LAUNCH, "computing", "a tiny network, 32 samples a step",
+        "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, 32 samples a step",
         {"batch_size": 32, "width": 16, "depth": 2}, device="gpu",
     ),
     Case(
-        "gpu-batch-1", Kind.LAUNCH, "computing", "a network of some size, one sample a step",
+        "gpu-batch-1", Cause.LAUNCH, "computing", "a network of some size, one sample a step",
         {"batch_size": 1, "width": 512, "depth": 8}, device="gpu",
     ),
     Case(
-        "gpu-dense", Kind.ARITHMETIC, "computing", "products of 8192 x 8192 matrices",
+        "gpu-dense", Cause.COMPUTE, "computing", "products of 8192 x 8192 matrices",
         {"batch_size": 4096, "width": 8192, "depth": 4}, device="gpu",
     ),
     Case(
-        "gpu-table", Kind.MEMORY, "computing", "each sample goes over a gigabyte of the GPU's memory",
+        "gpu-table", Cause.MEMORY_BANDWIDTH, "computing", "each sample goes over a gigabyte of the GPU's memory",
         {"rows": 262_144, "batch_size": 8}, device="gpu",
     ),
     Case(
-        "gpu-quota", Kind.QUOTA, "jpegs", "small JPEG files, one CPU's time for 16 threads", SMALL,
+        "gpu-quota", Cause.QUOTA, "jpegs", "small JPEG files, one CPU's time for 16 threads", SMALL,
         mixed=True, device="gpu", control="gpu-pictures-small", environment=Environment(cpu_quota=1.0),
     ),
     Case(
-        "gpu-neighbour-harmless", Kind.ARITHMETIC, "augmenting",
+        "gpu-neighbour-harmless", Cause.COMPUTE, "augmenting",
         "four neighbours on CPUs that the workload does not need", {**PICTURES, "rounds": 0, "threads": 8},
         device="gpu", environment=Environment(neighbours=4),
     ),

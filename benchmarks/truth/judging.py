@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.truth.case import INPUT_BOUND, Case, Kind
+from benchmarks.truth.case import INPUT_BOUND, Case
 from harness.analysis import analyse
 from harness.model.analysis import Analysis, Cause, Finding, Part
 from harness.run.store import read_run
 from workloads.protocol import BASELINE, MODEL_ONLY
-
-# Causes that are not here, such as a model that does not learn, say nothing of what holds training back.
-KINDS: Mapping[Cause, Kind] = {
-    Cause.INPUT: Kind.INPUT,
-    Cause.DISK: Kind.INPUT,
-    Cause.OVERLAP: Kind.OVERLAP,
-    Cause.COPY: Kind.COPY,
-    Cause.LAUNCH: Kind.LAUNCH,
-    Cause.RUN_EAGERLY: Kind.FRAMEWORK,
-    Cause.CALLBACKS: Kind.FRAMEWORK,
-    Cause.PYTHON_IN_STEP: Kind.FRAMEWORK,
-    Cause.RETRACING: Kind.FRAMEWORK,
-    Cause.KERAS_LOOP: Kind.FRAMEWORK,
-    Cause.MEMORY_BANDWIDTH: Kind.MEMORY,
-    Cause.COMPUTE: Kind.ARITHMETIC,
-    Cause.QUOTA: Kind.QUOTA,
-    Cause.STEAL: Kind.CONTENTION,
-    Cause.OTHER_PROGRAMS: Kind.CONTENTION,
-    Cause.HEAT: Kind.THERMAL,
-    Cause.POWER: Kind.POWER,
-    Cause.IMPOSSIBLE: Kind.WRONG,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +17,7 @@ class Judged:
     """One case, judged.
 
     Attributes:
-        answer, cause: what the report's first finding comes to.
+        answer: the cause that the report finds first; None where it finds none.
         share: of the step's time, that it finds lost.
         planted: the share that was planted; None where it is not known, or where nothing was planted.
         unexplained: the share of the step that no part accounts for.
@@ -49,8 +26,7 @@ class Judged:
     """
 
     case: Case
-    answer: Kind
-    cause: str
+    answer: Cause | None
     stages: tuple[str, ...]
     share: float | None
     planted: float | None
@@ -61,8 +37,7 @@ class Judged:
     @property
     def right(self) -> bool:
         """Whether the first finding names what was planted."""
-        named = self.answer is self.case.planted or self.answer in self.case.also
-        return named and self.case.cause in ("", self.cause)
+        return self.answer in (self.case.planted, *self.case.also)
 
     @property
     def input_bound(self) -> bool:
@@ -89,8 +64,7 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
     time = next((each for each in analysis.step_times if each.variant == BASELINE), None)
     return Judged(
         case=case,
-        answer=kind_of(first),
-        cause=first.cause.value if first else "",
+        answer=first.cause if first else None,
         stages=first.stages if first else (),
         share=first.share.median if first and first.share else None,
         planted=planted_loss(case, analysis, analyse(read_run(control)) if control else None),
@@ -100,11 +74,6 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
     )
 
 
-def kind_of(finding: Finding | None) -> Kind:
-    """Return what a finding comes to."""
-    return KINDS.get(finding.cause, Kind.NOTHING) if finding else Kind.NOTHING
-
-
 def _prediction(finding: Finding | None) -> float | None:
     ablation = finding.ablation if finding else None
     return ablation.predicted / ablation.gain.median if ablation else None
@@ -112,7 +81,7 @@ def _prediction(finding: Finding | None) -> float | None:
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
     """Return the share of the baseline variant's time that the bottleneck takes."""
-    if case.planted in (Kind.ARITHMETIC, Kind.MEMORY):
+    if case.planted in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
         return None
     if case.lost is not None:
         return case.lost

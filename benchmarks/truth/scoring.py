@@ -1,4 +1,4 @@
-"""What all judged cases come to: a confusion matrix, rates, errors; as Markdown."""
+"""What all judged cases come to: rates, errors, answers by cause; as Markdown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from benchmarks.tables import markdown
-from benchmarks.truth.case import Kind
 from benchmarks.truth.judging import Judged
+from harness.model.analysis import Cause
 
 CLOSE, PREDICTED_CLOSE, UNEXPLAINED_MOST = 0.15, 0.25, 0.10
 
@@ -39,20 +39,14 @@ def summary(judged: Sequence[Judged]) -> Iterator[str]:
         yield f"- stand-ins right: {sum(each.right for each in standins)} of {len(standins)}"
 
 
-def confusion(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield a Markdown table: a row for each planted kind, a column for each answer."""
-    rows = [kind for kind in Kind if any(each.case.planted is kind for each in judged)]
-    columns = [kind for kind in Kind if kind in rows or any(each.answer is kind for each in judged)]
-    table = []
-    for row in rows:
-        mine = [each for each in judged if each.case.planted is row]
-        counts = [sum(each.answer is column for each in mine) for column in columns]
-        cells = [
-            f"**{count}**" if column is row and count else str(count or "")
-            for column, count in zip(columns, counts, strict=True)
-        ]
-        table.append([row, *cells])
-    yield from markdown(["planted \\ answer", *columns], table)
+def by_cause(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield a Markdown table with a row for each planted cause."""
+    rows = []
+    for cause in Cause:
+        if mine := [each for each in judged if each.case.planted is cause]:
+            others = [str(each.answer) for each in mine if each.answer is not cause]
+            rows.append((cause, str(len(mine)), str(sum(each.right for each in mine)), ", ".join(others)))
+    yield from markdown(("planted", "cases", "right", "other answers"), rows)
 
 
 def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
@@ -71,15 +65,12 @@ def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _case_row(each: Judged) -> Sequence[str]:
-    detail = (
-        ", ".join(each.stages) if each.input_bound else each.cause if each.answer is Kind.FRAMEWORK else ""
-    )
-    answer = each.answer if each.right else f"**{each.answer}**"
+    answer = str(each.answer) if each.right else f"**{each.answer}**"
     return (
         f"`{each.case.name}`",
         each.case.text,
         f"{each.case.planted}{_bracketed(each.case.stage)}",
-        f"{answer}{_bracketed(detail)}",
+        f"{answer}{_bracketed(', '.join(each.stages))}",
         percent(each.planted),
         percent(each.share if each.right else None),
         percent(each.error),

@@ -11,16 +11,17 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.truth.case import Case, Kind
+from benchmarks.truth.case import Case
+from harness.model.analysis import Cause
 
 RECORDING = "h200-compute-bound"
 FULL_MHZ = 1980.0
 
 
-def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -> Case:
+def capped(name: str, text: str, planted: Cause, *, share: float, clock: float) -> Case:
     """Return a case of a GPU that was held down for `share` of the time, at `clock` of its highest clock."""
     reasons = {"nvml.throttle_sw_power_cap": share, "nvml.power_capped_s": share}
-    if planted is Kind.THERMAL or "heat" in text:
+    if planted is Cause.HEAT or "heat" in text:
         reasons = {
             "nvml.throttle_sw_thermal": share,
             "nvml.throttle_sw_power_cap": 0.0, "nvml.power_capped_s": 0.0,
@@ -34,19 +35,17 @@ def capped(name: str, text: str, planted: Kind, *, share: float, clock: float) -
         device="gpu",
         recording=RECORDING,
         telemetry={**reasons, "nvml.sm_clock_mhz": FULL_MHZ * mean_clock},
-        lost=share * (1 - clock) if planted in (Kind.THERMAL, Kind.POWER) else 0.0,
+        lost=share * (1 - clock) if planted in (Cause.HEAT, Cause.POWER) else 0.0,
     )
 
 
 STANDIN_CASES = (
-    capped("power-capped", "a power cap, always, at 60 % of the clock", Kind.POWER, share=1.0, clock=0.6),
-    capped("power-cap-mild", "a power cap, always, at 80 % of the clock", Kind.POWER, share=1.0, clock=0.8),
-    capped(
-        "power-cap-harmless", "at its power cap, yet at full clock", Kind.ARITHMETIC, share=1.0, clock=1.0
-    ),
-    capped("hot", "heat, always, at half of the clock", Kind.THERMAL, share=1.0, clock=0.5),
-    capped("hot-mild", "heat, always, at 75 % of the clock", Kind.THERMAL, share=1.0, clock=0.75),
-    capped("hot-moment", "heat for 2 % of the time", Kind.ARITHMETIC, share=0.02, clock=0.75),
+    capped("power-capped", "a power cap, always, at 60 % of the clock", Cause.POWER, share=1.0, clock=0.6),
+    capped("power-cap-mild", "a power cap, always, at 80 % of the clock", Cause.POWER, share=1.0, clock=0.8),
+    capped("power-cap-harmless", "at its power cap, yet at full clock", Cause.COMPUTE, share=1.0, clock=1.0),
+    capped("hot", "heat, always, at half of the clock", Cause.HEAT, share=1.0, clock=0.5),
+    capped("hot-mild", "heat, always, at 75 % of the clock", Cause.HEAT, share=1.0, clock=0.75),
+    capped("hot-moment", "heat for 2 % of the time", Cause.COMPUTE, share=0.02, clock=0.75),
 )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.truth.case import Case, Kind
+from benchmarks.truth.case import Case
 from benchmarks.truth.cpu_cases import BATCH, DEVICE_S, METERED, RECORD_BYTES
 from benchmarks.truth.running import file_of
+from harness.model.analysis import Cause
 from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
@@ -51,7 +52,7 @@ def test_a_metered_store_and_a_simulated_accelerator(drive):
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_the_cases_for_gpus_run_is_run_here(drive, workload, params):
-    case = Case("c", Kind.INPUT, workload, "")
+    case = Case("c", Cause.INPUT, workload, "")
     variants = [BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:2", TUNED]
     done = drive(
         file=str(file_of(case)), workload=f"truth-{workload}", variants=variants, params=params, steps=2
