@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 
-from harness.model.analysis import Analysis, Cause, Finding, Remedy
-from reports.overview import Row, rows
+from harness.model.analysis import Cause, Finding, Remedy
+from reports.overview import Row
 
 # Cause -> the file in reports/snippets that shows the change. Each runs, before and after, in tests.
 SNIPPETS: Mapping[Cause, str] = {
@@ -29,38 +29,32 @@ SNIPPETS: Mapping[Cause, str] = {
 LOADER = "python_loader"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fix:
-    """One workload's fix.
-
-    Attributes:
-        diff: lines that begin with "+", "-" or a space; () where there is no code to change.
-        tried: the measured variant behind it was slower, so that no code is offered.
-    """
+    """One workload's fix; `diff` has lines that begin with "+", "-" or a space, () where no code is offered."""
 
     row: Row
     finding: Finding
     diff: tuple[str, ...]
-    tried: Remedy | None
+
+    @property
+    def tried(self) -> Remedy | None:
+        """The measured variant behind it, where that was slower."""
+        remedy = self.finding.remedy
+        return remedy if remedy is not None and remedy.gain.median <= 1 else None
 
 
-def fixes(analysis: Analysis) -> tuple[Fix, ...]:
-    """Return a fix for each row that has a finding with something to do about it."""
-    result = []
-    for row in rows(analysis):
+def fixes(rows: Sequence[Row]) -> list[list[Fix]]:
+    """Return a fix for each row that has a finding with something to do about it, the same fixes together."""
+    groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
+    for row in rows:
         finding = row.finding
         if finding is None or (finding.cause is Cause.COMPUTE and finding.remedy is None):
             continue
-        slower = finding.remedy is not None and finding.remedy.gain.median <= 1
-        result.append(
-            Fix(
-                row=row,
-                finding=finding,
-                diff=() if slower else diff_of(finding, row),
-                tried=finding.remedy if slower else None,
-            )
-        )
-    return tuple(result)
+        fix = Fix(row, finding, diff_of(finding, row))
+        fix = replace(fix, diff=()) if fix.tried else fix
+        groups.setdefault((finding.cause, fix.diff), []).append(fix)
+    return list(groups.values())
 
 
 def diff_of(finding: Finding, row: Row) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.analysis.facts import machine_name
 from harness.analysis.results import results_document
-from harness.model.analysis import Analysis, Cause
+from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from reports import numbers
 from reports.charts import Figure
@@ -79,10 +79,7 @@ class Page:
 
     def fixes(self) -> list[list[Fix]]:
         """Return the fix cards; workloads with the same fix share one."""
-        groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
-        for fix in fixes(self.analysis):
-            groups.setdefault((fix.finding.cause, fix.diff), []).append(fix)
-        return list(groups.values())
+        return fixes(self.rows)
 
     def energy_sources(self) -> list[str]:
         """Return where the energy readings come from."""
