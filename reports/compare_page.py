@@ -17,11 +17,7 @@ from workloads.protocol import BASELINE
 
 
 def render_html(
-    versus: Versus,
-    *,
-    gate: Gate | None = None,
-    version: str = "",
-    code: Callable[[], str] = charts_code,
+    versus: Versus, *, gate: Gate | None = None, version: str = "", code: Callable[[], str] = charts_code
 ) -> str:
     """Write the comparison as one HTML page without any external reference.
 

@@ -203,11 +203,7 @@ def _lines_of(
         lines.transform_flatten(["t", "v"])
         .mark_line(clip=True)
         .encode(
-            x=x,
-            y=y,
-            detail=alt.Detail("d:N"),
-            color=COLOUR,
-            strokeDash=alt.StrokeDash("dash:N", scale=None),
+            x=x, y=y, detail=alt.Detail("d:N"), color=COLOUR, strokeDash=alt.StrokeDash("dash:N", scale=None)
         )
     )
     if limit_w is not None and quantity.unit == "W":

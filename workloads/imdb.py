@@ -145,10 +145,7 @@ def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
         ("vectorise", lambda before: before.map(vectorise)),
         ("pad", lambda before: before.map(pad)),
         ("cache", lambda before: before.cache()),
-        (
-            "batch",
-            lambda before: before.shuffle(len(x)).batch(params["batch_size"], drop_remainder=True),
-        ),
+        ("batch", lambda before: before.shuffle(len(x)).batch(params["batch_size"], drop_remainder=True)),
         ("prefetch", lambda before: before.prefetch(tf.data.AUTOTUNE)),
     )
 
