@@ -52,7 +52,6 @@ class Profile(Measuring):
     """
 
     name: str
-    purpose: str
     trials: int
     max_trials: int
     target_interval: float
@@ -64,23 +63,23 @@ class Profile(Measuring):
 PROFILES: Mapping[str, Profile] = {
     profile.name: profile
     for profile in (
+        # A few minutes: checks that everything works; ignore the numbers.
         Profile(
             name="smoke",
-            purpose="a few minutes: checks that everything works; ignore the numbers",
             trials=1, max_trials=1, target_interval=1.0, budget_s=120,
             windows=2, window_s=0.1, warmup_s=0.2, variant_s=5.0, analysis_window_s=0.1, analysis_windows=2,
             analysis_warmup_s=0.2, analysis_variant_s=2.0, steps=8, full=False, stall_s=180, limit_s=600,
         ),
+        # Minutes: steady-state speed from repeated trials; training times are projected.
         Profile(
             name="quick",
-            purpose="minutes: steady-state speed from repeated trials; training times are projected",
             trials=3, max_trials=7, target_interval=0.03, budget_s=300,
             windows=3, window_s=0.7, warmup_s=3.0, variant_s=10.0, analysis_window_s=0.4, analysis_windows=3,
             analysis_warmup_s=1.0, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
+        # Hours: the published epochs trained to the end where time allows, else as quick.
         Profile(
             name="full",
-            purpose="hours: the published epochs trained to the end where time allows, else as quick",
             trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,
             windows=5, window_s=2.0, warmup_s=8.0, variant_s=0.0, analysis_window_s=1.0, analysis_windows=5,
             analysis_warmup_s=4.0, analysis_variant_s=30.0, steps=0, full=True, stall_s=900, limit_s=4 * 3600,

@@ -44,7 +44,6 @@ class Settings:
 PROFILE = replace(
     profile_named("quick"),
     name="truth",
-    purpose="planted bottlenecks",
     trials=1,
     max_trials=1,
     windows=3,

@@ -23,7 +23,7 @@ _ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"}
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
 _OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
-_NO_SETTINGS = frozenset({"name", "purpose", "budget_s", "limit_s", "stall_s"})
+_NO_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
 # Of a workload's declaration, what changes nothing that is run.
 _DESCRIPTION = ("published", "title", "suite", "source")
