@@ -41,27 +41,25 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
         DataError: the archive has too few whole pictures.
     """
     (path,) = files
-    observed = skipped = 0
+    kept = skipped = 0
     with zipfile.ZipFile(path) as archive:
         for label, name in enumerate(CLASSES):
             wanted = [len(range(label, count, data.classes)) for count in (data.train, data.test)]
             targets = _targets(folder, name, wanted)
             for content, whole in _checked(archive, name):
-                observed += 1
                 if not whole:
                     skipped += 1
-                    continue
-                target = next(targets, None)
-                if target is None:
-                    observed -= 1
+                elif target := next(targets, None):
+                    target.write_bytes(content)
+                    kept += 1
+                else:
                     break
-                target.write_bytes(content)
             if next(targets, None) is not None:
                 raise DataError(
                     f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
                     hint="Declare fewer in the workload's Data(...), or use --data procedural.",
                 )
-    return f"{skipped:,} broken files of {observed:,} skipped"
+    return f"{skipped:,} broken files of {skipped + kept:,} skipped"
 
 
 def is_whole(content: bytes) -> bool:
