@@ -186,7 +186,7 @@ def runner_of(prepared: Prepared, progress: Progress, ended: Callable[[Trial], N
         engine=prepared.engine,
         folder=prepared.folder,
         profile=prepared.resolved.profile,
-        sources=default_sources if rate_hz else tuple,
+        sources=default_sources,
         interval_s=1 / rate_hz if rate_hz else 0.0,
         progress=progress,
         ended=ended,

@@ -46,8 +46,8 @@ class Runner:
     """Run jobs on an engine and keep every one in the run folder the moment it has ended.
 
     Attributes:
-        sources: makes the telemetry sources of one trial; none when sampling is off.
-        interval_s: the sampler's period.
+        sources: makes the telemetry sources of one trial.
+        interval_s: the sampler's period, 0 for no sampling.
         poll_s: time between two looks at a container.
         ended: called with each trial once its folder is complete.
     """
