@@ -83,58 +83,51 @@ class Script:
     log: str = "training ...\n"
 
 
+@dataclass(eq=False)
 class FakeContainer:
-    def __init__(self, number: int, spec: ContainerSpec, script: Script, engine: FakeEngine) -> None:
-        self.spec = spec
-        self.killed = False
-        self.removed = False
-        self.polls = 0
-        self._number = number
-        self._script = script
-        self._engine = engine
-        self._exit: Exit | None = None
-        self._silent_since: float | None = None
+    number: int
+    spec: ContainerSpec
+    script: Script
+    engine: FakeEngine
+    killed: bool = False
+    removed: bool = False
+    pid: int | None = None
+    polls: int = 0
+    exit: Exit | None = None
+    silent_since: float | None = None
 
     @property
     def id(self) -> str:
-        return f"fake-{self._number}"
-
-    @property
-    def pid(self) -> int | None:
-        return None
-
-    @property
-    def running(self) -> bool:
-        return self._exit is None
+        return f"fake-{self.number}"
 
     def poll(self) -> Exit | None:
-        self._engine.answer()
+        self.engine.answer()
         number, self.polls = self.polls, self.polls + 1
-        if number in self._script.raises:
-            error = self._script.raises[number]
-            self._engine.lost = isinstance(error, EngineError)
+        if number in self.script.raises:
+            error = self.script.raises[number]
+            self.engine.lost = isinstance(error, EngineError)
             raise error
-        if number < len(self._script.writes):
+        if number < len(self.script.writes):
             with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
-                file.write(self._script.writes[number])
-        elif self._script.code is not None and self._exit is None:
-            self._silent_since = self._silent_since or time.monotonic()
-            if time.monotonic() - self._silent_since >= self._script.after_s:
-                self._exit = Exit(code=self._script.code, out_of_memory=self._script.out_of_memory)
-        return self._exit
+                file.write(self.script.writes[number])
+        elif self.script.code is not None and self.exit is None:
+            self.silent_since = self.silent_since or time.monotonic()
+            if time.monotonic() - self.silent_since >= self.script.after_s:
+                self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
+        return self.exit
 
     def log(self) -> str:
-        self._engine.answer()
-        return self._script.log
+        self.engine.answer()
+        return self.script.log
 
     def kill(self) -> None:
-        self._engine.answer()
-        if self._exit is None:
+        self.engine.answer()
+        if self.exit is None:
             self.killed = True
-            self._exit = Exit(code=137, out_of_memory=False)
+            self.exit = Exit(code=137, out_of_memory=False)
 
     def remove(self) -> None:
-        self._engine.answer()
+        self.engine.answer()
         self.removed = True
 
 
@@ -144,7 +137,6 @@ class FakeEngine:
     def __init__(self, *scripts: Script) -> None:
         self.containers: list[FakeContainer] = []
         self.lost = False
-        self.closed = False
         self._scripts = scripts or (Script(),)
         self._starts = 0
 
@@ -187,44 +179,37 @@ class FakeEngine:
         return len(stale)
 
     def close(self) -> None:
-        self.closed = True
+        pass
 
 
+@dataclass
 class FakeSource:
     """Give one reading of one metric a tick."""
 
-    def __init__(self, name: str = "host", metric: str = "cpu_util_pct") -> None:
-        self.stopped = False
-        self._name = name
-        self._metric = metric
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def interval_s(self) -> float | None:
-        return None
+    name: str = "host"
+    metric: str = "cpu_util_pct"
+    interval_s: float | None = None
+    stopped: bool = False
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         gap("disk", "*", "There is no disk.")
-        return {"host": (self._metric,)}
+        return {"host": (self.metric,)}
 
     def read(self) -> Iterable[Sample]:
-        values = {self._metric: 50.0}
+        values = {self.metric: 50.0}
         return (Sample(t_ns=time.monotonic_ns(), device="host", values=values),)
 
     def stop(self) -> None:
         self.stopped = True
 
 
+@dataclass
 class RecordingTask:
-    def __init__(self, label: str, total: float | None) -> None:
-        self.label = label
-        self.total = total
-        self.done = 0.0
-        self.steps: list[float] = []
-        self.notes: list[str] = []
+    label: str
+    total: float | None
+    done: float = 0.0
+    steps: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def advance(self, amount: float) -> None:
         self.done += amount
