@@ -184,23 +184,23 @@ def read_log(path: Path) -> EventLog:
     return log
 
 
+@dataclass(slots=True)
 class EventTail:
-    """Follow a growing event file: how many bytes it has, and the window events that are new."""
+    """Follow a growing event file, from `offset` bytes on."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
+    path: Path
+    offset: int = 0
 
     def read(self) -> list[Mapping[str, Any]]:
         """Return the whole new events since the last call; what is not an event is passed over here."""
         try:
-            with open_regular(self._path, follow=False) as file:
-                file.seek(self._offset)
+            with open_regular(self.path, follow=False) as file:
+                file.seek(self.offset)
                 chunk = file.read(MAX_BYTES)
         except OSError:
             return []
         whole = chunk[: chunk.rfind(b"\n") + 1]
-        self._offset += len(whole)
+        self.offset += len(whole)
         events: list[Mapping[str, Any]] = []
         for line in whole.splitlines(keepends=True):
             try:

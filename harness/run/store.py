@@ -73,14 +73,14 @@ class TrialFolder:
         return self.path / "trial.json"
 
 
+@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Write a run, trial by trial.
 
     Every method raises StoreError when the folder cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def create(self, run: Run) -> None:
         """Make the folder and write what is known of a run before its first trial."""
