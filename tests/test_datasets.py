@@ -7,7 +7,7 @@ import io
 import pickle
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,6 +30,7 @@ from harness.data.published_datasets import (
 )
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
+from harness.model.run import DataInfo
 from harness.progress import Silent
 from workloads.protocol import ARRAYS, RARE, START, Data
 
@@ -74,6 +75,12 @@ def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Publishe
 CIFAR = Data(name="small-cifar", shape=(32, 32, 3), classes=4, train=20, test=6)
 
 
+def got(
+    cache: Path, table: Mapping[str, Published], mode: str = "real", data: Data = CIFAR
+) -> tuple[Path, DataInfo]:
+    return ensure_data(data, "w", cache, mode, 1, Silent(), table)
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve a folder's files and give its address."""
@@ -105,32 +112,32 @@ def check_cifar(folder: Path) -> None:
 class TestReal:
     def test_an_archive_put_there_by_hand_is_enough(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        folder, info = ensure_data(CIFAR, "w", tmp_path, "auto", 1, Silent(), available(archive))
+        folder, info = got(tmp_path, available(archive), "auto")
         check_cifar(folder)
         assert (info.kind, info.workload, info.name) == ("real", "w", "small-cifar")
 
     def test_is_fetched_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         unreachable = available(archive)
-        _, info = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), unreachable)
+        _, info = got(tmp_path / "cache", unreachable, "auto")
         assert (info.kind, "could not be fetched (ConnectionError)" in info.why) == ("procedural", True)
         with served(tmp_path / "home") as url:
             table = available(archive, url)
-            folder, _ = ensure_data(CIFAR, "w", tmp_path / "cache", "auto", 1, Silent(), table)
+            folder, _ = got(tmp_path / "cache", table, "auto")
         check_cifar(folder)
-        again, info = ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), unreachable)
+        again, info = got(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
 
     def test_fewer_samples_are_the_first_ones(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         few = replace(CIFAR, train=5, test=2)
-        folder, _ = ensure_data(few, "w", tmp_path, "real", 1, Silent(), available(archive))
+        folder, _ = got(tmp_path, available(archive), data=few)
         assert load(folder)["y_train"].tolist() == LABELS["train"][:5]
 
     def test_insisting_fails_with_what_to_do(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         with pytest.raises(DataError) as caught:
-            ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), available(archive))
+            got(tmp_path / "cache", available(archive))
         assert str(tmp_path / "cache/data/archives/small.tar.gz") in caught.value.hint
 
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
@@ -139,7 +146,7 @@ class TestReal:
             table = available(archive, url)
             archive.write_bytes(b"<html>please log in</html>")
             with pytest.raises(DataError, match="not the published file"):
-                ensure_data(CIFAR, "w", tmp_path / "cache", "real", 1, Silent(), table)
+                got(tmp_path / "cache", table)
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
     def test_a_torn_file_by_hand_is_fetched_again(self, tmp_path: Path) -> None:
@@ -148,7 +155,7 @@ class TestReal:
         torn.parent.mkdir(parents=True)
         torn.write_bytes(archive.read_bytes()[:-5])
         with served(tmp_path / "home") as url:
-            _, info = ensure_data(CIFAR, "w", tmp_path, "real", 1, Silent(), available(archive, url))
+            _, info = got(tmp_path, available(archive, url))
         assert info.kind == "real"
         assert torn.read_bytes() == archive.read_bytes()
 
@@ -160,7 +167,7 @@ class TestReal:
     def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         with pytest.raises(UsageError, match="does not fit"):
-            ensure_data(replace(CIFAR, **wrong), "w", tmp_path, "auto", 1, Silent(), available(archive))
+            got(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
 
     def test_a_dataset_without_a_real_version(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="only as procedural"):

@@ -135,20 +135,19 @@ def grow(path: Path, chance: random.Random) -> None:
     os.truncate(path, 1 << 33)
 
 
+REPLACEMENTS: tuple[Callable[[Path], object], ...] = (
+    Path.mkdir,
+    os.mkfifo,
+    lambda path: path.symlink_to(path),
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to("/nowhere"),
+)
+
+
 def replace(path: Path, chance: random.Random) -> None:
     """Put something else in a file's place."""
     path.unlink()
-    match chance.randrange(5):
-        case 0:
-            path.mkdir()
-        case 1:
-            os.mkfifo(path)
-        case 2:
-            path.symlink_to(path)
-        case 3:
-            path.symlink_to("/dev/zero")
-        case 4:
-            path.symlink_to("/nowhere")
+    chance.choice(REPLACEMENTS)(path)
 
 
 Damage = Callable[[Path, random.Random], None]
