@@ -18,7 +18,8 @@ from harness.analysis.results import results_document
 from harness.model.analysis import Analysis, Cause
 from harness.model.run import Run, Status, Trial
 from harness.run.store import read_run
-from reports.fixes import fixes
+from reports.fixes import Fix, fixes
+from reports.overview import rows
 from reports.page import render_html
 from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SUFFIX, SUITE, figures, recording
 from tests.report_pages import Document, javascript
@@ -131,6 +132,10 @@ def test_the_page_is_small_and_the_same_each_time(name: str, folder: Folders) ->
     json.dumps(results_document(made[0]), allow_nan=False)
 
 
+def cards(analysis: Analysis) -> list[Fix]:
+    return [card for group in fixes(rows(analysis)) for card in group]
+
+
 class TestFindings:
     """What was known of the workloads before they were measured."""
 
@@ -155,10 +160,10 @@ class TestFindings:
 
     def test_no_code_is_offered_for_what_made_it_slower(self, folder: Folders) -> None:
         """Of a pipeline that lacks parallel maps: 1,624 samples/s for 2,248."""
-        (slower,) = fixes(replay(folder("h200-input-bound")))
+        (slower,) = cards(replay(folder("h200-input-bound")))
         assert slower.tried is not None and slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
         assert slower.diff == ()
-        (faster,) = (each for each in fixes(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
+        (faster,) = (each for each in cards(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
         assert faster.tried is None and faster.diff
 
     def test_the_gpu_of_the_article_is_idle(self, folder: Folders) -> None:
