@@ -10,54 +10,35 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
-from harness.cli import main
 from harness.cli.app import COMMANDS, application
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from harness.system.doctor_checks import Check, State
 from tests.builders import bare_run, cpu_run, empty_run, gpu_run, interrupted_run
+from tests.commands import Printed, tfbench
 from tests.folders import write_run
 from tests.report_pages import keep_charts
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
-    code: int
-    out: str
-    err: str
-
-
 Run = Callable[..., Printed]
 
 
-@pytest.fixture
-def tfbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run the command line in this process, wide enough that no line is wrapped."""
+@pytest.fixture(name="tfbench")
+def tfbench_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command line in this process, in a folder of its own, wide enough that no line is wrapped."""
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     keep_charts(tmp_path / "cache")
-
-    def run(*arguments: object) -> Printed:
-        monkeypatch.setattr(sys, "argv", ["tfbench", *(str(item) for item in arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        out, err = capsys.readouterr()
-        return Printed(code=code, out=out, err=err)
-
-    return run
+    return tfbench
 
 
 def imported_by(code: str) -> set[str]:

@@ -18,13 +18,14 @@ from harness.cli.compare import narrowed
 from harness.errors import UsageError
 from harness.run.extracts import reference_path, references
 from tests import builders
+from tests.commands import Printed
 from tests.comparisons import whole
 from tests.folders import write_run
-from tests.test_cli import Printed, tfbench
+from tests.test_cli import tfbench_here
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["tfbench"]
+__all__ = ["tfbench_here"]
 Call = Callable[..., Printed]
 
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from harness.analysis import analyse
-from harness.cli import main
 from harness.cli.rerun import differing
 from harness.errors import StoreError, UsageError
 from harness.model.options import Options
@@ -27,6 +26,7 @@ from harness.run.repeat import again, compare_images, demands, options_here, out
 from harness.run.resolve import Resolved, resolve
 from reports.page import render_html
 from tests import builders
+from tests.commands import Printed, tfbench
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = Options(
@@ -177,42 +177,38 @@ def with_options(options: Options) -> Run:
 
 
 @pytest.fixture
-def rerun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[object, str]]:
-    """Run a run's report again, and return exit code and standard error; nothing may have been run."""
+def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """Run a run's report again; nothing may have been run."""
+    monkeypatch.chdir(tmp_path)
 
-    def command(run: Run, *arguments: str) -> tuple[object, str]:
+    def command(run: Run, *arguments: str) -> Printed:
         page = tmp_path / "report.html"
         inside = carried(analyse(run), whole=True)
         page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["tfbench", "rerun", str(page), *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
+        printed = tfbench("rerun", page, *arguments)
         assert not (tmp_path / "runs").exists()
-        return ended.value.code, capsys.readouterr().err
+        return printed
 
     return command
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
 def test_a_page_gets_nothing_that_nobody_allowed(
-    rerun: Callable[..., tuple[object, str]], arguments: tuple[str, ...], code: int
+    rerun: Callable[..., Printed], arguments: tuple[str, ...], code: int
 ) -> None:
-    ended, text = rerun(with_options(FOREIGN), *arguments)
-    assert ended == code
-    assert "--image cpu=evil.example/x" in text
+    printed = rerun(with_options(FOREIGN), *arguments)
+    assert printed.code == code
+    assert "--image cpu=evil.example/x" in printed.err
 
 
-def test_check_says_what_differs(rerun: Callable[..., tuple[object, str]]) -> None:
+def test_check_says_what_differs(rerun: Callable[..., Printed]) -> None:
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
-    code, text = rerun(changed, "--check")
-    assert code == 0
-    assert "Another" in text
-    assert f"commit {'0' * 40}" in " ".join(text.split())
+    printed = rerun(changed, "--check")
+    assert printed.code == 0
+    assert "Another" in printed.err
+    assert f"commit {'0' * 40}" in " ".join(printed.err.split())
 
 
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])

@@ -5,14 +5,12 @@ TFBENCH_FAULTS is how many faults `make faults` injects in all; without it a tes
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from types import FrameType
@@ -20,12 +18,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from harness.cli import main
-
 ALL = int(os.environ.get("TFBENCH_FAULTS", "0"))
 LONGEST_S = 10
-# 1 is for what nobody foresaw.
-DOCUMENTED = frozenset({0, *range(2, 12), 130})
 HOSTILE: tuple[Any, ...] = (
     None, True, -1, 0, 1, 1 << 70, 10**400, 1e308, -0.0, float("nan"), float("inf"), "", "x" * 100_000,
     "a\ud800b", "\x1b[31m\x1b]0;x\x07", "../../etc/passwd", "\0", "<script>alert(1)</script>", [], {}, [[]],
@@ -61,21 +55,6 @@ def no_hang() -> Iterator[None]:
         signal.alarm(0)
         signal.signal(signal.SIGPROF, before)
         signal.signal(signal.SIGALRM, wall)
-
-
-def tfbench(*arguments: str) -> tuple[int, str, str]:
-    """Run the command line in this process; return exit code, standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["tfbench", *arguments]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), no_hang():
-            main()
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    finally:
-        sys.argv = before
-    return code, out.getvalue(), err.getvalue()
 
 
 def damaged(document: Any, chance: random.Random) -> Any:

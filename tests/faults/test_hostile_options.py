@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.faults.injecting import LONGEST_S, faults, tfbench
+from tests.commands import tfbench
+from tests.faults.injecting import LONGEST_S, faults, no_hang
 
 # The engine is looked for after everything else has been read, and there is none of this name.
 LAST = ("--engine", "none-of-this-name", "--no-cloud-metadata")
@@ -45,12 +46,13 @@ OPTIONS = st.one_of(
 PATHS = st.one_of(WORDS, st.sampled_from(("/dev/zero", "/dev/full", "/proc/self/mem", "/", "/dev/stdin")))
 
 
-def assert_refused(code: int, out: str, err: str) -> None:
-    assert code in (2, 6), err
-    assert out == ""
-    assert "Traceback" not in err
-    assert "Unexpected" not in err
-    assert err.encode("utf-8", "surrogateescape")
+def assert_refused(*arguments: str) -> None:
+    with no_hang():
+        printed = tfbench(*arguments)
+    assert (printed.code in (2, 6), printed.out) == (True, ""), printed.err
+    assert "Traceback" not in printed.err
+    assert "Unexpected" not in printed.err
+    assert printed.err.encode("utf-8", "surrogateescape")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -66,16 +68,14 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> None:
 @given(options=st.lists(OPTIONS, min_size=1, max_size=3))
 def test_options_of_bench(options: list[tuple[str, str]]) -> None:
     words = [f"{name}={word}" for name, word in options]
-    code, out, err = tfbench("bench", "--device=cpu", *words, *LAST)
-    assert_refused(code, out, err)
+    assert_refused("bench", "--device=cpu", *words, *LAST)
 
 
 @faults(share=0.05, usual=25)
 @given(command=st.sampled_from(("report", "compare", "rerun")), path=PATHS, other=PATHS)
 def test_paths(command: str, path: str, other: str) -> None:
     more = (other,) if command == "compare" else ()
-    code, out, err = tfbench(command, "--", path, *more)
-    assert_refused(code, out, err)
+    assert_refused(command, "--", path, *more)
 
 
 @pytest.mark.parametrize(
