@@ -99,4 +99,5 @@ def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str
     )
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
-    assert done.returncode == (1 if "head" in redirection else 6)
+    # A reader that goes away may have had all that it was sent.
+    assert done.returncode in ((0, 1) if "head" in redirection else (6,))
