@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -143,14 +142,6 @@ def _bytes(folder: Path) -> int:
 
 
 def _error(log: str) -> ImageError:
-    if "DO NOT MATCH THE HASHES" in log:
-        wheel = re.search(r"^\s+(\S+==\S+) from ", log, re.MULTILINE)
-        return ImageError(
-            f"What the index gave as {wheel[1] if wheel else 'a wheel'} is not the file that the lock pins "
-            "(wrong sha256).",
-            hint="Try another index (see `pip config list`); if it persists, the file was tampered with "
-            "or a proxy changed it.",
-        )
     signs = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
     reason = errors[-1] if errors else log[-300:].strip()
