@@ -41,7 +41,7 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
     )
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
-        records = execute(prepared, progress)
+        trials = execute(prepared, progress)
     except TfbenchError:
         try:
             if prepared.folder.exists():
@@ -49,16 +49,16 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
         except StoreError as error:  # which must not hide why the run ended
             show_error(error)
         raise
-    if not records:
+    if not trials:
         progress.line("All trials of this run had finished; writing its report again.")
     _conclude(prepared.folder)
     # Running out of memory is a result of a point of a sweep.
     points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
         {
-            record.id: (record.status, record.message)
-            for record in records
-            if record.status is not Status.OUT_OF_MEMORY or record.id not in points
+            trial.id: (trial.status, trial.message)
+            for trial in trials
+            if trial.status is not Status.OUT_OF_MEMORY or trial.id not in points
         }
     )
 
