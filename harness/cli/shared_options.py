@@ -96,7 +96,7 @@ DECLARED: Mapping[str, Any] = {
     "stall_s": _how("--stall", help="End a trial after this many seconds without an event.", min=1),
     "seed": _how(help="For weights, shuffling and procedural data."),
     "price": _PRICE,
-    "cloud_metadata": _how(help="Record instance type and region on cloud machines (at most 1 s)."),
+    "cloud_metadata": _how(help="Record the instance type on cloud machines (at most 1 s)."),
     "out": _OUT,
 }
 # Fields that an option writes in another way: what typer reads it as, and what makes the field's value of that.
