@@ -38,7 +38,6 @@ PARAMS = {
     "workers": 1,
     "queue_size": 10,
     "storage": "disk",
-    "decode_ratio": 1,
     "cache": False,
     "preprocess": "host",
 }
@@ -57,7 +56,6 @@ OPTIMIZATIONS = {
     "ram": {"storage": "ram"},
     "no-augment": {"augment": False},
     "tfdata": {"loader": "tfdata"},
-    "reduced-decode": {"loader": "tfdata", "decode_ratio": 2},
     "cache": {"loader": "tfdata", "cache": True},
     "device-augment": {"loader": "tfdata", "cache": True, "preprocess": "device"},
 }

@@ -29,8 +29,7 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     Args:
         params: loader ("keras": Keras' Python loader, as published; "tfdata"), side (pixels), augment, and
             preprocess ("host": float32 of 0..1, augmented; "device": bytes, the model does the rest). Of the
-            Keras loader: workers, queue_size. Of tf.data: decode_ratio (1, 2, 4, 8: decode
-            at a fraction of the size), cache (decode once, keep the bytes).
+            Keras loader: workers, queue_size. Of tf.data: cache (decode once, keep the bytes).
         data_dir: the tree.
 
     Raises:
@@ -52,16 +51,14 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
         sized = before.map(lambda image, label: (resized(image, side), label), tf.data.AUTOTUNE)
         if not cache:
             return sized
-        images, labels = decoded(data_dir, "train", side, params["decode_ratio"])
+        images, labels = decoded(data_dir, "train", side)
         return tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(images)).repeat()
 
     return (
         ("read", read),
         (
             "decode",
-            lambda before: before.map(
-                lambda content, label: (decode(content, params["decode_ratio"]), label), tf.data.AUTOTUNE
-            ),
+            lambda before: before.map(lambda content, label: (decode(content), label), tf.data.AUTOTUNE),
         ),
         ("resize", resize),
         ("augment", lambda before: _augmented(before, params)),
@@ -78,9 +75,9 @@ def listed(data_dir: str, part: str) -> tuple[list[str], np.ndarray[Any, Any]]:
     return [path for each in paths for path in each], labels
 
 
-def decode(content: Any, ratio: int) -> Any:
-    """Decode a JPEG to uint8[height / ratio, width / ratio, 3]."""
-    return tf.io.decode_jpeg(content, channels=3, ratio=ratio)
+def decode(content: Any) -> Any:
+    """Decode a JPEG to uint8[height, width, 3]."""
+    return tf.io.decode_jpeg(content, channels=3)
 
 
 def resized(image: Any, side: int) -> Any:
@@ -91,7 +88,7 @@ def resized(image: Any, side: int) -> Any:
 
 def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> tuple[Any, Any]:
     """Return a whole part as the model takes it: bytes for "device", float32 of 0..1 for "host"; labels."""
-    images, labels = decoded(data_dir, part, params["side"], params["decode_ratio"])
+    images, labels = decoded(data_dir, part, params["side"])
     if params["preprocess"] == "host":
         return images.astype(np.float32) / np.float32(augment.WHITE), labels
     return images, labels
@@ -99,14 +96,13 @@ def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> tuple[Any,
 
 # Two variants and the evaluation want the same; a part at 64 x 64 pixels is 100 MB.
 @lru_cache(maxsize=4)
-def decoded(data_dir: str, part: str, side: int, ratio: int) -> tuple[Any, Any]:
+def decoded(data_dir: str, part: str, side: int) -> tuple[Any, Any]:
     """Decode a part once, on all CPUs: uint8[n, side, side, 3] and labels float32[n]."""
     paths, labels = listed(data_dir, part)
     with tf.device("CPU:0"):
         files = tf.data.Dataset.from_tensor_slices(paths)
-        images = files.map(
-            lambda path: resized(decode(tf.io.read_file(path), ratio), side), tf.data.AUTOTUNE
-        ).batch(DECODE_BATCH)
+        images = files.map(lambda path: resized(decode(tf.io.read_file(path)), side), tf.data.AUTOTUNE)
+        images = images.batch(DECODE_BATCH)
         return np.concatenate(list(images.as_numpy_iterator())), labels
 
 
@@ -125,9 +121,8 @@ def _augmented(before: Any, params: Mapping[str, Any]) -> Any:
 
 
 def _check(params: Mapping[str, Any]) -> None:
-    choices = {"loader": ("keras", "tfdata"), "preprocess": ("host", "device"), "decode_ratio": (1, 2, 4, 8)}
-    for name, values in choices.items():
+    for name, values in {"loader": ("keras", "tfdata"), "preprocess": ("host", "device")}.items():
         if params[name] not in values:
-            raise ValueError(f"{name}={params[name]!r} is not one of {', '.join(map(str, values))}.")
+            raise ValueError(f"{name}={params[name]!r} is not one of {', '.join(values)}.")
     if params["loader"] == "keras" and params["preprocess"] == "device":
         raise ValueError("loader=keras preprocesses on the host; choose loader=tfdata for preprocess=device.")

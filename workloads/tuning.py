@@ -62,7 +62,7 @@ CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
 # Parameters of a workload's own that are taken to speak of its pipeline, beside the driver's.
 PIPELINE_PARAMS = frozenset(
     {*PIPELINE_REMEDIES, "prefetch_to_device", "prefetch", "cache", "parallel_calls", "num_parallel_calls",
-     "workers", "threads", "loader", "queue_size", "decode_ratio", "storage", "preprocess"}
+     "workers", "threads", "loader", "queue_size", "storage", "preprocess"}
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.OVERLAP: frozenset({"prefetch", "prefetch_batches", "prefetch_to_device", "parallel_maps"}),
     Cause.DISK: frozenset({"storage", "cache"}),
     Cause.INPUT: frozenset(
-        {"feed", "prefetch_to_device", "storage", "cache", "loader", "decode_ratio", "preprocess", "prefetch",
+        {"feed", "prefetch_to_device", "storage", "cache", "loader", "preprocess", "prefetch",
          "prefetch_batches", "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps",
          "queue_size"}
     ),
