@@ -27,7 +27,7 @@ def render_html(
         version: of this program.
         code: gives the charts' JavaScript.
     """
-    page, document = page_of(versus, gate, version), comparison_document(versus, gate)
+    page, document = ComparePage(versus, gate, version), comparison_document(versus, gate)
     figures = figures_of(versus)
     return framed("compare.html", page, figures, folder="compare", document=document, code=code)
 
@@ -35,25 +35,31 @@ def render_html(
 def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:
     """Write the comparison in GitHub's Markdown, short enough for a pull request."""
     template = environment(html=False).get_template("compare.md")
-    return template.render(page=page_of(versus, gate)).strip() + "\n"
+    return template.render(page=ComparePage(versus, gate)).strip() + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ComparePage:
-    """A comparison made ready for templates.
-
-    Attributes:
-        runs: in the order in which they were given.
-        shown: positions of the runs with a column of their own.
-        results: by run and what they are about.
-    """
+    """A comparison, and what templates ask of it."""
 
     versus: Versus
     gate: Gate | None
-    version: str
-    runs: tuple[Extract, ...]
-    shown: tuple[int, ...]
-    results: Mapping[tuple[int, Key], Result]
+    version: str = ""
+
+    @property
+    def runs(self) -> tuple[Extract, ...]:
+        """In the order in which they were given."""
+        return self.versus.runs
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """Positions of the runs with a column of their own."""
+        return shown_runs(self.versus)
+
+    @property
+    def results(self) -> Mapping[tuple[int, Key], Result]:
+        """By run and what they are about."""
+        return {(each.run, each.key): each for each in self.versus.results}
 
     def notes(self) -> list[str]:
         """Return what is to be known beside it: incomplete runs, workers that share a machine."""
@@ -67,7 +73,8 @@ class ComparePage:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the workloads and devices that a shown run measured."""
-        pairs = ((key.workload, key.device) for run, key in self.results if run in self.shown)
+        shown = self.shown
+        pairs = ((key.workload, key.device) for run, key in self.results if run in shown)
         return list(dict.fromkeys(pairs))
 
     def limit(self, run: int, workload: str, device: str) -> str:
@@ -122,15 +129,3 @@ class ComparePage:
         first = [(each.run, each) for each in self.versus.standings]
         places = {run for run, _ in first}
         return [*first, *((run, None) for run in range(len(self.runs)) if run not in places)]
-
-
-def page_of(versus: Versus, gate: Gate | None, version: str = "") -> ComparePage:
-    """Make a comparison ready for templates."""
-    return ComparePage(
-        versus=versus,
-        gate=gate,
-        version=version,
-        runs=versus.runs,
-        shown=shown_runs(versus),
-        results={(each.run, each.key): each for each in versus.results},
-    )

@@ -10,11 +10,10 @@ from harness.analysis.results import results_document
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from reports import numbers
-from reports.charts import Figure
 from reports.figures import figures_of
 from reports.fixes import Fix, fixes
 from reports.frame import charts_code, environment, framed
-from reports.names import devices_of, titles_of, variant_name
+from reports.names import devices_of, variant_name
 from reports.overview import Row, rows
 
 
@@ -35,33 +34,36 @@ def render_html(
     """
     figures = figures_of(analysis, references)
     document = results_document(analysis)
-    page = page_of(analysis, figures)
+    page = Page(analysis)
     return framed("page.html", page, figures, folder="sections", document=document, code=code, record=record)
 
 
 def render_markdown(analysis: Analysis) -> str:
     """Write the report in GitHub's Markdown, short enough for a pull request."""
     template = environment(html=False).get_template("report.md")
-    return template.render(page=page_of(analysis, {})).strip() + "\n"
+    return template.render(page=Page(analysis)).strip() + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Page:
-    """An analysis made ready for templates.
-
-    Attributes:
-        machine: what the page is about: GPUs, CPU, vCPUs.
-        timelines: the figures that show a trial through time.
-        titles, devices: what workloads and devices are called, by their names.
-        rows: of the overview.
-    """
+    """An analysis, and what templates ask of it."""
 
     analysis: Analysis
-    machine: str
-    timelines: tuple[Figure, ...]
-    titles: Mapping[str, str]
-    devices: Mapping[str, str]
-    rows: tuple[Row, ...]
+
+    @property
+    def machine(self) -> str:
+        """What the page is about: GPUs, CPU, vCPUs."""
+        return machine_name(self.analysis.run.manifest)
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """What devices are called."""
+        return devices_of(self.analysis)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Of the overview."""
+        return rows(self.analysis)
 
     def kicker(self) -> list[str]:
         """Return what was run: driver, framework, engine, profile, time."""
@@ -89,25 +91,10 @@ class Page:
 
     def workload_facts(self) -> list[tuple[str, str, str]]:
         """Return what workloads reported of their variants, the same once."""
-        valid = (
-            (
-                f"{trial.workload}, {self.devices[trial.device]}, {variant_name(fact.variant)}",
-                fact.name,
-                fact.text,
-            )
+        devices = self.devices
+        reported = (
+            (f"{trial.workload}, {devices[trial.device]}, {variant_name(fact.variant)}", fact.name, fact.text)
             for trial in self.analysis.run.trials
             for fact in trial.reported
         )
-        return list(dict.fromkeys(valid))
-
-
-def page_of(analysis: Analysis, figures: Mapping[str, Figure]) -> Page:
-    """Make an analysis ready for templates."""
-    return Page(
-        analysis=analysis,
-        machine=machine_name(analysis.run.manifest),
-        timelines=tuple(figure for figure in figures.values() if figure.zoomable),
-        titles=titles_of(analysis),
-        devices=devices_of(analysis),
-        rows=rows(analysis),
-    )
+        return list(dict.fromkeys(reported))

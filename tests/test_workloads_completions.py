@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -24,7 +25,7 @@ class Result:
 
 def test_one_result_is_left_undone_and_the_one_before_it_is_waited_for() -> None:
     first, second = Result(), Result()
-    with Completions() as completions:
+    with closing(Completions()) as completions:
         completions.follow(first)
         assert completions.last_ns() is None
         threading.Timer(0.05, first.done.set).start()
@@ -40,7 +41,7 @@ def test_what_a_result_raises_comes_with_the_next() -> None:
     failed, after = Result(ValueError("no kernel")), Result()
     failed.done.set()
     after.done.set()
-    with Completions() as completions:
+    with closing(Completions()) as completions:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
             completions.follow(after)

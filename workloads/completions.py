@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 
@@ -29,12 +28,8 @@ class Completions:
         self._thread = ThreadPoolExecutor(1, "completions")
         self._last: Future[int] | None = None
 
-    def __enter__(self) -> Completions:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Wait for the last result, and end the thread."""
         self._thread.shutdown()
 
     def follow(self, result: Any) -> None:

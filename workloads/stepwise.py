@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from statistics import median
 from typing import Any
 
@@ -50,7 +50,7 @@ def custom_loop(job: Job) -> None:
     shapes: dict[Any, int] = {}
     began = time.monotonic_ns()
     total_ns = 0
-    with Completions() if job.gpu else nullcontext() as completions:
+    with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
         going = True
         while going:
