@@ -15,10 +15,10 @@ from benchmarks.truth import peers, scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case, Environment
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
-from benchmarks.truth.planting import PlantingEngine, disk_of
+from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.recordings import archive, pack_runs, unpack
 from benchmarks.truth.running import Settings, file_of, run_case
-from benchmarks.truth.standin_cases import STANDIN_CASES, plant
+from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
 from harness.engines import DATA_DIR, ContainerSpec, Mount
@@ -179,10 +179,6 @@ class TestPlanting:
             engine.start(container_spec(tmp_path))
         assert inner.left_behind == []
 
-    def test_the_disk_of_a_folder(self) -> None:
-        major, _, minor = disk_of(Path(__file__).parent).partition(":")
-        assert (int(major), int(minor)) >= (1, 0)
-
     def test_readings_are_put_over_those_of_a_recording(self, tmp_path: Path) -> None:
         readings = {"nvml.sm_clock_mhz": 990.0, "nvml.throttle_sw_thermal": 0.25, "nvml.power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
@@ -197,13 +193,6 @@ class TestPlanting:
         (series,) = (one for one in run.trials[0].telemetry if one.source == "nvml")
         grown = series.columns["power_capped_s"][-1] - series.columns["power_capped_s"][0]
         assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
-
-    @pytest.mark.parametrize("case", STANDIN_CASES, ids=lambda case: case.name)
-    def test_caps_are_found_in_planted_readings(self, case: Case, tmp_path: Path) -> None:
-        run_case(case, Settings(folder=tmp_path))
-        (one,) = judge_all([case], Settings(folder=tmp_path))
-        assert one.answer is case.planted
-        assert one.error is None or one.error < scoring.CLOSE
 
 
 class TestKept:
