@@ -146,7 +146,7 @@ def commands(watched: Training) -> Commands:
     arguments = ["--rate-hz", str(RATE_HZ)]
     arguments += ["--pid", str(pid)] if pid is not None else []
     if gpu is not None:
-        arguments += ["--gpu", str(gpu.index), "--uuid", gpu.mig_uuid or gpu.uuid]
+        arguments += ["--gpu", str(gpu.index), "--uuid", gpu.cuda_id]
     theirs = str(PEERS_PYTHON.absolute()) if PEERS_PYTHON.exists() else sys.executable
 
     def sampler(name: str, python: str = theirs) -> Sequence[str]:

@@ -21,8 +21,8 @@ from benchmarks.tables import markdown
 from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.gpm import GPM_METRICS, Gpm, GpmSource
+from harness.telemetry.gpu_source import Fields, Reading
 from harness.telemetry.nvml import FAST, SLOW, NvmlSlowSource, fast_readings, slow_readings
-from harness.telemetry.nvml_gpu import Fields, Reading
 from harness.telemetry.nvml_utilisation import Drain, UtilisationSource
 from harness.telemetry.sources import default_sources
 
@@ -91,7 +91,7 @@ def call_rows(uuid: str, pid: int) -> Iterator[Row]:
 def main(seconds: float = 3.0, pid: int = os.getpid()) -> None:
     """Print Markdown row by row: the sources, each read for so many seconds, then single calls of NVML."""
     present, reason = discover()
-    gpus = {f"gpu{place}": gpu.mig_uuid or gpu.uuid for place, gpu in enumerate(present)}
+    gpus = {f"gpu{place}": gpu.cuda_id for place, gpu in enumerate(present)}
     title = f"Sources, {len(gpus)} GPUs, at their own intervals"
     _print(title, source_rows(Target(pid=pid, gpus=gpus), seconds))
     if not gpus:

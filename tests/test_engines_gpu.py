@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from psutil import _psutil_linux
 
-from harness.engines.gpu import check_driver, choose_access, select_gpus
+from harness.engines.gpu_access import choose_access
 from harness.engines.gpu_files import CONTAINER_LIBRARIES
 from harness.errors import GpuError, UsageError
 from harness.model.platform import EngineInfo, Gpu
+from harness.system.driver import check_driver
+from harness.system.gpus import select_gpus
 
 DRIVER = "580.95.05"
 DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))

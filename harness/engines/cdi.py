@@ -29,7 +29,7 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
     for gpu in gpus:
         fitting = [name for name in _spellings(gpu) if name in available]
         if not fitting:
-            missing = gpu.mig_uuid or gpu.uuid
+            missing = gpu.cuda_id
             return (), f"the CDI specification does not name {missing} (update it: nvidia-ctk cdi generate)"
         names.append(f"{KIND}={fitting[0]}")
     return tuple(names), ""

@@ -42,7 +42,7 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
     for gpu in gpus:
         if gpu.mig_uuid or gpu.minor_number is None:
             raise GpuError(
-                f"the device nodes of {gpu.mig_uuid or gpu.uuid} are not known",
+                f"the device nodes of {gpu.cuda_id} are not known",
                 hint="Install the NVIDIA Container Toolkit, which knows them.",
             )
     nodes = [*(f"/dev/nvidia{gpu.minor_number}" for gpu in gpus), "/dev/nvidiactl", "/dev/nvidia-uvm"]

@@ -29,6 +29,11 @@ class Gpu:
     clock_max_mem_mhz: int | None = None
     minor_number: int | None = None  # of /dev/nvidia<minor>
 
+    @property
+    def cuda_id(self) -> str:
+        """What CUDA and NVML call it: the MIG instance's UUID where it is one, else the GPU's."""
+        return self.mig_uuid or self.uuid
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:

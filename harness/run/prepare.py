@@ -30,7 +30,7 @@ from harness.engines import (
 )
 from harness.engines.connect import connect
 from harness.engines.docker import DockerEngine
-from harness.engines.gpu import check_driver, choose_access
+from harness.engines.gpu_access import choose_access
 from harness.errors import StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.environment import ensure_environment, library_variables
@@ -45,6 +45,7 @@ from harness.run.resolve import Resolved, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.system.cloud import cloud_facts
+from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
 from harness.system.machine import host_facts, system_description
 from harness.telemetry.sources import default_sources
@@ -311,7 +312,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Man
             image=entry.workload.image,
         ),
         container=container,
-        gpus={f"gpu{i}": resolved.gpus[i].mig_uuid or resolved.gpus[i].uuid for i in trial.gpus},
+        gpus={f"gpu{i}": resolved.gpus[i].cuda_id for i in trial.gpus},
     )
 
 

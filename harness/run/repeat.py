@@ -10,7 +10,6 @@ from harness import __version__
 from harness.defaults import RUNS
 from harness.digests import file_sha256
 from harness.engines.connect import DOCKER, LOCAL
-from harness.engines.gpu import select_gpus
 from harness.errors import UsageError
 from harness.model.options import Options
 from harness.model.platform import EngineInfo, ImageInfo, target_for
@@ -19,7 +18,7 @@ from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
 from harness.run.prepare import commit_of
 from harness.run.resolve import Resolved, resolve
-from harness.system.gpus import discover
+from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 from workloads.protocol import TENSORFLOW
 

@@ -20,7 +20,6 @@ from harness.defaults import (
     MOST_TRIALS,
     Profile,
 )
-from harness.engines.gpu import select_gpus
 from harness.errors import GpuError, UsageError, unknown
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
@@ -38,7 +37,7 @@ from harness.run.plan import (
     variants_named,
 )
 from harness.run.prices import read_prices
-from harness.system.gpus import discover
+from harness.system.gpus import discover, select_gpus
 from workloads.protocol import BASELINE, Workload
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import psutil
 
 from harness.engines.docker import DockerEngine
-from harness.engines.gpu import check_driver, choose_access
+from harness.engines.gpu_access import choose_access
 from harness.errors import TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.platform import Gpu
 from harness.paths import Paths
 from harness.progress import Progress
+from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
 from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
@@ -187,7 +188,7 @@ def _access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) ->
 
 
 def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> list[Check]:
-    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.mig_uuid or gpu.uuid for gpu in gpus})
+    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.cuda_id for gpu in gpus})
     checks = [Check("Telemetry cgroup", State.OK, "of each running container")] if contained else []
     separate = contained
     for source in default_sources():

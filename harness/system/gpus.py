@@ -1,14 +1,15 @@
-"""Which NVIDIA GPUs and MIG instances this host has."""
+"""Which NVIDIA GPUs and MIG instances this host has, and which of them a run uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pynvml
 
+from harness.errors import UsageError
 from harness.model.platform import Gpu
 from harness.telemetry.nvml_errors import explain
 
@@ -115,3 +116,41 @@ def _or_none(call: Callable[[], T]) -> T | None:
         return call()
     except pynvml.NVMLError:
         return None
+
+
+def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
+    """Return the GPUs that `wanted` names, in its order and each once.
+
+    Args:
+        gpus: all there are; a MIG instance is one of its own.
+        wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas.
+
+    Raises:
+        UsageError: a name fits none or several; the message lists what there is.
+    """
+    usable = [gpu for gpu in gpus if gpu.mig_uuid or not gpu.mig_enabled]
+    names = [] if wanted == "all" else wanted.split(",")
+    chosen = [_named(usable, name.strip(), gpus) for name in names] or usable
+    if not chosen:
+        raise UsageError(
+            f"No GPU matches --gpus {wanted}: {_listed(gpus)}", hint="Remove --gpus, or run `tfbench doctor`."
+        )
+    return tuple({gpu.cuda_id: gpu for gpu in chosen}.values())
+
+
+def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
+    result = [gpu for gpu in usable if name in (str(gpu.index), gpu.cuda_id)]
+    if len(result) == 1:
+        return result[0]
+    raise UsageError(
+        f"{name!r} matches {len(result) or 'no'} GPUs. Available: {_listed(gpus)}",
+        hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",
+    )
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    if not gpus:
+        return "none"
+    return "; ".join(
+        f"{gpu.index} {gpu.name} {gpu.cuda_id}" + (" (MIG is on)" if gpu.mig_enabled else "") for gpu in gpus
+    )

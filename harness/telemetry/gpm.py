@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading
+from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading
 
 _MIB = 1024 * 1024
 # Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes

@@ -17,7 +17,7 @@ import psutil
 import pynvml
 
 from harness.telemetry import Target
-from harness.telemetry.nvml_gpu import Answers, Call, Fields, GpuSource, Handle, Reading
+from harness.telemetry.gpu_source import Answers, Call, Fields, GpuSource, Handle, Reading
 
 # Metric -> NVML's number of the field, and what takes its unit to the metric's. Numbers above 250 are not used:
 # NVML 12 and 13 give them different meanings.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pynvml
 
 from harness.telemetry import Sample, Target
-from harness.telemetry.nvml_gpu import Answers, GpuSource, Handle, Reading, value_of
+from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading, value_of
 
 METRIC = "gpu_util_pct"
 

@@ -1,0 +1,52 @@
+"""Whether the NVIDIA driver and the GPUs are new enough for the CUDA image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import GpuError
+from harness.model.platform import Gpu
+
+# CUDA 12's minor-version compatibility: CUDA Compatibility guide, table 2 (Linux).
+LEAST_DRIVER = "525.60.13"
+# TensorFlow 2.21's wheels hold machine code for 6.0 to 9.0, and PTX of 9.0 for what is newer.
+LEAST_CAPABILITY = "6.0"
+LAST_COMPILED_CAPABILITY = "9.0"
+# PTX goes through a driver of its own CUDA release or newer, and the image's libraries are of 12.9.
+PTX_DRIVER = "575.51.03"
+
+
+def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Hold driver and GPUs against the CUDA image; return what a user should know though it works.
+
+    Raises:
+        GpuError: the driver is too old, or the GPU is; the message has the numbers.
+    """
+    remarks = []
+    for gpu in gpus:
+        driver = _numbers(gpu.driver_version)
+        if driver and driver < _numbers(LEAST_DRIVER):
+            raise GpuError(
+                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {LEAST_DRIVER} "
+                "or newer.",
+                hint="Update the driver, use an image that supports it with --image cuda=REF, or use "
+                "--device cpu.",
+            )
+        capability = _numbers(gpu.compute_capability or "")
+        if capability and capability < _numbers(LEAST_CAPABILITY):
+            raise GpuError(
+                f"{gpu.name} has compute capability {gpu.compute_capability}; TensorFlow's wheels need "
+                f"{LEAST_CAPABILITY} or newer.",
+                hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
+            )
+        if capability[:1] > _numbers(LAST_COMPILED_CAPABILITY)[:1]:
+            remarks.append(
+                f"TensorFlow has no machine code for {gpu.name} (compute capability {gpu.compute_capability}): "
+                f"the first run compiles for minutes, by driver {PTX_DRIVER} or newer; later ones use the cache."
+            )
+    return tuple(dict.fromkeys(remarks))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
