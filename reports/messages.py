@@ -167,17 +167,17 @@ def _impossible(finding: Finding) -> str:
 
 
 FIXES: Mapping[Cause, str] = {
-    Cause.INPUT: "prepare samples in parallel with tf.data",
+    Cause.INPUT: "parallelize the input pipeline with tf.data",
     Cause.OVERLAP: "prefetch: prepare the next batch while this one is computed",
     Cause.DISK: "cache the data in memory or on a faster disk",
     Cause.COPY: "send small types and prefetch to the device",
-    Cause.LAUNCH: "run several steps a call and compile with XLA",
+    Cause.LAUNCH: "multiple steps per call, compiled with XLA",
     Cause.EXCHANGE: "larger batches for each GPU; compiled steps with packed gradients",
     Cause.RUN_EAGERLY: "compile without run_eagerly",
     Cause.CALLBACKS: "move callbacks from every batch to every epoch",
     Cause.PYTHON_IN_STEP: "replace Python functions by TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
-    Cause.KERAS_LOOP: "run several steps a call",
+    Cause.KERAS_LOOP: "multiple steps per call",
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpus 0 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
@@ -255,7 +255,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     worst = max(widths)
     word = "reliable" if worst <= RELIABLE else "usable" if worst <= USABLE else "indicative"
     level = "good" if worst <= RELIABLE else "notice"
-    return f"{trials} trials, worst interval ±{numbers.percent(worst)}: {word}", level
+    return f"{trials} trials, widest interval ±{numbers.percent(worst)}: {word}", level
 
 
 def banners(run: Run) -> Iterator[str]:
@@ -350,7 +350,7 @@ def published_note(each: PublishedComparison) -> str:
 
 
 PUBLISHED_CAVEAT = (
-    "Published numbers come from other hardware, software and often other data: read them as a scale."
+    "Published numbers come from other hardware, software and often other data: take them as a rough scale."
 )
 
 TERMS: Mapping[str, str] = {

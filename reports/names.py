@@ -25,13 +25,13 @@ VARIANT_NAMES = {
     protocol.HOST_FED: "model fed from the host",
     protocol.PARALLEL_INPUT: "parallel input",
     protocol.WITHOUT_INPUT: "fed from memory",
-    protocol.WITHOUT_LAUNCH: "several steps a call",
+    protocol.WITHOUT_LAUNCH: "multiple steps per call",
     protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
     protocol.WITHOUT_COPY: "prefetch to device",
 }
 _NUMBERED = {
     protocol.BATCH_PREFIX: "model alone, {}x batch",
-    protocol.CALLS_PREFIX: "model alone, {} steps a call",
+    protocol.CALLS_PREFIX: "model alone, {} steps per call",
     protocol.THREADS_PREFIX: "input alone, {} thread",
     protocol.STAGE_PREFIX: "input up to {}",
 }

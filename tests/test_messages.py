@@ -138,7 +138,7 @@ def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
         ablation=Ablation(variant="without:launch", parts=parts, predicted=2.2, gain=of(2.1, "ratio")),
         remedy=Remedy(variant="opt:xla", changes=(), gain=of(1.6, "ratio"), alone=True),
     )
-    assert gain(single, None) == "As a test, several steps a call: 2.1× (predicted 2.2×). Xla: 1.6×."
+    assert gain(single, None) == "As a test, multiple steps per call: 2.1× (predicted 2.2×). Xla: 1.6×."
     assert single.remedy is not None
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,12 +119,15 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
 def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | None:
     """Return one variant's speeds over another's, both by trial index, with its 95 % interval.
 
-    The ratio is taken index by index, so that what both sides share cancels out. With fewer than two common
-    indices the sides are compared as independent samples.
+    The ratio is that of the medians, which stand beside it. Its interval is taken index by index, so that what both
+    sides share cancels out; with fewer than two common indices the sides are compared as independent samples.
     """
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
-        return estimate([top[index] / bottom[index] for index in common], "ratio")
+        paired = estimate([top[index] / bottom[index] for index in common], "ratio")
+        assert paired is not None  # speeds are finite
+        point = float(np.median(list(top.values())) / np.median(list(bottom.values())))
+        return replace(paired, median=point, low=min(paired.low, point), high=max(paired.high, point))
     each, other = sample(list(top.values())), sample(list(bottom.values()))
     return gap(each, other).estimate() if each and other else None
 
