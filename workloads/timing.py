@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
@@ -48,10 +49,11 @@ def settled(blocks: list[float]) -> bool:
     return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
 
 
+@dataclass
 class Meter:
     """Measure one variant.
 
-    Args:
+    Attributes:
         variant: its name.
         spec: window_s, windows, warmup_s, steps.
         events: where windows and phases go.
@@ -60,67 +62,48 @@ class Meter:
         full: measure windows until `finish` instead of so many, unless that took too long.
         whole_samples: how many samples the whole training has; 0 where that is not known.
         clock: nanoseconds, CLOCK_MONOTONIC.
-
-    Attributes:
         steps, samples: how many were dispatched since `begin`.
+        step_ns: how long a step took last, nanoseconds.
         loss: set by variants that learn: returns the mean loss of the last steps, and waits for them; None at
             the border of two epochs, where there is none.
         last_loss: the last that it returned.
-        full: whether the whole training is wanted.
     """
 
-    def __init__(
-        self,
-        variant: str,
-        *,
-        spec: Spec,
-        events: EventWriter,
-        synchronise: Callable[[], None],
-        agree: Agree = alone_decides,
-        full: bool = False,
-        whole_samples: float = 0.0,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self.steps = 0
-        self.samples = 0
-        self.loss: Callable[[], float | None] | None = None
-        self.last_loss: float | None = None
-        self._variant = variant
-        self._spec = spec
-        self._events = events
-        self._synchronise = synchronise
-        self._agree = agree
-        self._alone = agree is alone_decides
-        self.full = full
-        self._whole_samples = whole_samples
-        self._clock = clock
-        self._machine: Machine | None = None
-        self._began = 0
-        self._steady = 0
-        self._step_ns = 0.0
-        self._checked = 0
-        self._first = (0, 0)
-        self._written = 0
-
-    @property
-    def step_ns(self) -> float:
-        """How long a step took last, nanoseconds."""
-        return self._step_ns
+    variant: str
+    _: KW_ONLY
+    spec: Spec
+    events: EventWriter
+    synchronise: Callable[[], None]
+    agree: Agree = alone_decides
+    full: bool = False
+    whole_samples: float = 0.0
+    clock: Callable[[], int] = time.monotonic_ns
+    steps: int = 0
+    samples: int = 0
+    step_ns: float = 0.0
+    loss: Callable[[], float | None] | None = None
+    last_loss: float | None = None
+    _machine: Machine | None = None
+    _began: int = 0
+    _steady: int = 0
+    _checked: int = 0
+    _first: tuple[int, int] = (0, 0)
+    _written: int = 0
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ended now, and return now."""
-        now = self._clock()
-        self._events.write("phase", name=name, variant=self._variant, start_ns=start_ns, end_ns=now)
+        now = self.clock()
+        self.events.write("phase", name=name, variant=self.variant, start_ns=start_ns, end_ns=now)
         return now
 
     def now(self) -> int:
         """Return the clock."""
-        return self._clock()
+        return self.clock()
 
     def begin(self) -> None:
         """Start the clock of the first step; call right before what runs it."""
         self._machine = self._life()
-        self._began = self._clock()
+        self._began = self.clock()
         next(self._machine)
 
     def tick(self, steps: int, samples: int, wait_ns: int = -1) -> bool:
@@ -138,18 +121,18 @@ class Meter:
             self.steps += steps
             self.samples += samples
             try:
-                self._machine.send((self._clock(), steps, samples, wait_ns))
+                self._machine.send((self.clock(), steps, samples, wait_ns))
             except StopIteration:
                 self._machine = None
         return self._machine is not None
 
     def finish(self) -> float:
         """End a whole training; return its seconds, first step included."""
-        self._synchronise()
+        self.synchronise()
         if self._machine is not None:
             self._machine.close()
             self._machine = None
-        now = self.phase(STEADY, self._steady) if self._steady else self._clock()
+        now = self.phase(STEADY, self._steady) if self._steady else self.clock()
         if self._steady and not self._written and self.steps > self._first[0]:
             # A training shorter than a window is one window.
             steps, samples = self.steps - self._first[0], self.samples - self._first[1]
@@ -161,59 +144,59 @@ class Meter:
         yield from self._first_step()
         index = 0
         if self.full:
-            self._steady = self._clock()
+            self._steady = self.clock()
             index = yield from self._windows_back_to_back()
             self.full = False
         yield from self._warm_up()
-        last = index + self._spec.windows
+        last = index + self.spec.windows
         while index < last:
             yield from self._window(index)
             index += 1
-            (spent,) = self._agree([self._clock() - self._began])
-            if self._spec.variant_s and spent >= self._spec.variant_s * 1e9:
+            (spent,) = self.agree([self.clock() - self._began])
+            if self.spec.variant_s and spent >= self.spec.variant_s * 1e9:
                 return
 
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield
-        self._synchronise()
+        self.synchronise()
         self._first = (self.steps, self.samples)
-        (self._step_ns,) = self._agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
+        (self.step_ns,) = self.agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
         self._check_loss()
 
     def _warm_up(self) -> Machine:
-        began = self._clock()
+        began = self.clock()
         blocks: list[float] = []
         # Of the last ones, however short: a single step may have found its batch in a buffer.
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
         calls, called = 1, 0
         while True:
-            start = now = self._clock()
+            start = now = self.clock()
             steps = made = 0
             while made < calls and not self._long_enough(now - start, BLOCK_NS):
                 now, more, _, _ = yield
                 steps += more
                 made += 1
             called += made
-            self._synchronise()
-            now = self._clock()
-            elapsed, spent = self._agree([now - start, now - began])
+            self.synchronise()
+            now = self.clock()
+            elapsed, spent = self.agree([now - start, now - began])
             recent.append((elapsed, steps))
-            self._step_ns = sum(took for took, _ in recent) / sum(count for _, count in recent)
+            self.step_ns = sum(took for took, _ in recent) / sum(count for _, count in recent)
             if elapsed >= BLOCK_NS / 2:
                 blocks.append(elapsed / steps)
             calls = max(1, min(2 * made, round(BLOCK_NS * made / elapsed)))
-            if (settled(blocks) and called >= BUFFERED_CALLS) or spent >= self._spec.warmup_s * 1e9:
+            if (settled(blocks) and called >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
-        if not settled(blocks) and not self._spec.steps and measures_speed(self._variant):
-            self._events.warning(
-                f"{self._variant}: the step time did not settle within {SETTLED_WITHIN:.0%} in "
-                f"{self._spec.warmup_s:g} s of warm-up."
+        if not settled(blocks) and not self.spec.steps and measures_speed(self.variant):
+            self.events.warning(
+                f"{self.variant}: the step time did not settle within {SETTLED_WITHIN:.0%} in "
+                f"{self.spec.warmup_s:g} s of warm-up."
             )
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
         """Tell whether the clock ends it; a device that lags behind makes what passed only longer."""
-        return self._alone and passed_ns >= length_ns * (SLOW if self._spec.steps else 1)
+        return self.agree is alone_decides and passed_ns >= length_ns * (SLOW if self.spec.steps else 1)
 
     def _windows_back_to_back(self) -> Machine:
         """Measure until the training is through; return the next window's number if that is not in time."""
@@ -225,25 +208,26 @@ class Meter:
 
     def _too_long(self) -> bool:
         """Tell, and say, whether training to the end would take longer than a variant may."""
-        passed_s = (self._clock() - self._steady) / 1e9
-        whole_s = passed_s * self._whole_samples / self.samples
-        if not (self._alone and self._spec.whole_s and whole_s > self._spec.whole_s):
+        passed_s = (self.clock() - self._steady) / 1e9
+        whole_s = passed_s * self.whole_samples / self.samples
+        alone = self.agree is alone_decides
+        if not (alone and self.spec.whole_s and whole_s > self.spec.whole_s):
             return False
-        self._events.warning(
-            f"{self._variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
-            f"{self._spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected."
+        self.events.warning(
+            f"{self.variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
+            f"{self.spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected."
         )
         return True
 
     def _window(self, index: int) -> Machine:
-        length_ns = self._spec.window_s * 1e9
+        length_ns = self.spec.window_s * 1e9
         # Counting steps besides watching the clock: an asynchronous device lets the host run ahead, so that
         # the host's clock alone would end the window many steps late.
-        target = self._spec.steps or max(1, math.ceil(length_ns / self._step_ns))
+        target = self.spec.steps or max(1, math.ceil(length_ns / self.step_ns))
         step_ns: list[int] = []
         waited = 0
-        self._synchronise()
-        start = last = self._clock()
+        self.synchronise()
+        start = last = self.clock()
         steps = samples = 0
         while True:
             now, more, more_samples, wait = yield
@@ -254,22 +238,22 @@ class Meter:
             samples += more_samples
             if steps < target and not self._long_enough(now - start, length_ns):
                 continue
-            self._synchronise()
-            end = self._clock()
-            length, self._step_ns = self._agree([end - start, (end - start) // steps])
-            if self._spec.steps or length >= 0.95 * length_ns:
+            self.synchronise()
+            end = self.clock()
+            length, self.step_ns = self.agree([end - start, (end - start) // steps])
+            if self.spec.steps or length >= 0.95 * length_ns:
                 break
-            target = steps + max(1, math.ceil((length_ns - length) / self._step_ns))
+            target = steps + max(1, math.ceil((length_ns - length) / self.step_ns))
         if not self.full:
-            self._events.write("phase", name=STEADY, variant=self._variant, start_ns=start, end_ns=end)
+            self.events.write("phase", name=STEADY, variant=self.variant, start_ns=start, end_ns=end)
         self._write_window(index, start, end, steps, samples, waited)
-        self._events.write("steps", variant=self._variant, window=index, step_ns=step_ns)
+        self.events.write("steps", variant=self.variant, window=index, step_ns=step_ns)
         self._check_loss()
 
     def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:
         self._written += 1
-        self._events.write(
-            "window", variant=self._variant, index=index, start_ns=start, end_ns=end,
+        self.events.write(
+            "window", variant=self.variant, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,
         )  # fmt: skip
 
@@ -283,6 +267,6 @@ class Meter:
         self.last_loss = loss
         if not math.isfinite(self.last_loss):
             raise LossError(
-                f"The loss is {self.last_loss} after {self.steps} steps of variant {self._variant}; "
+                f"The loss is {self.last_loss} after {self.steps} steps of variant {self.variant}; "
                 "try a smaller learning rate or precision=fp32."
             )
