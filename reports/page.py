@@ -11,7 +11,7 @@ from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from reports import numbers
 from reports.figures import figures_of
-from reports.fixes import Fix, fixes
+from reports.fix_cards import Fix, fixes
 from reports.frame import charts_code, environment, framed
 from reports.names import devices_of, variant_name
 from reports.overview import Row, rows

@@ -160,4 +160,4 @@ def test_trust_follows_the_widest_interval() -> None:
     assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
     text, level = trust(analysis("cpu"))
     assert level in ("good", "notice")
-    assert text.startswith(f"{len(cpu_run().trials)} trials, worst interval ±")
+    assert text.startswith(f"{len(cpu_run().trials)} trials, widest interval ±")

@@ -18,7 +18,7 @@ from harness.analysis.results import results_document
 from harness.model.analysis import Analysis, Cause
 from harness.model.run import Run, Status, Trial
 from harness.run.store import read_run
-from reports.fixes import Fix, fixes
+from reports.fix_cards import Fix, fixes
 from reports.overview import rows
 from reports.page import render_html
 from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SUFFIX, SUITE, figures, recording

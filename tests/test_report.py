@@ -20,7 +20,7 @@ from harness.run.recording import carried
 from reports import numbers
 from reports.charts import still
 from reports.figures import figures_of
-from reports.fixes import fixes
+from reports.fix_cards import fixes
 from reports.frame import charts_code, environment
 from reports.messages import limit
 from reports.overview import rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.fixes import LOADER, SNIPPETS, snippet
+from reports.fix_cards import LOADER, SNIPPETS, snippet
 
 pytestmark = pytest.mark.tensorflow
 
