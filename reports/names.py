@@ -43,22 +43,25 @@ def is_gpu(device: str) -> bool:
     return device.startswith("gpu")
 
 
-def device_name(device: str, *, alone: bool = False) -> str:
-    """Return a device's name: "CPU", "GPU 0" ("GPU" where it is the only one), "4 GPUs"."""
+def device_name(device: str) -> str:
+    """Return a device's name: "CPU", "GPU 0", "4 GPUs"."""
     parts = device.split("+")
     if len(parts) > 1:
         return f"{len(parts)} GPUs"
     kind, index = device[:3].upper(), device[3:]
     if kind not in ("CPU", "GPU") or (index and not index.isdecimal()):
         return device
-    return kind if alone else f"{kind} {index}".strip()
+    return f"{kind} {index}".strip()
 
 
 def device_names(devices: Iterable[str]) -> dict[str, str]:
-    """Return each device's name; "GPU" where there is only one."""
-    distinct = dict.fromkeys(devices)
-    single = [device for device in distinct if is_gpu(device) and "+" not in device]
-    return {device: device_name(device, alone=len(single) == 1) for device in distinct}
+    """Return each device's name; of a single GPU "GPU", or "1 GPU" beside several together."""
+    names = {device: device_name(device) for device in devices}
+    together = any("+" in device for device in names)
+    single = [device for device in names if is_gpu(device) and "+" not in device and device != "gpu"]
+    if len(single) == 1:
+        names[single[0]] = "1 GPU" if together else "GPU"
+    return names
 
 
 def variant_name(variant: str) -> str:
