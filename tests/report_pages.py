@@ -70,8 +70,8 @@ def analysis(name: str) -> Analysis:
 
 @cache
 def page(name: str) -> str:
-    inside = carried(analysis(name), whole=True)
-    return render_html(inside.analysis, record=inside.text, code=javascript)
+    text, shown = carried(analysis(name), whole=True)
+    return render_html(shown, record=text, code=javascript)
 
 
 @cache

@@ -28,27 +28,27 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
 def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
     analysis = analyse(RUNS[name]())
-    again = unpack(pack(analysis, whole=False))
-    assert again.analysis is not None
-    assert comparable(again.analysis) == comparable(analysis)
-    assert again.analysis.run is again.run
+    run, again = unpack(pack(analysis, whole=False))
+    assert again is not None
+    assert comparable(again) == comparable(analysis)
+    assert again.run is run
 
 
 def test_of_a_whole_run_the_analysis_is_computed_again() -> None:
     analysis = analyse(builders.bare_run())
-    again = unpack(pack(analysis, whole=True))
-    assert again.analysis is None
-    assert comparable(analyse(again.run)) == comparable(analysis)
+    run, again = unpack(pack(analysis, whole=True))
+    assert again is None
+    assert comparable(analyse(run)) == comparable(analysis)
 
 
 def as_read(run):
     """Give a made-up run as it comes from a folder: plain numbers of JSON became what the model says."""
-    return unpack(pack(analyse(run), whole=True)).run
+    return unpack(pack(analyse(run), whole=True))[0]
 
 
 def written(path: Path, run) -> Path:
-    inside = carried(analyse(run), whole=True)
-    path.write_text(render_html(inside.analysis, record=inside.text, code=javascript), encoding="utf-8")
+    text, analysis = carried(analyse(run), whole=True)
+    path.write_text(render_html(analysis, record=text, code=javascript), encoding="utf-8")
     return path
 
 
@@ -62,13 +62,13 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     run = as_read(builders.long_run(seconds=1200, gpus=4))
     analysis = analyse(run)
     page = written(tmp_path / "report.html", run)
-    result = open_recording(page)
-    assert readings(result.run) < readings(run) / 2
-    assert result.analysis is not None
-    assert comparable(result.analysis) == comparable(replace(analysis, run=result.run))
-    assert result.run.trials[0].windows == run.trials[0].windows
-    inside = carried(result.analysis, whole=False)
-    again = render_html(inside.analysis, record=inside.text, code=javascript)
+    short, kept = open_recording(page)
+    assert readings(short) < readings(run) / 2
+    assert kept is not None
+    assert comparable(kept) == comparable(replace(analysis, run=short))
+    assert short.trials[0].windows == run.trials[0].windows
+    text, shown = carried(kept, whole=False)
+    again = render_html(shown, record=text, code=javascript)
     assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
 
 

@@ -183,8 +183,8 @@ def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prin
 
     def command(run: Run, *arguments: str) -> Printed:
         page = tmp_path / "report.html"
-        inside = carried(analyse(run), whole=True)
-        page.write_text(render_html(inside.analysis, record=inside.text, code=str), encoding="utf-8")
+        record, shown = carried(analyse(run), whole=True)
+        page.write_text(render_html(shown, record=record, code=str), encoding="utf-8")
         printed = tfbench("rerun", page, *arguments)
         assert not (tmp_path / "runs").exists()
         return printed
@@ -214,7 +214,7 @@ def test_check_says_what_differs(rerun: Callable[..., Printed]) -> None:
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
 def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> None:
     """A trial's folder is made afresh: whatever lay there is gone."""
-    made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True).text))
+    made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True)[0]))
     document = msgspec.msgpack.decode(made)
     document["analysis"]["run"]["planned"][0]["id"] = name
     changed = lzma.compress(msgspec.msgpack.encode(document))

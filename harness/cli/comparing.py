@@ -109,8 +109,7 @@ def _read(run: Named, *, prices: Prices | None) -> Extract:
     if run.path.name.endswith(SUFFIX):
         made = from_json(read_file(run.path))
     else:
-        recording = open_recording(run.path)
-        whole, analysis = recording.run, recording.analysis
+        whole, analysis = open_recording(run.path)
         if prices is not None:
             whole = replace(whole, manifest=replace(whole.manifest, prices=prices))
             analysis = priced(analysis, whole) if analysis else None

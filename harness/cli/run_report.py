@@ -46,14 +46,14 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
     from reports.page import render_html, render_markdown  # noqa: PLC0415
     from reports.table import render_csv  # noqa: PLC0415
 
-    read = open_recording(run)
-    whole = replace(read.run, manifest=with_prices(read.run.manifest, price))
-    analysis = analyse(whole) if read.analysis is None else priced(read.analysis, whole)
+    recorded, before = open_recording(run)
+    recorded = replace(recorded, manifest=with_prices(recorded.manifest, price))
+    analysis = priced(before, recorded) if before else analyse(recorded)
 
     def html() -> str:
-        inside = carried(analysis, whole=read.analysis is None)
+        record, shown = carried(analysis, whole=before is None)
         machines = [from_json(reference_path(name).read_bytes()) for name in references()]
-        return render_html(inside.analysis, record=inside.text, code=charts_code, references=machines)
+        return render_html(shown, record=record, code=charts_code, references=machines)
 
     renderers: Mapping[str, Callable[[], str]] = {
         "html": html,

@@ -12,7 +12,7 @@ import binascii
 import lzma
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,37 +37,26 @@ _TYPES = ("<i8", "<f8")
 _HINT = "Name a run folder, or a report.html of this version of tfbench."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """A run as it was found.
-
-    Attributes:
-        run: what was recorded.
-        analysis: what was computed before `run` was thinned out; None where `run` is whole, so that it can
-            be computed again.
-    """
-
-    run: Run
-    analysis: Analysis | None
-
-
 def open_run(path: Path) -> Run:
     """Read a run from its folder or out of a report file.
 
     Raises:
         StoreError: it is neither.
     """
-    return open_recording(path).run
+    return open_recording(path)[0]
 
 
-def open_recording(path: Path) -> Recording:
-    """Read a run, and where it is thinned out its analysis, from its folder or out of a report file.
+def open_recording(path: Path) -> tuple[Run, Analysis | None]:
+    """Read a run from its folder or out of a report file.
+
+    Returns:
+        The run, and the analysis that was computed before it was thinned out; None where the run is whole.
 
     Raises:
         StoreError: it is neither.
     """
     if path.is_dir() or not os.path.lexists(path):
-        return Recording(run=read_run(path), analysis=None)
+        return read_run(path), None
     content = read_file(path)
     result = _ELEMENT.findall(content)
     if len(result) != 1:
@@ -78,24 +67,17 @@ def open_recording(path: Path) -> Recording:
         raise StoreError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What a page carries: `text` for its element, and the analysis, with the run as it is in `text`.
-
-    A page drawn from this analysis is the same when it is drawn again from the page itself.
-    """
-
-    text: str
-    analysis: Analysis
-
-
-def carried(analysis: Analysis, *, whole: bool) -> Carried:
+def carried(analysis: Analysis, *, whole: bool) -> tuple[str, Analysis]:
     """Pack a run and its analysis for a page; too long a run is thinned out.
 
     Args:
         analysis: the analysis and, in it, the run.
         whole: whether the run is all that was recorded, and not itself taken out of a page for which it
             was thinned out.
+
+    Returns:
+        The text for the page's element, and the analysis with the run as it is in the text: a page drawn from
+        it is the same when it is drawn again from the page itself.
     """
     most = PAGE_VALUES
     while True:
@@ -103,7 +85,7 @@ def carried(analysis: Analysis, *, whole: bool) -> Carried:
         fitting = replace(analysis, run=shorter)
         text = pack(fitting, whole=whole and shorter is analysis.run)
         if len(text) <= PAGE_TEXT or most < _LEAST_VALUES:
-            return Carried(text=text, analysis=fitting)
+            return text, fitting
         most = int(min(most, readings(shorter)) * 0.95 * PAGE_TEXT / len(text))
 
 
@@ -124,7 +106,7 @@ def pack(analysis: Analysis, *, whole: bool) -> str:
     return base64.b64encode(content).decode("ascii")
 
 
-def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
+def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> tuple[Run, Analysis | None]:
     """Take out of text what `pack` put in.
 
     Args:
@@ -154,7 +136,7 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> Recording:
         check_ids(run.planned)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"The contained run is damaged: {error}.", hint=_HINT) from error
-    return Recording(run=run, analysis=analysis)
+    return run, analysis
 
 
 def _content(text: str, most_bytes: int) -> bytes:

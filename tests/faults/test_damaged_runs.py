@@ -20,7 +20,7 @@ from harness.analysis.results import results_document
 from harness.errors import StoreError, UsageError
 from harness.model.run import Run, Status
 from harness.run.extracts import SUFFIX, from_json
-from harness.run.recording import carried, open_recording, unpack
+from harness.run.recording import carried, open_run, unpack
 from harness.run.repeat import again, options_here
 from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def document() -> dict:
     """What a page carries."""
     run = recorded(builders.cpu_run(trials=3))
-    return msgspec.msgpack.decode(lzma.decompress(base64.b64decode(carried(analyse(run), whole=True).text)))
+    return msgspec.msgpack.decode(lzma.decompress(base64.b64decode(carried(analyse(run), whole=True)[0])))
 
 
 def as_text(document: dict) -> str:
@@ -79,7 +79,7 @@ def test_a_damaged_run_folder(
     chance.choice(kinds)(file, chance)
     with no_hang():
         try:
-            run = open_recording(path).run
+            run = open_run(path)
             look(run, html=chance.random() < 0.1)
             again(run, options_here(run, out=path))
         except REFUSED as error:
@@ -102,7 +102,7 @@ def test_a_damaged_document_in_a_page(document: dict, chance: random.Random) -> 
         assume(False)  # MessagePack cannot hold such a value
     with no_hang():
         try:
-            run = unpack(text).run
+            run = unpack(text)[0]
             look(run, html=chance.random() < 0.1)
             again(run, options_here(run, out=Path("/nowhere")))
         except REFUSED as error:
@@ -121,7 +121,7 @@ def test_a_damaged_page(
     chance.choice((cut, flip))(page, chance)
     with no_hang():
         try:
-            look(open_recording(page).run, html=False)
+            look(open_run(page), html=False)
         except REFUSED as error:
             assert error.hint
 
