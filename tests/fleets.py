@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.fleet.folder import FleetFolder, read_files
 from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
 from harness.model.options import Options
-from harness.model.run import Status, Trial
+from harness.model.run import Status
 from harness.run.store import RunFolder
 from tests.builders import cpu_run
 from tests.fakes import good_events
@@ -52,13 +52,7 @@ def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written
     trial = folder.open_trial(planned, Spec())
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     message = "" if status is Status.OK else "It failed."
-    folder.close_trial(
-        Trial(
-            id=planned.id, workload=planned.workload, device=planned.device, index=planned.index,
-            status=status, exit_code=0, message=message, started_ns=1, ended_ns=2,
-        ),
-        "log",
-    )  # fmt: skip
+    folder.close_trial(replace(planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=2), "log")
     note = f"{planned.id}: {status}. {message}" if message else ""
     return Written(folder=f"trials/{planned.id}", files=read_files(trial.path), note=note)
 

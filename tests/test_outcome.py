@@ -11,7 +11,7 @@ from harness.errors import EngineError
 from harness.model.platform import ImageInfo
 from harness.model.run import Status, Window
 from harness.run.events import EventLog
-from harness.run.outcome import Ended, judge
+from harness.run.outcome import judge
 from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
 CONTAINER = ContainerSpec(
@@ -23,8 +23,8 @@ WINDOW = Window(variant=BASELINE, index=0, start_ns=0, end_ns=9, steps=1, sample
 GOOD = EventLog(start={"kind": "start"}, ended=True, windows=[WINDOW])
 
 
-def ended(code: int = 0, *, out_of_memory: bool = False, stopped: tuple[Status, str] | None = None) -> Ended:
-    return Ended(exit=Exit(code=code, out_of_memory=out_of_memory), stopped=stopped)
+def ended(code: int = 0, *, out_of_memory: bool = False) -> Exit:
+    return Exit(code=code, out_of_memory=out_of_memory)
 
 
 def raised(message: str, kind: str = "ValueError") -> EventLog:
@@ -41,15 +41,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
         (ended(), GOOD, LOST, Status.ENGINE_LOST, "does not answer"),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
-        (
-            ended(137, stopped=(Status.TIMEOUT, "No event for 5 s.")),
-            GOOD,
-            None,
-            Status.TIMEOUT,
-            "No event for 5 s. See log.txt",
-        ),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
-        (ended(137, stopped=(Status.FAILED, "Too much.")), GOOD, None, Status.FAILED, "Too much."),
         (ended(137, out_of_memory=True), raised("OOM"), None, Status.OUT_OF_MEMORY, "--memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
         (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),
@@ -64,7 +56,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
     ],
 )
 def test_judgement(
-    how: Ended | None, log: EventLog, cause: BaseException | None, status: Status, said: str
+    how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, said: str
 ) -> None:
     judged, message = judge(how, log, cause, CONTAINER, (BASELINE,))
     assert judged is status

@@ -120,7 +120,7 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert len(trial.windows) == 2
     assert trial.exit_code == 0
     assert 0 < trial.started_ns < trial.ended_ns
-    assert bench.folder.trial(trial.id).log.read_text(encoding="utf-8") == "training ...\n"
+    assert (bench.folder.trial(trial.id).path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
     assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (6, 6)
     assert bench.progress.tasks[0].steps.count(1) == 6, "the bar moves on with each window"
@@ -272,7 +272,7 @@ class TestFullDisk:
 
     def test_when_a_trial_is_closed(self, bench: Bench) -> None:
         def fill(out: Path) -> None:
-            (out.parent / "log.txt").symlink_to("/dev/full")
+            (out.parent / "log.txt.partial").symlink_to("/dev/full")
 
         with pytest.raises(StoreError, match="The disk is full") as caught:
             run_all(bench, Script(), Script(does=fill))

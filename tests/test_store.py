@@ -32,9 +32,8 @@ SPEC = Spec(workload="mlp", variants=("baseline",))
 
 
 def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
-    return Trial(
-        id=planned.id, workload=planned.workload, device=planned.device, index=planned.index, status=status,
-        exit_code=0, message=message, started_ns=1, ended_ns=5,
+    return replace(
+        planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=5,
         gaps=(Gap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
         sampling={"ticks": 4.0},
     )  # fmt: skip
@@ -72,7 +71,7 @@ def test_a_run_reads_back_as_it_was(folder: RunFolder) -> None:
     assert first.facts == {"tensorflow": "2.21.0"}
     assert len(first.windows) == 2
     np.testing.assert_array_equal(first.telemetry[0].columns["cpu_util_pct"], [50.0, np.nan])
-    assert folder.trial(first.id).log.read_text(encoding="utf-8") == "last words\n"
+    assert (folder.trial(first.id).path / "log.txt").read_text(encoding="utf-8") == "last words\n"
 
 
 def test_the_container_finds_its_spec(folder: RunFolder) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Annotated
@@ -31,7 +30,7 @@ from harness.paths import paths_here
 from harness.progress import Progress
 from harness.rounding import counted, three_digits
 from harness.run.prepare import commit_of, new_run_id
-from harness.run.store import write_whole
+from harness.run.store import write_json
 from reports.compare_messages import scaling_caveats
 
 USUAL = FleetPlan(options=Options())
@@ -135,8 +134,7 @@ def _together(folder: FleetFolder) -> Scaling | None:
     made = scaled(teams_of(folder))
     if not made.points:
         return None
-    points = [asdict(point) for point in made.points]
-    write_whole(folder.path / "scaling.json", json.dumps(points, indent=1) + "\n")
+    write_json(folder.path / "scaling.json", made.points)
     return made
 
 

@@ -8,7 +8,6 @@ comparison.html   derived; made again by `tfbench compare`
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from pathlib import Path
 from harness.errors import StoreError, on_disk
 from harness.fleet.messages import FleetPlan, Written
 from harness.model.run import Run, Status
-from harness.run.plain import from_plain, to_plain
-from harness.run.store import RunFolder, write_whole
+from harness.run.plain import from_plain
+from harness.run.store import RunFolder, write_json, write_whole
 from harness.untrusted import read_object
 
 PLAN, STOPS = "fleet.json", "stops.json"
@@ -33,7 +32,7 @@ class FleetFolder:
 
     def write_plan(self, plan: FleetPlan) -> None:
         """Write the plan: again when the nodes of a resumed fleet are others."""
-        write_whole(self.path / PLAN, json.dumps(to_plain(plan), indent=1) + "\n")
+        write_json(self.path / PLAN, plan)
 
     def read_plan(self) -> FleetPlan:
         """Return the plan.

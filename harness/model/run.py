@@ -163,6 +163,21 @@ class PlannedTrial:
         """Positions, in the manifest's `gpus`, of the GPUs that the trial uses."""
         return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
 
+    def trial(self, status: Status, message: str = "") -> Trial:
+        """Return how this trial ended, with nothing measured."""
+        return Trial(
+            id=self.id,
+            workload=self.workload,
+            device=self.device,
+            index=self.index,
+            status=status,
+            exit_code=None,
+            message=message,
+            started_ns=0,
+            ended_ns=0,
+            point=self.point,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from harness.engines import ContainerSpec, Exit
 from harness.errors import EngineError
@@ -14,20 +13,8 @@ from workloads.protocol import NO_GPU_EXIT
 LONGEST = 300  # TensorFlow's own errors run to hundreds of lines; log.txt has them whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a container was seen to end.
-
-    Attributes:
-        stopped: the status and why, where the harness ended it.
-    """
-
-    exit: Exit
-    stopped: tuple[Status, str] | None = None
-
-
 def judge(
-    ended: Ended | None,
+    exit_: Exit | None,
     log: EventLog,
     cause: BaseException | None,
     container: ContainerSpec,
@@ -40,19 +27,16 @@ def judge(
     """
     if isinstance(cause, EngineError):
         return Status.ENGINE_LOST, f"The engine was lost or refused: {cause}"
-    if cause is not None or ended is None:
+    if cause is not None or exit_ is None:
         return Status.INTERRUPTED, "The run was stopped during this trial."
     text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
-    if ended.stopped:
-        status, why = ended.stopped
-        return status, f"{why} See log.txt for its last output."
-    if ended.exit.out_of_memory:
+    if exit_.out_of_memory:
         limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
         return (
             Status.OUT_OF_MEMORY,
             f"It exceeded its memory limit{limit}. Raise --memory or lower batch_size.",
         )
-    if ended.exit.code == NO_GPU_EXIT:
+    if exit_.code == NO_GPU_EXIT:
         result = text or "TensorFlow did not find the GPU."
         return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
     if log.error and _ran_out(str(log.error["type"]), str(log.error["message"])):
@@ -62,8 +46,8 @@ def judge(
         )
     if text:
         return Status.FAILED, f"The workload raised {text} See log.txt for the traceback."
-    if ended.exit.code != 0:
-        return Status.FAILED, f"It exited with code {ended.exit.code}. See log.txt for its last output."
+    if exit_.code != 0:
+        return Status.FAILED, f"It exited with code {exit_.code}. See log.txt for its last output."
     if log.problem or not log.ended:
         problem = _sentence(log.problem or "its last event is missing")
         return Status.BAD_EVENTS, f"Its events are not valid: {problem} See log.txt and out/events.jsonl."

@@ -18,7 +18,7 @@ from harness.model.run import PlannedTrial, Status, Trial
 from harness.progress import Progress, Task
 from harness.run.clocks import clock_gap
 from harness.run.events import EventTail, read_log
-from harness.run.outcome import Ended, judge
+from harness.run.outcome import judge
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
@@ -99,34 +99,29 @@ class Runner:
         started_ns = time.monotonic_ns()
         clocks = {"boot_id": boot_id(), "wall_ns": time.time_ns(), "t_ns": started_ns}
         container: Container | None = None
-        ended: Ended | None = None
+        exit_: Exit | None = None
+        stopped: tuple[Status, str] | None = None
         sampling = Sampling()
         cause: BaseException | None = None
         try:
             container = self.engine.start(replace(job.container, out=folder.out))
             target = Target(pid=container.pid, gpus=job.gpus)
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
-                ended = self._watch(container, folder, job, bar, what)
+                exit_, stopped = self._watch(container, folder, job, bar, what)
         except (EngineError, KeyboardInterrupt) as error:
             cause = error
         finally:
             log_text = self._clear_away(container)
         log = read_log(folder.events)
-        status, message = judge(ended, log, cause, job.container, planned.variants)
+        status, message = stopped or judge(exit_, log, cause, job.container, planned.variants)
         ended_ns = time.monotonic_ns()
-        trial = Trial(
-            id=planned.id,
-            workload=planned.workload,
-            device=planned.device,
-            index=planned.index,
-            status=status,
-            exit_code=ended.exit.code if ended else None,
-            message=message,
+        trial = replace(
+            planned.trial(status, message),
+            exit_code=exit_.code if exit_ else None,
             started_ns=started_ns,
             ended_ns=ended_ns,
             gaps=(*sampling.gaps, *clock_gap(clocks, log.start, started_ns, ended_ns)),
             sampling=sampling.cost,
-            point=planned.point,
             **log.parts(),
         )
         self.folder.close_trial(trial, log_text)
@@ -143,8 +138,14 @@ class Runner:
             ) from cause
         return trial
 
-    def _watch(self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str) -> Ended:
-        """Wait for the container's end and end it when it hangs, takes too long or writes too much."""
+    def _watch(
+        self, container: Container, folder: TrialFolder, job: Job, bar: Task, what: str
+    ) -> tuple[Exit, tuple[Status, str] | None]:
+        """Wait for the container's end, and end it when it hangs, takes too long or writes too much.
+
+        Returns:
+            How it ended, and the trial's status and why where it was ended here.
+        """
         tail = EventTail(folder.events)
         begun = heard = weigh_at = time.monotonic()
         while True:
@@ -152,7 +153,7 @@ class Runner:
             events = tail.read()
             _note_progress(bar, what, events, job.spec.variants)
             if exit_ is not None:
-                return Ended(exit=exit_)
+                return exit_, None
             now = time.monotonic()
             if events:
                 heard = now
@@ -164,7 +165,8 @@ class Runner:
                     stopped = Status.FAILED, f"It wrote more than {limit} into its folder, so it was stopped."
             if stopped is not None:
                 container.kill()
-                return Ended(exit=container.poll() or _KILLED, stopped=stopped)
+                status, why = stopped
+                return container.poll() or _KILLED, (status, f"{why} See log.txt for its last output.")
             time.sleep(self.poll_s)
 
     def _overdue(self, ran_s: float, silent_s: float) -> tuple[Status, str] | None:

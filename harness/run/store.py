@@ -63,11 +63,6 @@ class TrialFolder:
         return self.path / "telemetry"
 
     @property
-    def log(self) -> Path:
-        """The end of the container's stdout and stderr."""
-        return self.path / "log.txt"
-
-    @property
     def record(self) -> Path:
         """The record that is written when the trial has ended."""
         return self.path / "trial.json"
@@ -86,9 +81,8 @@ class RunFolder:
         """Make the folder and write what is known of a run before its first trial."""
         with on_disk(self.path):
             self.path.mkdir(parents=True, exist_ok=False)
-            _write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **to_plain(run.manifest)})
-            plan = {"workloads": to_plain(run.workloads), "planned": to_plain(run.planned)}
-            _write_json(self.path / "plan.json", plan)
+        write_json(self.path / "manifest.json", {"schema": SCHEMA_VERSION, **to_plain(run.manifest)})
+        write_json(self.path / "plan.json", {"workloads": run.workloads, "planned": run.planned})
 
     def exists(self) -> bool:
         """Return whether the run has been created already."""
@@ -101,21 +95,18 @@ class RunFolder:
             shutil.rmtree(folder.path, ignore_errors=True)
             folder.out.mkdir(parents=True)
             folder.telemetry.mkdir()
-            _write_json(folder.out / "spec.json", to_plain(spec))
+        write_json(folder.out / "spec.json", spec)
         return folder
 
     def close_trial(self, trial: Trial, log: str) -> None:
         """Write how a trial ended; from now on it survives whatever comes."""
         folder = self.trial(trial.id)
-        record = {name: getattr(trial, name) for name in _RECORD}
-        with on_disk(self.path):
-            folder.log.write_text(log, encoding="utf-8", errors="replace")
-            _write_json(folder.record, to_plain(record))
+        write_whole(folder.path / "log.txt", log)
+        write_json(folder.record, {name: getattr(trial, name) for name in _RECORD})
 
     def close(self, stops: tuple[Stop, ...]) -> None:
         """Write why each workload was repeated no further."""
-        with on_disk(self.path):
-            _write_json(self.path / "stops.json", {"stops": to_plain(stops)})
+        write_json(self.path / "stops.json", {"stops": stops})
 
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the folder of a trial."""
@@ -125,8 +116,8 @@ class RunFolder:
         """Return the trials that have ended so far, by their ids; one whose files are damaged counts as failed."""
         names = sorted(path.parent.name for path in self.path.glob("trials/*/trial.json"))
         return {
-            name: _read_trial(
-                self.trial(name), PlannedTrial(id=name, workload="", device="", index=0, variants=())
+            name: read_trial(
+                self.trial(name).path, PlannedTrial(id=name, workload="", device="", index=0, variants=())
             )
             for name in names
         }
@@ -144,7 +135,17 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     """
     with on_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _write(path, content)
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("wb") as file:
+            file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        return partial.replace(path)
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write values of the model as JSON, as `write_whole` does."""
+    return write_whole(path, json.dumps(to_plain(value), indent=1) + "\n")
 
 
 def read_run(path: Path) -> Run:
@@ -171,9 +172,9 @@ def read_run(path: Path) -> Run:
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
         check_ids(planned)
         trials = tuple(
-            _read_trial(RunFolder(path).trial(trial.id), trial)
+            read_trial(folder, trial)
             for trial in planned
-            if RunFolder(path).trial(trial.id).path.is_dir()
+            if (folder := RunFolder(path).trial(trial.id).path).is_dir()
         )
     except _DAMAGE as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
@@ -196,42 +197,13 @@ def check_ids(planned: Iterable[PlannedTrial]) -> None:
 
 
 def read_trial(path: Path, planned: PlannedTrial) -> Trial:
-    """Read a trial's folder, wherever it lies.
-
-    Raises:
-        StoreError: it is not whole.
-    """
+    """Read a trial's folder; one whose files are damaged counts as failed, and the others of its run remain."""
     try:
         return _whole_trial(TrialFolder(path=path), planned)
     except _DAMAGE as error:
-        raise StoreError(
-            f"{path} is not a complete trial: {_reason(error)}.", hint="Run it again."
-        ) from error
-
-
-def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
-    """Read a trial; one whose files are damaged counts as failed, and the others of its run remain."""
-    try:
-        return _whole_trial(folder, planned)
-    except _DAMAGE as error:
         reason = _reason(error).rstrip(".")
         message = f"Its files are damaged: {reason}. Run it again with `tfbench bench --resume`."
-        return _without_record(planned, Status.BAD_EVENTS, message)
-
-
-def _without_record(planned: PlannedTrial, status: Status, message: str) -> Trial:
-    return Trial(
-        id=planned.id,
-        workload=planned.workload,
-        device=planned.device,
-        index=planned.index,
-        status=status,
-        exit_code=None,
-        message=message,
-        started_ns=0,
-        ended_ns=0,
-        point=planned.point,
-    )
+        return planned.trial(Status.BAD_EVENTS, message)
 
 
 def _whole_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
@@ -247,7 +219,7 @@ def _whole_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
         if trial.status is Status.OK and (log.problem or not log.ended):
             raise ValueError(f"{folder.events}: {log.problem or 'the last event is missing'}")
     else:
-        trial = _without_record(planned, Status.INTERRUPTED, "The harness ended before the trial.")
+        trial = planned.trial(Status.INTERRUPTED, "The harness ended before the trial.")
         times = [int(each.t_ns[i]) for each in series if len(each.t_ns) for i in (0, -1)]
         times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
         trial = replace(trial, started_ns=min(times, default=0), ended_ns=max(times, default=0))
@@ -267,16 +239,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, StoreError):
         return error.message.rstrip(".")
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    _write(path, json.dumps(value, indent=1) + "\n")
-
-
-def _write(path: Path, content: str | bytes) -> Path:
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    return partial.replace(path)
