@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from harness.defaults import PROFILES
 from harness.errors import UsageError
+from harness.model.options import Options
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
     OF_A_PIPELINE,
     OF_THE_STEP,
-    PROFILES,
     devices_named,
     plan_trials,
-    profile_named,
     spec_for,
     variants_named,
 )
+from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Workload
 
 SMOKE = PROFILES["smoke"]
@@ -34,7 +35,7 @@ def workload(name: str = "mlp", **params: object) -> Workload:
 
 def test_a_profile_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="'fast'") as caught:
-        profile_named("fast")
+        resolve(Options(profile="fast"))
     assert "smoke, quick, full" in caught.value.hint
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from harness.analysis import analyse
 from harness.cli.rerun import differing
+from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.model.options import Options
 from harness.model.platform import ImageInfo
 from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
-from harness.run.plan import profile_named
 from harness.run.recording import carried, unpack
 from harness.run.repeat import again, compare_images, demands, options_here, outlook
 from harness.run.resolve import Resolved, resolve
@@ -45,7 +45,7 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     manifest = replace(
         run.manifest,
         options=options,
-        profile=replace(profile_named("smoke"), **settings),
+        profile=replace(PROFILES["smoke"], **settings),
         sources=sources(resolved.entries),
     )
     stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
@@ -65,7 +65,7 @@ def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
     assert resolved.options.out == tmp_path
     assert dict(resolved.options.params) == {"batch_size": "64"}
     assert resolved.profile.window_s == 0.5, "as it was then, whatever the profile says today"
-    assert resolved.profile.stall_s == profile_named("smoke").stall_s
+    assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "no more and no fewer"
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from benchmarks.truth.case import Case
 from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
+from harness.defaults import PROFILES
 from harness.errors import TrialError
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.paths import paths_here
 from harness.progress import Silent
-from harness.run.plan import profile_named
 from harness.run.prepare import Prepared, execute, prepare
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder
@@ -42,7 +42,7 @@ class Settings:
 
 # The quick profile, shortened: all that a verdict is made of, from a single trial.
 PROFILE = replace(
-    profile_named("quick"),
+    PROFILES["quick"],
     name="truth",
     trials=1,
     max_trials=1,

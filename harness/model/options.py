@@ -50,15 +50,13 @@ class Options:
     @property
     def axes(self) -> Mapping[str, tuple[str, ...]]:
         """The parameters that have several values."""
-        return {name: values for name, values in self._values().items() if len(values) > 1}
+        values = {
+            name: tuple(part.strip() for part in text.split(",") if part.strip())
+            for name, text in self.params.items()
+        }
+        return {name: texts for name, texts in values.items() if len(texts) > 1}
 
     @property
     def fixed_params(self) -> Mapping[str, str]:
         """The parameters that have one value."""
         return {name: text for name, text in self.params.items() if name not in self.axes}
-
-    def _values(self) -> Mapping[str, tuple[str, ...]]:
-        return {
-            name: tuple(part.strip() for part in text.split(",") if part.strip())
-            for name, text in self.params.items()
-        }

@@ -65,13 +65,8 @@ def check_axes(
     """Turn the values of each axis of a sweep into those of the parameter's type, each of them once.
 
     Raises:
-        UsageError: as check_params, or an axis without values.
+        UsageError: as check_params.
     """
-    for name, texts in axes.items():
-        if not texts:
-            raise UsageError(
-                f"{name} has no values.", hint=f"List them, as in --{name.replace('_', '-')} 1,2,4."
-            )
     return {
         name: tuple(dict.fromkeys(check_params({name: text}, workloads)[name] for text in texts))
         for name, texts in axes.items()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from harness.defaults import PROFILES, Profile
+from harness.defaults import Profile
 from harness.errors import UsageError, unknown
 from harness.model.run import PlannedTrial, Point, Scalar
 from harness.run.params import params_for
@@ -48,17 +48,6 @@ ON_A_GPU = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 CPU = "cpu"
-
-
-def profile_named(name: str) -> Profile:
-    """Return a profile.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name not in PROFILES:
-        raise unknown("profile", name, PROFILES)
-    return PROFILES[name]
 
 
 def device_words(wanted: str) -> tuple[str, ...]:

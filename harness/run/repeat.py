@@ -20,7 +20,6 @@ from harness.run.prepare import commit_of
 from harness.run.resolve import Resolved, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
-from workloads.protocol import TENSORFLOW
 
 
 def options_here(
@@ -79,12 +78,6 @@ def again(run: Run, options: Options) -> Resolved:
         UsageError, GpuError: what it needs is not here.
     """
     resolved = resolve(options)
-    gone = set(options.workloads) - {workload.name for workload in resolved.workloads}
-    if gone:
-        raise UsageError(
-            f"This tfbench has no workload {', '.join(sorted(gone))}.",
-            hint=f"Check out the run's own commit, {run.manifest.commit or 'which it does not name'}.",
-        )
     devices = options.device.split(",")
     planned = tuple(trial for trial in _planned(run) if trial.device in devices)
     profile = run.manifest.profile
@@ -131,10 +124,11 @@ def outlook(run: Run, options: Options, paths: Paths) -> Run:
     entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in options.workloads)
     result, _ = discover()
     gpus = select_gpus(result, options.gpus) if result and run.manifest.gpus else ()
-    images = {workload.name: workload.image for workload in run.workloads}
     targets = {
-        target_for(images.get(planned.workload, TENSORFLOW), gpu=bool(planned.gpus))
+        target_for(workload.image, gpu=bool(planned.gpus))
         for planned in run.planned
+        for workload in run.workloads
+        if workload.name == planned.workload
     }
     locks = {target: paths.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
     engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)

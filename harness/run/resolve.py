@@ -18,6 +18,7 @@ from harness.defaults import (
     MOST_SEED,
     MOST_STALL_S,
     MOST_TRIALS,
+    PROFILES,
     Profile,
 )
 from harness.errors import GpuError, UsageError, unknown
@@ -33,7 +34,6 @@ from harness.run.plan import (
     devices_named,
     grid,
     plan_trials,
-    profile_named,
     variants_named,
 )
 from harness.run.prices import read_prices
@@ -166,7 +166,9 @@ def _gpus(options: Options) -> tuple[Gpu, ...]:
 
 
 def _profile(options: Options) -> Profile:
-    profile = profile_named(options.profile)
+    if options.profile not in PROFILES:
+        raise unknown("profile", options.profile, PROFILES)
+    profile = PROFILES[options.profile]
     if options.trials is not None:
         profile = replace(profile, trials=options.trials, max_trials=options.trials)
     return profile if options.stall_s is None else replace(profile, stall_s=options.stall_s)

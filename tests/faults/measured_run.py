@@ -9,13 +9,14 @@ from pathlib import Path
 
 from harness.cli.console import show_error
 from harness.cli.measuring import stoppable
+from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
 from harness.model.platform import ImageInfo
 from harness.model.run import Run
 from harness.progress import Silent
-from harness.run.plan import plan_trials, profile_named, spec_for
+from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder
 from harness.telemetry.sources import default_sources
@@ -30,7 +31,7 @@ WORKLOAD = Workload(
     epochs=1,
     data=Data(name="x", shape=(4,), classes=2, train=2, test=2),
 )
-PROFILE = replace(profile_named("smoke"), trials=4, max_trials=4)
+PROFILE = replace(PROFILES["smoke"], trials=4, max_trials=4)
 PLANNED = plan_trials((WORKLOAD,), ("cpu",), PROFILE, {WORKLOAD.name: (BASELINE,)}, {})
 TRIAL = f"""
 import time

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.run import Run
 from harness.run.catalogue import Entry, external
 from harness.run.events import EventTail, read_log
-from harness.run.plan import plan_trials, profile_named, spec_for, variants_named
+from harness.run.plan import plan_trials, spec_for, variants_named
 from harness.run.store import read_run
 from tests import builders
 from tests.faults.injecting import HOSTILE, TO_ANY_FILE, damage_line, faults, no_hang
@@ -90,7 +91,7 @@ def test_a_workload_file_of_anything(tmp_path_factory: pytest.TempPathFactory, c
 def use(entries: tuple[Entry, ...]) -> None:
     """Do with declarations what a run does before it starts."""
     declared = [entry.workload for entry in entries]
-    profile = profile_named("smoke")
+    profile = PROFILES["smoke"]
     planned = plan_trials(declared, ("cpu",), profile, variants_named("", True, declared), {})
     for trial in planned:
         json.dumps(asdict(spec_for(trial, profile, file="own.py", data_dir="/data", seed=1))).encode()
