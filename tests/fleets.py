@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.fleet.folder import FleetFolder, read_files
-from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.run.store import RunFolder
@@ -60,7 +60,7 @@ def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written
 def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
     """Return what a node says that does all its trials."""
     return [
-        Heartbeat(text="preparing"),
+        "preparing",
         RUN,
         *(done_trial(index, scratch) for index in indices),
         Written(folder="", files={"stops.json": b'{"stops": []}\n'}),

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.errors import FleetError, StoreError, UsageError
+from harness.errors import FleetError, StoreError, TfbenchError, UsageError
 from harness.fleet.cluster import alive, connected
 from harness.fleet.folder import FleetFolder, read_files, write_files
-from harness.fleet.messages import Failed, FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.nodes import choose
 from harness.fleet.session import Ready, collect, left, prepare, run, shipped
 from harness.fleet.worker import describe, kind, scratch_folder
@@ -211,7 +211,7 @@ def reported(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Messag
 class TestCollecting:
     def test_a_node_that_dies_keeps_its_trials_and_stops_nobody_else(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
-        lost = Failed(message="the node died.", hint="Look there.")
+        lost = FleetError("the node died.", hint="Look there.")
         scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
         assert collect(reported(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
@@ -237,11 +237,11 @@ class FakeCluster:
     """Answer as a cluster of these nodes, of which some cannot be used, and keep what was sent to each."""
 
     nodes: tuple[Node, ...] = ()
-    silent: Mapping[str, Failed] = field(default_factory=dict)
+    silent: Mapping[str, TfbenchError] = field(default_factory=dict)
     scripts: Mapping[str, list[Message]] = field(default_factory=dict)
     sent: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
 
-    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
+    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
         return self.nodes, self.silent
 
     def run_plan(
@@ -257,7 +257,7 @@ class TestResuming:
         folder = folder_in(tmp_path, nodes)
         cut = [RUN, done_trial(0, tmp_path / "s")]
         collect(reported({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
-        rest = {"b": whole(tmp_path / "t", (1, 2)), "c": [Heartbeat(text="preparing")]}
+        rest = {"b": whole(tmp_path / "t", (1, 2)), "c": ["preparing"]}
         cluster = FakeCluster(scripts=rest)
         ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
         assert run(cluster, ready, Silent()) == {"d": "Node d is ill."}
@@ -268,7 +268,7 @@ class TestResuming:
 
     def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(self, tmp_path: Path) -> None:
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
-        ill = Failed(message="No module named 'docker'", hint="Install it.")
+        ill = FleetError("No module named 'docker'", hint="Install it.")
         cluster = FakeCluster((node("c", kind="T4"), node("ill", kind="T4")), {"ill": ill})
         for _ in range(2):
             ready = prepare(cluster, folder, folder.read_plan(), Silent())
@@ -286,7 +286,7 @@ class TestResuming:
         assert set(left(folder, plan_of(nodes), [])) == {"b"}
 
     def test_no_node_can_be_used(self, tmp_path: Path) -> None:
-        cluster = FakeCluster((node("a"),), {"a": Failed(message="it is silent.", hint="Look there.")})
+        cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
         with pytest.raises(FleetError, match="No node of the cluster can be used") as caught:
             prepare(cluster, folder_in(tmp_path), plan_of(), Silent())
         assert "Node a: it is silent. Look there." in caught.value.hint

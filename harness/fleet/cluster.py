@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.messages import Failed, FleetPlan, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.nodes import node_keys
 from harness.fleet.training_worker import TrainingWorker
 from harness.fleet.worker import describe, work
@@ -111,7 +111,7 @@ class Cluster:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, Failed]]:
+    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
         """Return the nodes that are alive and offer CPUs, in the order of keys, and why some cannot be used.
 
         Args:
@@ -125,7 +125,7 @@ class Cluster:
             for node in nodes
         ]
         described: list[Node] = []
-        failed: dict[str, Failed] = {}
+        failed: dict[str, TfbenchError] = {}
         for node, answer in zip(nodes, answers, strict=True):
             try:
                 described.append(self._ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
@@ -286,28 +286,28 @@ def _pinned(node: Node) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
 
 
-def _error(node: Node, failed: Failed) -> FleetError:
-    return FleetError(f"Node {node.key}: {failed.message}", hint=failed.hint)
+def _error(node: Node, error: TfbenchError) -> FleetError:
+    return FleetError(f"Node {node.key}: {error.message}", hint=error.hint)
 
 
-def _held(wait_s: float) -> Failed:
-    return Failed(
-        message=f"it did not start within {wait_s:g} s: other work in the cluster holds its CPUs.",
+def _held(wait_s: float) -> FleetError:
+    return FleetError(
+        f"it did not start within {wait_s:g} s: other work in the cluster holds its CPUs.",
         hint="See `ray status`, or raise --wait.",
     )
 
 
-def _failed(error: BaseException) -> Failed:
+def _failed(error: BaseException) -> TfbenchError:
     """Say what an error of Ray's, whose text runs to pages, means for a node."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, TfbenchError):
-        return Failed(message=cause.message, hint=cause.hint)
+        return cause
     if cause is not None:
         # Ray wraps a failed import in the text of its traceback.
         last = str(cause).strip().rpartition("\n")[2] or type(cause).__name__
         hint = "Its Python needs tfbench[fleet], installed from fleet.lock; then see `tfbench doctor` there."
-        return Failed(message=f"{last.rstrip('.')}.", hint=hint)
-    return Failed(message=_first(error), hint="Check `ray status` and Ray's logs on that node.")
+        return FleetError(f"{last.rstrip('.')}.", hint=hint)
+    return FleetError(_first(error), hint="Check `ray status` and Ray's logs on that node.")
 
 
 def _first(error: BaseException) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.defaults import FLEET_WAIT_S
+from harness.errors import TfbenchError
 from harness.model.options import Options
 from harness.model.run import Run
 
@@ -65,13 +66,6 @@ class FleetPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """What the node does now, and how far it is."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A trial has ended, or the plan is through.
 
@@ -86,13 +80,5 @@ class Written:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The node cannot do it, or is gone: what happened, and what to try."""
-
-    message: str
-    hint: str
-
-
-# A run without trials is one that a node has planned.
-Message = Heartbeat | Run | Written | Failed
+# What a node does now, the run that it has planned, what it wrote, or why it cannot go on.
+Message = str | Run | Written | TfbenchError

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
-from harness.errors import FleetError, UsageError
+from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Failed, FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.multiworker import measure, team_nodes
 from harness.fleet.nodes import choose
 from harness.model.options import Options
@@ -114,8 +114,8 @@ def collect(
             if key not in bars:
                 bars[key] = held.enter_context(progress.task(key, None))
             match message:
-                case Heartbeat():
-                    bars[key].note(message.text)
+                case str():
+                    bars[key].note(message)
                 case Run():
                     folder.begin(key, message)
                 case Written():
@@ -124,15 +124,15 @@ def collect(
                         progress.line(f"{key}: {message.note}")
                     if folder.done(key):
                         bars[key].note("done")
-                case Failed():
+                case TfbenchError():
                     missing[key] = _because(key, message)
                     bars[key].note("failed")
                     progress.line(missing[key])
     return missing
 
 
-def _because(key: str, failed: Failed) -> str:
-    return f"Node {key}: {failed.message} {failed.hint}"
+def _because(key: str, error: TfbenchError) -> str:
+    return f"Node {key}: {error}"
 
 
 def scale(cluster: Cluster, ready: Ready, counts: Sequence[int], progress: Progress) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from harness.fleet.folder import STOPS, read_files, write_files
-from harness.fleet.messages import FleetPlan, Heartbeat, Message, Node, Written
+from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
@@ -32,7 +32,7 @@ from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 
 # Least time between two reports of progress.
-HEARTBEAT_S = 2.0
+REPORT_EVERY_S = 2.0
 Outbox = queue.Queue[Message | Exception | None]
 
 
@@ -80,7 +80,7 @@ def work(plan: FleetPlan, seed: Mapping[str, bytes]) -> Iterator[Message]:
     Raises:
         TfbenchError: as for harness.run.prepare.prepare, resume and execute.
     """
-    yield Heartbeat(text="preparing")
+    yield "preparing"
     outbox: Outbox = queue.Queue()
     threading.Thread(target=_run, args=(plan, seed, outbox), daemon=True).start()
     while (message := outbox.get()) is not None:
@@ -163,7 +163,7 @@ def _own_files(files: Mapping[str, str], cache: Path) -> Path:
 
 
 class Reporter:
-    """A Progress whose lines are heartbeats."""
+    """A Progress whose lines are sent to the driver."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -171,8 +171,8 @@ class Reporter:
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Task]:
         """Report the task's progress while the block runs."""
-        yield LoggedTask(self.line, label, total, every_s=HEARTBEAT_S)
+        yield LoggedTask(self.line, label, total, every_s=REPORT_EVERY_S)
 
     def line(self, text: str) -> None:
         """Send one line at once."""
-        self._outbox.put(Heartbeat(text=text))
+        self._outbox.put(text)
