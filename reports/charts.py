@@ -221,24 +221,26 @@ def dot_plot(
             beside(base),
         ]
         drawn.append(panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px))
-    if table is None:
-        columns = [(place, name) for place, name in enumerate(header) if name]
-        cells = [
-            (heading, record["row"], record["text"], record["name"])
-            for heading, records in panels.items()
-            for record in records
-        ]
-        kept = tuple(tuple(row[place] for place, _ in columns) for row in cells)
-        table = Table(header=tuple(name for _, name in columns), rows=kept)
     return Figure(
         id=id_,
         title=title,
         description=description,
         spec=stacked(drawn, spacing=44),
-        table=table,
+        table=table or _table(panels, header),
         reserve_px=labels_px + text_px,
         legend=legend,
     )
+
+
+def _table(panels: Mapping[str, Sequence[Mapping[str, Any]]], header: Sequence[str]) -> Table:
+    columns = [(place, name) for place, name in enumerate(header) if name]
+    cells = [
+        (heading, record["row"], record["text"], record["name"])
+        for heading, records in panels.items()
+        for record in records
+    ]
+    kept = tuple(tuple(row[place] for place, _ in columns) for row in cells)
+    return Table(header=tuple(name for _, name in columns), rows=kept)
 
 
 def _unity(x: alt.X) -> alt.Chart:

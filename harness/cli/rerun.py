@@ -64,11 +64,7 @@ def command(
     with stoppable():
         path = newest(run)
         then = open_run(path)
-        manifest = then.manifest
-        progress.line(
-            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
-            f"{manifest.commit or 'unknown'}: {len(then.trials)} of {len(then.planned)} planned trials ran."
-        )
+        progress.line(_described(then))
         devices = tuple(filter(None, device.split(",")))
         options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
         differences = differing(then, outlook(then, options, paths))
@@ -85,13 +81,21 @@ def command(
         if asked and not yes:
             _confirm(asked)
         prepared = prepare(
-            again(then, options), paths, progress, command=command_line(), rerun_of=manifest.run_id
+            again(then, options), paths, progress, command=command_line(), rerun_of=then.manifest.run_id
         )
         # Now that images and data are known too.
         later = differing(then, prepared.run)
         _show(progress, {key: values for key, values in later.items() if key not in differences})
         measure(prepared, progress)
     out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+
+
+def _described(run: Run) -> str:
+    made = run.manifest
+    return (
+        f"Run {made.run_id} of {made.created}, tfbench {made.tfbench_version}, commit {made.commit or 'unknown'}: "
+        f"{len(run.trials)} of {len(run.planned)} planned trials ran."
+    )
 
 
 def _confirm(asked: Mapping[str, str]) -> None:
