@@ -14,9 +14,9 @@ from statistics import median
 
 import numpy as np
 
+from harness.defaults import PROFILES
 from harness.model.run import Run, Status, Trial
 from harness.run.footprint import Footprint, footprints
-from harness.run.plan import PROFILES
 from harness.run.recording import open_run
 
 TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"

@@ -30,9 +30,9 @@ from harness.analysis.gate import gate
 from harness.analysis.ratios import LEVEL, Gap, gap, sample
 from harness.analysis.stats import narrow_enough, t_quantile
 from harness.analysis.versus import versus
+from harness.defaults import PROFILES, Profile
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.extracts import SUFFIX, from_json
-from harness.run.plan import PROFILES, Profile
 from harness.run.recording import open_run
 from tests.recordings import DATA, NAMES, recording
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.power import measure, share, slowed, stopped
+from harness.defaults import PROFILES
 from harness.model.comparison import Extract
-from harness.run.plan import PROFILES
 from harness.run.stopping import Stopping
 from tests.comparisons import again, whole
 from tests.test_stopping import planned, trial

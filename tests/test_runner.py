@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.defaults import PROFILES, Profile
 from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.platform import ImageInfo
 from harness.model.run import PlannedTrial, Run, Status, Trial
-from harness.run.plan import PROFILES, Profile, plan_trials, spec_for
+from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
 from harness.run.store import RunFolder, read_run

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from harness.defaults import PROFILES
 from harness.model.run import PlannedTrial, Status, Stop, Trial, Window
-from harness.run.plan import PROFILES
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import BASELINE, TUNED
 
