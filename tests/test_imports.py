@@ -37,15 +37,15 @@ class Rule:
 OTHERS: Mapping[str, str] = {
     "workloads": "numpy tensorflow keras",
     "harness": "platformdirs",
-    "harness.model": "numpy",
+    "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",
     "harness.telemetry": "numpy psutil pynvml",
     "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
     "harness.images": "docker packaging requests",
     "harness.system": "filelock psutil pynvml requests",
-    "harness.run": "cattrs msgspec numpy psutil",
-    "harness.fleet": "cattrs psutil ray",
+    "harness.run": "msgspec numpy psutil",
+    "harness.fleet": "psutil ray",
     "harness.cli": "rich typer",
     "reports": "altair jinja2 markupsafe numpy rich vl_convert",
 }

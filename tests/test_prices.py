@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.errors import UsageError
 from harness.model.run import Prices
-from harness.run.prices import priced, read_prices
-from tests import builders
+from harness.run.prices import read_prices
 
 
 @pytest.mark.parametrize(
@@ -34,9 +31,3 @@ def test_mistakes_name_what_to_try(text: str) -> None:
     with pytest.raises(UsageError) as error:
         read_prices(text)
     assert error.value.hint
-
-
-def test_a_report_can_be_made_with_other_prices() -> None:
-    manifest = replace(builders.manifest(gpus=1), prices=Prices(machine=1.0))
-    assert priced(manifest, "") is manifest
-    assert priced(manifest, "2").prices == Prices(machine=2.0, source="--price")

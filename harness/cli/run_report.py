@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.cli.output import charts_code
 from harness.model.analysis import Analysis
 from harness.run.extracts import from_json, reference_path, references
-from harness.run.prices import priced as with_prices
+from harness.run.prices import read_prices
 from harness.run.recording import carried, open_recording
 
 # Format -> its file's name in a run folder.
@@ -47,7 +47,8 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
     from reports.table import render_csv  # noqa: PLC0415
 
     recorded, before = open_recording(run)
-    recorded = replace(recorded, manifest=with_prices(recorded.manifest, price))
+    if price:
+        recorded = replace(recorded, manifest=replace(recorded.manifest, prices=read_prices(price)))
     analysis = priced(before, recorded) if before else analyse(recorded)
 
     def html() -> str:

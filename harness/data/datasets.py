@@ -9,9 +9,8 @@ import errno
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harness.data.download import fetch
 from harness.data.jpegs import JpegRecipe
@@ -28,8 +27,6 @@ from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")
 _RECORD = ".content"
-_Record = dict[str, Any]  # sha256, size_bytes, and a remark
-_NOTHING: _Record = {"sha256": "", "size_bytes": 0, "remark": ""}
 
 
 def ensure_data(
@@ -61,71 +58,66 @@ def ensure_data(
         DataError: the real dataset was insisted on and cannot be had, or the cache cannot be written.
     """
     folder = cache / "data"
+    info = DataInfo(
+        workload=workload,
+        name=data.name,
+        kind="synthetic",
+        sha256="",
+        why="the workload makes its own samples",
+    )
+    published = real.get(data.name)
+    if data.train and published is not None:
+        published.check(data)
+    elif data.train and mode == "real":
+        raise DataError(
+            f"The dataset {data.name!r} exists only as procedural data.",
+            hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
+        )
     try:
         with filling(folder / ".lock", progress):
             if data.train == 0:
-                empty = folder / "none"
-                empty.mkdir(exist_ok=True)
-                path, kind, why, record = empty, "synthetic", "the workload makes its own samples", _NOTHING
-            else:
-                path, kind, why, record = _real_or_procedural(data, folder, mode, seed, progress, real)
+                (folder / "none").mkdir(exist_ok=True)
+                return folder / "none", info
+            why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
+            if published is not None and mode != "procedural":
+                try:
+                    return _real(published, data, folder, info, progress)
+                except DataError as error:
+                    if mode == "real":
+                        raise
+                    progress.line(f"Procedural data stands in for {data.name}: {error}")
+                    why = error.message
+            return _procedural(data, seed, folder, replace(info, kind="procedural", why=why), progress)
     except OSError as error:
         full = "Free some space: a dataset takes up to 1.2 GB. Or: " if error.errno == errno.ENOSPC else ""
         raise DataError(
             f"Data cannot be written to {folder}: {error.strerror}.",
             hint=f"{full}Set TFBENCH_CACHE to another folder of yours.",
         ) from error
-    return path, DataInfo(
-        workload=workload,
-        name=data.name,
-        kind=kind,
-        sha256=record["sha256"],
-        why=", ".join(filter(None, (why, record["remark"]))),
-        size_bytes=record["size_bytes"],
-    )
 
 
-def _real_or_procedural(
-    data: Data, folder: Path, mode: str, seed: int, progress: Progress, real: Mapping[str, Published]
-) -> tuple[Path, str, str, _Record]:
-    """Return the folder with the data, "real" or "procedural", why it is that, and the record of its content."""
-    published = real.get(data.name)
-    if published is not None:
-        published.check(data)
-    elif mode == "real":
-        raise DataError(
-            f"The dataset {data.name!r} exists only as procedural data.",
-            hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
-        )
-    why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
-    if published is not None and mode != "procedural":
-        key = [*(archive.checksum for archive in published.archives), data.train, data.test]
-        try:
-            path, record = _kept(
-                folder, key, partial(_unpack, published, data, folder / "archives", progress)
-            )
-            return path, "real", "published files, checksums verified", record
-        except DataError as error:
-            if mode == "real":
-                raise
-            progress.line(f"Procedural data stands in for {data.name}: {error}")
-            why = error.message
+def _real(
+    published: Published, data: Data, folder: Path, info: DataInfo, progress: Progress
+) -> tuple[Path, DataInfo]:
+    def unpack(made: Path) -> str:
+        paths = [fetch(archive, folder / "archives", progress) for archive in published.archives]
+        with progress.task(f"reading {data.name}", None):
+            return published.unpack(paths, data, made)
+
+    key = [*(archive.checksum for archive in published.archives), data.train, data.test]
+    return _kept(folder, key, unpack, replace(info, kind="real", why="published files, checksums verified"))
+
+
+def _procedural(
+    data: Data, seed: int, folder: Path, info: DataInfo, progress: Progress
+) -> tuple[Path, DataInfo]:
+    def make(made: Path) -> str:
+        with progress.task(f"making {data.name} data", data.train + data.test) as bar:
+            recipe(data, seed).write(made, bar)
+        return ""
+
     recipe = _recipe(data)
-    key = [recipe.__name__, recipe.version, repr(data), seed]
-    path, record = _kept(folder, key, partial(_make, recipe(data, seed), data, progress))
-    return path, "procedural", why, record
-
-
-def _unpack(published: Published, data: Data, archives: Path, progress: Progress, folder: Path) -> str:
-    paths = [fetch(archive, archives, progress) for archive in published.archives]
-    with progress.task(f"reading {data.name}", None):
-        return published.unpack(paths, data, folder)
-
-
-def _make(recipe: JpegRecipe | ArrayRecipe, data: Data, progress: Progress, folder: Path) -> str:
-    with progress.task(f"making {data.name} data", data.train + data.test) as bar:
-        recipe.write(folder, bar)
-    return ""
+    return _kept(folder, [recipe.__name__, recipe.version, repr(data), seed], make, info)
 
 
 def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
@@ -136,24 +128,29 @@ def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
     return TokenRecipe if data.vocabulary else PictureRecipe
 
 
-def _kept(folder: Path, key: list[object], make: Callable[[Path], str]) -> tuple[Path, _Record]:
-    """Return the folder that `key` stands for; `make` fills it if need be, and returns a remark on its content."""
+def _kept(
+    folder: Path, key: list[object], make: Callable[[Path], str], info: DataInfo
+) -> tuple[Path, DataInfo]:
+    """Return the folder that `key` stands for, with what is known of its content added to `info`.
+
+    `make` fills the folder if need be, and returns a remark on its content.
+    """
     path = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    if (path / _RECORD).exists():
-        record: _Record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
-        if record["size_bytes"] == sum(file.stat().st_size for file in _files(path)):
-            return path, record
-    with replacing(path) as made:
-        remark = make(made)
-        files = _files(made)
-        lines = (f"{file.relative_to(made).as_posix()} {file_sha256(file)}\n" for file in files)
-        record = {
-            "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
-            "size_bytes": sum(file.stat().st_size for file in files),
-            "remark": remark,
-        }
-        (made / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
-    return path, record
+    kept = path / _RECORD
+    record = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if record.get("size_bytes") != _size_bytes(path):
+        with replacing(path) as made:
+            remark = make(made)
+            lines = (f"{file.relative_to(made).as_posix()} {file_sha256(file)}\n" for file in _files(made))
+            sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+            record = {"sha256": sha256, "size_bytes": _size_bytes(made), "remark": remark}
+            (made / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    why = ", ".join(filter(None, (info.why, record["remark"])))
+    return path, replace(info, sha256=record["sha256"], size_bytes=record["size_bytes"], why=why)
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in _files(folder))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from harness.defaults import Profile
@@ -147,10 +148,11 @@ class PlannedTrial:
     """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once.
 
     Attributes:
+        id: names a folder; plans travel inside reports, which come from anywhere, so it names none elsewhere.
         params: overrides of the workload's parameters, those of `point` among them.
     """
 
-    id: str
+    id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}\Z")]
     workload: str
     device: str
     index: int

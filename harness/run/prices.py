@@ -9,12 +9,12 @@ cpu=0.20,each-gpu=3.50               an hour of each GPU that a trial uses
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import msgspec
 
 from harness.errors import UsageError, unknown
-from harness.model.run import Manifest, Prices
+from harness.model.run import Prices
 
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."
 _NAMES = tuple(each.name for each in fields(Prices) if each.name != "source")
@@ -40,12 +40,3 @@ def read_prices(text: str) -> Prices:
     if not usable:
         raise UsageError(f"--price {text} is not an amount of money.", hint=_HINT)
     return prices
-
-
-def priced(manifest: Manifest, text: str) -> Manifest:
-    """Return `manifest` with the prices of --price; unchanged where `text` is "".
-
-    Raises:
-        UsageError: see read_prices.
-    """
-    return replace(manifest, prices=read_prices(text)) if text else manifest

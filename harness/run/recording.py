@@ -25,7 +25,7 @@ from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.plain import from_plain, to_plain
-from harness.run.store import check_ids, read_run
+from harness.run.store import read_run
 from harness.run.thinning import readings, thinned
 from harness.untrusted import MOST_BYTES, cleaned, read_file
 
@@ -133,7 +133,6 @@ def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> tuple[Run, Analysis | 
         else:
             analysis = from_plain(document["analysis"], Analysis, _array)
             run = analysis.run
-        check_ids(run.planned)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"The contained run is damaged: {error}.", hint=_HINT) from error
     return run, analysis

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,6 @@ from workloads.protocol import Spec, Workload
 
 # What damaged files make their readers raise.
 _DAMAGE = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-
-_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}")
 
 # What the harness itself knows of a trial that has ended; the rest is in its events and telemetry.
 _RECORD = (
@@ -170,7 +167,6 @@ def read_run(path: Path) -> Run:
         manifest = from_plain(raw, Manifest)
         workloads = from_plain(plan["workloads"], tuple[Workload, ...])
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
-        check_ids(planned)
         trials = tuple(
             read_trial(folder, trial)
             for trial in planned
@@ -181,19 +177,6 @@ def read_run(path: Path) -> Run:
     return Run(
         manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=_read_stops(path)
     )
-
-
-def check_ids(planned: Iterable[PlannedTrial]) -> None:
-    """Make sure that trials' ids, which name folders, name none outside of their run.
-
-    Plans travel inside reports, which come from anywhere.
-
-    Raises:
-        ValueError: one might.
-    """
-    for trial in planned:
-        if not _TRIAL_ID.fullmatch(trial.id):
-            raise ValueError(f"{trial.id!r} is no trial's id")
 
 
 def read_trial(path: Path, planned: PlannedTrial) -> Trial:
