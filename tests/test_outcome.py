@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from harness.engines import ContainerSpec, Exit
+from harness.engines import Exit
 from harness.errors import EngineError
-from harness.model.platform import ImageInfo
 from harness.model.run import Status, Window
 from harness.run.events import EventLog
 from harness.run.outcome import judge
 from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
-CONTAINER = ContainerSpec(
-    image=ImageInfo(target="cpu", reference="x", digest="sha256:0", base="", lock_sha256=""),
-    command=("python3",), environment={}, out=Path("/out"), mounts=(), trial_id="a.cpu.0", run_id="r",
-    memory_bytes=3 << 29,
-)  # fmt: skip
+MEMORY_BYTES = 3 << 29
 WINDOW = Window(variant=BASELINE, index=0, start_ns=0, end_ns=9, steps=1, samples=1, wait_ns=-1)
 GOOD = EventLog(start={"kind": "start"}, ended=True, windows=[WINDOW])
 
@@ -58,7 +51,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
 def test_judgement(
     how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, said: str
 ) -> None:
-    judged, message = judge(how, log, cause, CONTAINER, (BASELINE,))
+    judged, message = judge(how, log, cause, MEMORY_BYTES, (BASELINE,))
     assert judged is status
     assert said in message
     assert (message == "") == (status is Status.OK)
@@ -78,11 +71,11 @@ def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
     windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
 ) -> None:
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
-    assert judge(ended(), log, None, CONTAINER, planned)[0] is status
+    assert judge(ended(), log, None, MEMORY_BYTES, planned)[0] is status
 
 
 @pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])
 def test_a_long_error_is_cut_to_one_sentence(text: str) -> None:
-    _, message = judge(ended(1), raised(text), None, CONTAINER, (BASELINE,))
+    _, message = judge(ended(1), raised(text), None, MEMORY_BYTES, (BASELINE,))
     assert "\n" not in message
     assert len(message) < 500

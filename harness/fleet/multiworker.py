@@ -11,10 +11,10 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node, Written
-from harness.model.run import Placement, Run, Trial
+from harness.model.run import Placement, PlannedTrial, Run, Trial
 from harness.model.workers import Recorded
 from harness.progress import Progress
-from harness.run.store import read_run, read_trial
+from harness.run.store import RunFolder, read_run, read_trial
 
 PREFIX = "workers-"
 
@@ -103,11 +103,9 @@ def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
     result = {}
     for path in folder.runs():
         if path.name.startswith(PREFIX):
-            run, workers = read_run(path), int(path.name.removeprefix(PREFIX))
-            result[workers] = Recorded(
-                run=run,
-                others={trial.id: _others(folder, workers, run, trial.id) for trial in run.trials},
-            )
+            run = read_run(path)
+            others = {planned.id: _others(RunFolder(path), planned) for planned in run.planned}
+            result[int(path.name.removeprefix(PREFIX))] = Recorded(run=run, others=others)
     return result
 
 
@@ -121,15 +119,10 @@ def placement(nodes: Sequence[Node], workers: int) -> Placement:
     )
 
 
-def _others(folder: FleetFolder, workers: int, run: Run, trial_id: str) -> dict[int, Trial]:
+def _others(folder: RunFolder, planned: PlannedTrial) -> dict[int, Trial]:
     """Return what the others recorded of a trial, by the worker's number."""
-    planned = next(trial for trial in run.planned if trial.id == trial_id)
-    result = {}
-    for path in folder.run(_name(workers)).trial(trial_id).path.glob("workers/*"):
-        rank = path.name.partition("-")[0]
-        if rank.isdecimal():
-            result[int(rank)] = read_trial(path, planned)
-    return result
+    folders = {path.name.partition("-")[0]: path for path in folder.trial(planned.id).path.glob("workers/*")}
+    return {int(rank): read_trial(path, planned) for rank, path in folders.items() if rank.isdecimal()}
 
 
 def _name(workers: int) -> str:

@@ -103,11 +103,10 @@ class Evaluator:
         try:
             for statement in self._tree.body:
                 match statement:
-                    case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                        return self.value(value)
-                    case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if (
-                        target == name
-                    ):
+                    case (
+                        ast.Assign(targets=[ast.Name(id=target)], value=value)
+                        | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
+                    ) if target == name:
                         return self.value(value)
                     case ast.ImportFrom(module=str(module), names=aliases, level=0):
                         for alias in aliases:

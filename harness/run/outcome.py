@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.engines import ContainerSpec, Exit
+from harness.engines import Exit
 from harness.errors import EngineError
 from harness.model.run import Status
 from harness.run.events import EventLog
@@ -17,7 +17,7 @@ def judge(
     exit_: Exit | None,
     log: EventLog,
     cause: BaseException | None,
-    container: ContainerSpec,
+    memory_bytes: int | None,
     variants: Collection[str],
 ) -> tuple[Status, str]:
     """Return a trial's status and a message for people that ends with what to try; "" when all went well.
@@ -31,7 +31,7 @@ def judge(
         return Status.INTERRUPTED, "The run was stopped during this trial."
     text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
     if exit_.out_of_memory:
-        limit = f" of {container.memory_bytes / 2**30:.1f} GiB" if container.memory_bytes else ""
+        limit = f" of {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
         return (
             Status.OUT_OF_MEMORY,
             f"It exceeded its memory limit{limit}. Raise --memory or lower batch_size.",

@@ -113,7 +113,7 @@ class Runner:
         finally:
             log_text = self._clear_away(container)
         log = read_log(folder.events)
-        status, message = stopped or judge(exit_, log, cause, job.container, planned.variants)
+        status, message = stopped or judge(exit_, log, cause, job.container.memory_bytes, planned.variants)
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),
