@@ -139,35 +139,26 @@ def save_arrays(
 
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
-_CIFAR = "https://www.cs.toronto.edu/~kriz"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F"
+
+
+def _cifar(classes: int, sha256: str) -> Published:
+    url = f"https://www.cs.toronto.edu/~kriz/cifar-{classes}-python.tar.gz"
+    return Published(
+        archives=(Archive(url=url, checksum=f"sha256:{sha256}"),),
+        unpack=partial(save_arrays, read_cifar),
+        whole=Data(name=f"cifar{classes}", shape=(32, 32, 3), classes=classes, train=50_000, test=10_000),
+    )
+
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
 # that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
 # see pets.py; the sha256 is what several public projects check, its shape that of the mean picture.
 # Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011), as Keras' imdb.npz.
 PUBLISHED: Mapping[str, Published] = {
-    "cifar10": Published(
-        archives=(
-            Archive(
-                url=f"{_CIFAR}/cifar-10-python.tar.gz",
-                checksum="sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-            ),
-        ),
-        unpack=partial(save_arrays, read_cifar),
-        whole=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
-    ),
-    "cifar100": Published(
-        archives=(
-            Archive(
-                url=f"{_CIFAR}/cifar-100-python.tar.gz",
-                checksum="sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-            ),
-        ),
-        unpack=partial(save_arrays, read_cifar),
-        whole=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
-    ),
+    "cifar10": _cifar(10, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"),
+    "cifar100": _cifar(100, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"),
     "fashion-mnist": Published(
         archives=tuple(
             Archive(url=f"{_FASHION}/{name}.gz", checksum=f"md5:{md5}")
