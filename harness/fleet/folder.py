@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import StoreError, on_disk
@@ -24,11 +25,11 @@ PLAN, STOPS = "fleet.json", "stops.json"
 _RUN_SO_FAR = ("manifest.json", "plan.json", "trials/*/trial.json", "trials/*/out/events.jsonl")
 
 
+@dataclass(frozen=True, slots=True)
 class FleetFolder:
     """Write a fleet as its nodes report it. Every method that writes raises StoreError when the disk refuses."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def write_plan(self, plan: FleetPlan) -> None:
         """Write the plan: again when the nodes of a resumed fleet are others."""

@@ -188,12 +188,6 @@ def _own_variants(workload: Workload) -> tuple[str, ...]:
     return (*optimizations, *(f"{STAGE_PREFIX}{stage}" for stage in workload.stages))
 
 
-def _whole_s(variants: Sequence[str], profile: Profile) -> float:
-    """Return a variant's share of a trial's time for training to the end, a fifth being left for all else."""
-    trained = sum(measures_speed(variant) for variant in variants)
-    return 0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0
-
-
 def spec_for(
     trial: PlannedTrial,
     profile: Profile,
@@ -212,6 +206,7 @@ def spec_for(
     """
     measuring = {each.name: getattr(profile, each.name) for each in fields(Measuring)}
     measuring["full"] = profile.full and trial.index == 0
+    trained = sum(measures_speed(variant) for variant in trial.variants)
     return Spec(
         workload=trial.workload,
         file=file,
@@ -221,7 +216,8 @@ def spec_for(
         data_dir=data_dir,
         weights=weights,
         params=trial.params,
-        whole_s=_whole_s(trial.variants, profile),
+        # A variant's share of the trial's time, a fifth being left for all but training.
+        whole_s=0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0,
         # How well it learns in these few steps says only whether it learns at all.
         evaluate=trial.index == 0,
         seed=seed,

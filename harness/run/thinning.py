@@ -32,14 +32,10 @@ def thin(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Float
     length = -(-len(t_s) // buckets)
     if length <= 2:
         return t_s, dict(columns)
-    at = _instants(len(t_s), length)
+    starts = np.arange(0, len(t_s), length)
+    # The last bucket may be too short to have a middle.
+    at = np.minimum(np.column_stack((starts, starts + length // 2)).ravel(), len(t_s) - 1)
     return t_s[at], {name: _extremes(values, length) for name, values in columns.items()}
-
-
-def _instants(count: int, length: int) -> NDArray[np.int64]:
-    """Return the first and the middle index of every bucket; indices beyond the end become the last."""
-    starts = np.arange(0, count, length)
-    return np.minimum(np.column_stack((starts, starts + length // 2)).ravel(), count - 1)
 
 
 def _extremes(values: Floats, length: int) -> Floats:
