@@ -59,20 +59,6 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     return {name: _parse(name, text, available[name]) for name, text in params.items()}
 
 
-def check_axes(
-    axes: Mapping[str, Sequence[str]], workloads: Sequence[Workload]
-) -> Mapping[str, tuple[Any, ...]]:
-    """Turn the values of each axis of a sweep into those of the parameter's type, each of them once.
-
-    Raises:
-        UsageError: as check_params.
-    """
-    return {
-        name: tuple(dict.fromkeys(check_params({name: text}, workloads)[name] for text in texts))
-        for name, texts in axes.items()
-    }
-
-
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return those of `params` that `workload` has."""
     own = parameters(workload)

@@ -13,7 +13,7 @@ from harness.engines.connect import DOCKER, LOCAL
 from harness.errors import UsageError
 from harness.model.options import Options
 from harness.model.platform import EngineInfo, ImageInfo, target_for
-from harness.model.run import PlannedTrial, Run, Status
+from harness.model.run import Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
 from harness.run.prepare import commit_of
@@ -79,9 +79,11 @@ def again(run: Run, options: Options) -> Resolved:
     """
     resolved = resolve(options)
     devices = options.device.split(",")
-    planned = tuple(trial for trial in _planned(run) if trial.device in devices)
+    planned = tuple(trial for trial in run.planned if trial.device in devices)
     profile = run.manifest.profile
     if run.stops:
+        ran = {trial.id for trial in run.trials if trial.status is not Status.INTERRUPTED}
+        planned = tuple(trial for trial in planned if trial.id in ran)
         most = max((trial.index for trial in planned), default=0) + 1
         profile = replace(profile, trials=most, max_trials=most)
     entries = tuple(e for e in resolved.entries if e.workload.name in {trial.workload for trial in planned})
@@ -106,13 +108,6 @@ def demands(run: Run, options: Options) -> Mapping[str, str]:
         "--memory": options.memory_bytes and f"{options.memory_bytes / 2**30:.4g} GiB",
     }
     return {name: str(value) for name, value in asked.items() if value}
-
-
-def _planned(run: Run) -> tuple[PlannedTrial, ...]:
-    if not run.stops:
-        return run.planned
-    ran = {trial.id for trial in run.trials if trial.status is not Status.INTERRUPTED}
-    return tuple(planned for planned in run.planned if planned.id in ran)
 
 
 def outlook(run: Run, options: Options, paths: Paths) -> Run:

@@ -28,7 +28,7 @@ from harness.model.platform import Gpu, target_for
 from harness.model.run import PlannedTrial
 from harness.rounding import counted
 from harness.run.catalogue import Entry, built_in, external, select
-from harness.run.params import check_axes, check_params
+from harness.run.params import check_params
 from harness.run.plan import (
     device_words,
     devices_named,
@@ -94,7 +94,10 @@ def resolve(options: Options) -> Resolved:
     workloads = tuple(entry.workload for entry in entries)
     check_weights(options.weights, workloads)
     params = check_params(options.fixed_params, workloads)
-    axes = check_axes(options.axes, workloads)
+    axes = {
+        name: tuple(dict.fromkeys(check_params({name: text}, workloads)[name] for text in texts))
+        for name, texts in options.axes.items()
+    }
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
