@@ -11,14 +11,12 @@ A script of lines says how it behaves:
 
 import ctypes
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -26,12 +24,9 @@ import pytest
 
 from harness.system.gpus import discover
 from harness.telemetry import Target
-from harness.telemetry.csvfile import read_series
 from harness.telemetry.gpm import GpmSource
 from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
 from harness.telemetry.nvml_utilisation import UtilisationSource
-from harness.telemetry.sampler import sample
-from harness.telemetry.sources import default_sources
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 ONE_GPU = f"gpu 0 {UUID} -1\n"
@@ -382,17 +377,3 @@ class Standin:
         for source in made:
             source.stop()
         return Reading(columns=columns, samples=samples, gaps=gaps)
-
-    def trial(self, script: str, folder: Path, rows: int) -> dict[str, Any]:
-        """Sample with all sources into `folder` until "nvml" has `rows` rows; return gaps and cost."""
-        self.load(script)
-        give_up = time.monotonic() + 30
-
-        def found() -> int:
-            return sum(len(series.t_ns) for series in read_series(folder) if series.source == "nvml")
-
-        target = Target(pid=os.getpid(), gpus={"gpu0": UUID})
-        with sample(default_sources(), target, folder, 0.01) as sampling:
-            while found() < rows and time.monotonic() < give_up:
-                time.sleep(0.02)
-        return {"gaps": [dataclasses.asdict(gap) for gap in sampling.gaps], "cost": sampling.cost}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -75,17 +74,11 @@ class TestExtract:
         assert (again == made) is (run is not builders.hostile_run), "its texts are made printable"
         assert from_json(to_json(again)) == again
 
-    @pytest.mark.parametrize(
-        "text", ["", "{", "[]", "{}", '{"schema": "tfbench-extract"}', '{"schema": "x", "extract": {}}']
-    )
-    def test_foreign_ones_are_refused(self, text: str) -> None:
-        with pytest.raises(StoreError, match="Not an extract of this version"):
-            from_json(text)
-
-    def test_another_version_is_refused(self) -> None:
-        document = json.loads(to_json(whole()))
-        with pytest.raises(StoreError):
-            from_json(json.dumps({**document, "schema_version": 1}))
+    def test_foreign_ones_and_those_of_another_version_are_refused(self) -> None:
+        older = to_json(whole()).replace('"schema_version": 2', '"schema_version": 1')
+        for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
+            with pytest.raises(StoreError, match="Not an extract of this version"):
+                from_json(text)
 
     def test_those_that_ship_can_be_read_and_have_their_names(self) -> None:
         assert "h200" in references()

@@ -20,7 +20,7 @@ from harness.cli.app import COMMANDS, application
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from harness.system.doctor_checks import Check, State
-from tests.builders import bare_run, cpu_run, empty_run, gpu_run, interrupted_run
+from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, tfbench
 from tests.folders import write_run
 from tests.report_pages import keep_charts
@@ -220,15 +220,6 @@ class TestReport:
             write_run(tmp_path / "runs" / name, cpu_run(trials=1))
         assert tfbench("report", "--format", "json").code == 0
         assert [path.parent.name for path in tmp_path.rglob("results.json")] == ["20260102-000000-bbbb"]
-
-    @pytest.mark.parametrize("build", [empty_run, interrupted_run])
-    def test_of_a_run_that_was_cut_off(
-        self, tfbench: Run, tmp_path: Path, build: Callable[[], object]
-    ) -> None:
-        cut = write_run(tmp_path / "run", build()).path
-        printed = tfbench("report", cut)
-        assert (printed.code, printed.err) == (0, "")
-        assert (cut / "report.html").exists()
 
     def test_of_a_report_file(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", bare_run()).path

@@ -20,7 +20,7 @@ from harness.fleet.folder import FleetFolder, read_files, write_files
 from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.nodes import choose
 from harness.fleet.session import Ready, collect, left, prepare, run, shipped
-from harness.fleet.worker import describe, kind, scratch_folder
+from harness.fleet.worker import kind, scratch_folder
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent
@@ -126,12 +126,6 @@ def test_another_folder_is_no_fleet(tmp_path: Path, text: str) -> None:
 
 
 class TestWorker:
-    def test_this_machine(self) -> None:
-        made = describe(node("a", kind="", machine="", cpus=0), cloud=False)
-        assert (made.key, made.cpus > 0) == ("a", True)
-        assert str(made.cpus) in made.kind
-        assert made.machine != made.node_id
-
     def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
         gpus = ["NVIDIA H200"] * 2
         each = kind("", gpus, "EPYC", 64, 503 * 2**30)

@@ -128,10 +128,6 @@ def test_every_service_of_compose_builds_a_target() -> None:
 
 
 class TestContents:
-    def test_say_nothing_of_who_built_it_and_when(self) -> None:
-        again = {**ATTRIBUTES, "Id": "2", "Created": "y", "Config": {"User": "u", "WorkingDir": ""}}
-        assert image_contents(again) == image_contents(ATTRIBUTES)
-
     @pytest.mark.parametrize("change", [{"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}])
     def test_change_with_files_and_settings(self, change: dict[str, object]) -> None:
         assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)

@@ -17,8 +17,6 @@ import pytest
 from harness import errors
 from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
-from harness.telemetry import Source
-from harness.telemetry.sources import default_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
@@ -98,11 +96,6 @@ class TestEverythingIsTestedAndDocumented:
             for path in (ROOT / top).rglob("__init__.py")
         ]
         assert sorted(listed) == sorted(there)
-
-    @pytest.mark.parametrize("source", default_sources(), ids=lambda source: source.name)
-    def test_telemetry_sources(self, source: Source) -> None:
-        assert named(source.name, documentation())
-        assert named(type(source).__name__, all_tests())
 
     @pytest.mark.parametrize(
         "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from harness.telemetry.csvfile import read_series
 from tests.nvml_standin import ONE_GPU, UUID, Standin
 
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
@@ -141,15 +140,6 @@ def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
 
 
-def test_gpm_takes_one_sample_a_reading(standin):
-    # The sources open a GPU with a first reading, so that calls 0 to 4 make four readings and no more.
-    script = ONE_GPU + f"fail nvmlGpmSampleGet {pynvml.NVML_ERROR_UNKNOWN} 5\n"
-    reading = standin.read(script, "gpm", reads=6)
-    assert reading.values("sm_util_pct") == [2] * 4
-    calls = standin.read(ONE_GPU + f"fail nvmlGpmMetricsGet {pynvml.NVML_ERROR_UNKNOWN} 2\n", "gpm", reads=6)
-    assert calls.values("sm_util_pct") == [2] * 2
-
-
 def test_what_gpm_lacks_is_a_gap(standin):
     before_hopper = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
     assert before_hopper.samples == []
@@ -189,34 +179,6 @@ def test_the_drivers_samples_show_a_duty_cycle_between_reads_and_hold_no_doubles
     assert len(times) >= 30
     assert all(b - a > 10_000_000 for a, b in itertools.pairwise(times))
     assert abs(times[-1] - time.monotonic_ns()) < 60_000_000_000, "on the sampler's clock"
-
-
-def test_a_trial_outlives_its_gpu_and_says_when_it_was_gone(standin, tmp_path):
-    result = standin.trial(ONE_GPU + f"fail gpu:0 {LOST} 300 340\n", tmp_path / "telemetry", rows=100)
-    series = {(each.source, each.device): each for each in read_series(tmp_path / "telemetry")}
-    gaps = [gap for gap in result["gaps"] if gap["source"] == "nvml" and gap["metric"] == "*"]
-    assert gaps
-    for gap in gaps:
-        assert gap["reason"].startswith("The GPU is lost")
-        inside = [t for t in series["nvml", "gpu0"].t_ns if gap["start_ns"] < t < gap["end_ns"]]
-        assert inside == []
-    times = series["nvml", "gpu0"].t_ns
-    assert times[0] < gaps[0]["start_ns"] < gaps[-1]["end_ns"] <= times[-1]
-    # The host is watched on while the GPU is gone.
-    host = series["host", "host"].t_ns
-    assert any(gaps[0]["start_ns"] < t < gaps[-1]["end_ns"] for t in host)
-    assert result["cost"]["nvml.reads"] == result["cost"]["host.reads"]
-
-
-def test_the_energy_counter_is_read_at_both_ends_of_a_trial_and_seldom_between(standin, tmp_path):
-    standin.trial(ONE_GPU + "value field83 1000 2000 3000 4000\n", tmp_path / "telemetry", rows=100)
-    series = {each.source: each for each in read_series(tmp_path / "telemetry") if each.device == "gpu0"}
-    quick, slow = series["nvml"].t_ns, series["nvml_slow"].t_ns
-    assert "energy_j" not in series["nvml"].columns
-    assert 2 <= len(slow) < len(quick) / 10
-    edge_ns = (quick[-1] - quick[0]) / 5
-    assert abs(slow[0] - quick[0]) < edge_ns
-    assert abs(slow[-1] - quick[-1]) < edge_ns
 
 
 def test_discovery_describes_gpus_and_names_the_one_that_is_lost(standin):

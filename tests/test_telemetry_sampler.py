@@ -116,14 +116,6 @@ def test_a_long_stall_is_a_gap_of_its_own():
     assert "1.5 s" in gap.reason
 
 
-def test_cost_is_counted_for_each_source():
-    clock = FakeClock(end_ms=950)
-    loop, _ = run(clock, FakeSource(clock, takes={4: 20}))
-    assert loop.ticks == 11
-    assert loop.source_cpu_s == {"fake": pytest.approx(0.011)}
-    assert loop.cpu_s == pytest.approx(0.011)
-
-
 def test_a_gap_lasts_from_the_first_failing_read_to_the_next_good_one():
     clock = FakeClock(end_ms=950)
     loop, _ = run(clock, FakeSource(clock, fails={3: "pids", 4: "pids", 8: "load1"}))
