@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.defaults import PROFILES
+from harness.engines import ContainerSpec
 from harness.model.options import Options
 from harness.model.platform import EngineInfo, Gpu, ImageInfo
 from harness.model.run import (
@@ -142,6 +144,19 @@ def gpu(index: int = 0) -> Gpu:
         clock_max_sm_mhz=1980,
         clock_max_mem_mhz=3201,
     )
+
+
+def image(reference: str = "tfbench:cpu-x") -> ImageInfo:
+    """Describe an image of which only the name counts."""
+    return ImageInfo(target="cpu", reference=reference, digest="", base="", lock_sha256="")
+
+
+def container_spec(**changes: object) -> ContainerSpec:
+    """Describe a trial's container that does nothing."""
+    plain = ContainerSpec(
+        image=image(), command=("true",), environment={}, out=Path("/out"), mounts=(), trial_id="a-trial", run_id="run"
+    )  # fmt: skip
+    return replace(plain, **changes)
 
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from harness.run.plain import to_plain
 from harness.run.store import RunFolder
 from tests.fakes import line, start_line
 from workloads.protocol import Spec
+
+
+def write_files(root: Path, files: Mapping[str, str]) -> Path:
+    """Write texts under a folder, which is returned."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
 
 
 def write_run(path: Path, run: Run) -> RunFolder:

@@ -22,6 +22,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from harness.model.platform import Gpu
 from harness.system.gpus import discover
 from harness.telemetry import Target
 from harness.telemetry.gpm import GpmSource
@@ -328,11 +329,10 @@ class Standin:
         self._monkeypatch.setattr(pynvml, "nvmlLib", Library(script))
         self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
 
-    def discover(self, script: str) -> dict[str, Any]:
-        """Return GPUs and reason as harness.system.gpus.discover gives them."""
+    def discover(self, script: str) -> tuple[tuple[Gpu, ...], str]:
+        """Return the GPUs that the machine has, and why not all of them."""
         self.load(script)
-        gpus, reason = discover()
-        return {"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "reason": reason}
+        return discover()
 
     def read(
         self,

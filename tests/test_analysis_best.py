@@ -73,8 +73,3 @@ def test_single_trials_tell_nothing() -> None:
     assert may_be_best({point(0): {0: 100.0}}) is None
     assert may_be_best({}) is None
     assert may_be_best({point(0): {0: 100.0, 1: 99.0}}) == {point(0)}
-
-
-def test_the_same_speeds_give_the_same_points() -> None:
-    speeds = played(np.random.default_rng(4), [100.0, 98.0, 97.0], 3, 0.01)
-    assert may_be_best(speeds) == may_be_best(speeds)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from harness.analysis import analyse
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.model.analysis import NoRate, RatioKind
 from harness.model.run import RequestTimes, Run
-from tests.builders_requests import BATCHES, offered, serving_run, single
-from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM
+from tests.builders_requests import offered, serving_run, single
+from workloads.protocol import BASELINE
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
@@ -22,17 +21,6 @@ def only(run: Run, *requests: RequestTimes) -> Run:
 
 
 class TestLatency:
-    def test_quantiles_are_those_of_all_requests_of_all_trials(self) -> None:
-        run = serving_run()
-        item = next(item for item in latencies(run) if (item.device, item.batch_size) == ("cpu", 4))
-        pooled = np.concatenate(
-            [each.latency_ns for trial in run.trials if trial.device == "cpu" for each in trial.requests[1:2]]
-        )
-        assert item.requests == 600
-        assert item.quantiles_s["p99"] == pytest.approx(np.percentile(pooled, 99) / 1e9)
-        assert item.samples_per_s.n == 3
-        assert item.samples_per_s.median == pytest.approx(4 / (pooled.mean() / 1e9), rel=0.01)
-
     def test_a_quantile_needs_requests_beyond_it(self) -> None:
         run = serving_run(1)
         for count, names in (
@@ -43,14 +31,6 @@ class TestLatency:
         ):
             (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
             assert set(each.quantiles_s) == names
-
-    def test_each_batch_is_one_row_and_each_series_of_the_server_another(self) -> None:
-        result = latencies(serving_run(2))
-        on_gpu = [each for each in result if each.device == "gpu0"]
-        assert [each.batch_size for each in on_gpu if each.scenario == SINGLE_STREAM] == [*BATCHES]
-        served = [each for each in on_gpu if each.scenario == SERVER]
-        assert len(served) == 6
-        assert sum(each.requests < each.planned for each in served) == 2
 
     def test_the_points_of_a_sweep_are_left_out(self) -> None:
         run = serving_run()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.analysis.scaling import scaled, scaling
@@ -55,18 +53,3 @@ def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
     assert [each.received_bytes_per_s for each in four.traffic] == pytest.approx(
         [12.5e6, 25e6 / 12], rel=0.01
     )
-
-
-def test_without_counters_there_is_no_traffic() -> None:
-    silent = {
-        workers: replace(
-            team,
-            run=replace(
-                team.run, trials=tuple(replace(trial, telemetry=()) for trial in team.run.trials)
-            ),
-            others={},
-        )
-        for workers, team in teams().items()
-    }  # fmt: skip
-    made = scaled(silent)
-    assert {each.traffic for each in made.points} == {()}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.stats import drift, estimate, narrow_enough, t_quantile
+from harness.analysis.stats import drift, estimate, narrow_enough
 
 SPEEDS = st.lists(st.floats(min_value=1e-3, max_value=1e9), min_size=1, max_size=20)
 
@@ -46,11 +46,6 @@ def test_the_median_lies_in_its_interval_and_another_unit_scales_all_of_it(
     assert result is not None and scaled is not None
     assert result.low <= result.median <= result.high and result.n == len(values)
     assert (scaled.low, scaled.high) == pytest.approx((result.low * factor, result.high * factor), rel=1e-6)
-
-
-@pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (2, 4.303), (10, 2.228), (1000, 1.962)])
-def test_students_quantiles_are_those_of_the_tables(degrees: float, quantile: float) -> None:
-    assert t_quantile(degrees) == pytest.approx(quantile, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -151,11 +151,6 @@ class TestTelemetry:
                 {f"nvml.gpu0.{key}": each for key, each in values.items()}
             )
 
-    def test_per_core_columns_are_left_out(self) -> None:
-        keys = summary(cpu_run(), "cpu", BASELINE).telemetry
-        assert "host.host.cpu_util_pct" in keys
-        assert not any("core" in key for key in keys)
-
     def test_increase_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
         series = nvml([1, 2, 3, 4], energy_j=[10, 20, 0, 10])
         windows = [window(0.5, 1.5), window(1, 2), window(1.5, 3), window(3, 4), window(3.5, 4.5)]

@@ -11,29 +11,19 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
+from harness.engines import FILE_DIR, GpuAccess, Mount
 from harness.engines.container_settings import environment, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.owner import current_owner, owner_from
 from harness.engines.ownership import check_readable
 from harness.errors import EngineError
-from harness.model.platform import EngineInfo, ImageInfo
+from harness.model.platform import EngineInfo
+from tests.builders import container_spec
 
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
 DAEMON = Daemon(info=INFO)
-SPEC = ContainerSpec(
-    image=ImageInfo(target="cpu", reference="x", digest="", base="", lock_sha256=""),
-    command=("true",),
-    environment={},
-    out=Path("/out"),
-    mounts=(),
-    trial_id="t",
-    run_id="r",
-    memory_bytes=2**30,
-    cpus="0-1",
-    cpu_quota=1.5,
-)
+SPEC = container_spec(memory_bytes=2**30, cpus="0-1", cpu_quota=1.5)
 
 
 def test_docker_comes_before_podman_and_docker_host_before_all():

@@ -16,26 +16,15 @@ from psutil import _psutil_linux
 from harness.engines.gpu_access import choose_access
 from harness.engines.gpu_files import CONTAINER_LIBRARIES
 from harness.errors import GpuError, UsageError
-from harness.model.platform import EngineInfo, Gpu
+from harness.model.platform import EngineInfo
 from harness.system.driver import check_driver
 from harness.system.gpus import select_gpus
+from tests.builders import gpu
+from tests.folders import write_files
 
-DRIVER = "580.95.05"
 DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))
-H200 = Gpu(
-    index=0,
-    uuid="GPU-aaaa-0",
-    name="NVIDIA H200",
-    memory_bytes=150 * 10**9,
-    driver_version=DRIVER,
-    cuda_version="13.0",
-    compute_capability="9.0",
-    power_limit_w=700.0,
-    power_default_limit_w=700.0,
-    ecc_enabled=True,
-    mig_enabled=False,
-    minor_number=2,
-)
+H200 = replace(gpu(), uuid="GPU-aaaa-0", minor_number=2)
+DRIVER = H200.driver_version
 SECOND = replace(H200, index=1, uuid="GPU-abbb-1", minor_number=0)
 SLICES = tuple(
     replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=f"MIG-{number}")
@@ -45,9 +34,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def put(root: Path, *paths: str, text: str = "") -> None:
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+    write_files(root, dict.fromkeys(paths, text))
 
 
 def put_nodes(root: Path, *minors: int) -> None:

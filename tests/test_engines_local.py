@@ -17,12 +17,12 @@ import pytest
 from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
-from harness.model.platform import ImageInfo
 from harness.system.gpu_proof import run_to_end
+from tests.builders import container_spec, image
 from tests.test_engines_init import ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
-IMAGE = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
+IMAGE = image(sys.executable)
 
 
 @pytest.fixture
@@ -45,10 +45,9 @@ def engine(temporary: Path) -> LocalEngine:
 def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
     out = tmp_path / "out"
     out.mkdir()
-    plain = ContainerSpec(
-        image=IMAGE, command=(), environment={}, out=out, mounts=(), trial_id="a-trial", run_id="run"
+    return lambda *command, **changes: container_spec(
+        **{"image": IMAGE, "out": out, "command": command} | changes
     )
-    return lambda *command, **changes: replace(plain, command=command, **changes)
 
 
 def wait_for(container: Container) -> Exit:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.system.machine import host_facts, networks, system_description
 from tests.builders import gpu, manifest
+from tests.folders import write_files
 
 # As lscpu 2.41 nests it; earlier ones give a flat list.
 LSCPU = {"lscpu": [
@@ -28,19 +29,12 @@ LSCPU = {"lscpu": [
 ]}  # fmt: skip
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return root
-
-
 @pytest.fixture
 def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have lscpu tell of two sockets under KVM; return the command."""
     command = (
-        write(tmp_path, {"bin/lscpu": f"#!/bin/sh\ncat <<END\n{json.dumps(LSCPU)}\nEND\n"}) / "bin/lscpu"
+        write_files(tmp_path, {"bin/lscpu": f"#!/bin/sh\ncat <<END\n{json.dumps(LSCPU)}\nEND\n"})
+        / "bin/lscpu"
     )
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
@@ -68,7 +62,7 @@ def server(tmp_path: Path, lscpu: Path) -> Path:
         "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
         "sys/class/dmi/id/product_name": "p5en.48xlarge\n",
     }
-    return write(tmp_path, files)
+    return write_files(tmp_path, files)
 
 
 def test_description_has_the_fields_of_mlperf(server: Path) -> None:
@@ -105,12 +99,12 @@ def test_facts_of_a_server(server: Path) -> None:
 
 
 def test_intel_turbo_is_the_negation_of_no_turbo(tmp_path: Path) -> None:
-    write(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
+    write_files(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
     assert host_facts(tmp_path, tmp_path)["turbo"] is True
 
 
 def test_interfaces_without_a_link_speed_are_counted_apart(server: Path) -> None:
-    write(server, {"sys/class/net/eth1/speed": "-1\n"})
+    write_files(server, {"sys/class/net/eth1/speed": "-1\n"})
     assert networks(server) == "1x 25 Gb/s, 1x of unknown speed"
 
 

@@ -47,12 +47,6 @@ def read(path: Path) -> str:
 
 
 @cache
-def all_tests() -> str:
-    own = Path(__file__)
-    return "\n".join(read(path) for path in sorted((ROOT / "tests").rglob("*.py")) if path != own)
-
-
-@cache
 def documentation() -> str:
     guides = sorted((ROOT / "docs").glob("*.md"))
     return "\n".join(read(path) for path in (*(ROOT / name for name in DOCUMENTS), *guides))
@@ -85,7 +79,6 @@ class TestEverythingIsTestedAndDocumented:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
     def test_workloads(self, entry: Entry) -> None:
         assert named(entry.workload.name, documentation())
-        assert named(entry.workload.name, all_tests())
         assert entry.workload.source, "where it was published"
 
     def test_every_folder_of_the_program_is_packaged(self) -> None:
@@ -96,15 +89,6 @@ class TestEverythingIsTestedAndDocumented:
             for path in (ROOT / top).rglob("__init__.py")
         ]
         assert sorted(listed) == sorted(there)
-
-    @pytest.mark.parametrize(
-        "target", ["help", "bench", "images", "engine", "test", "doctor", "overhead", "lint"]
-    )
-    def test_make_targets(self, target: str) -> None:
-        listed = subprocess.run(
-            ["make", "-s", "-C", ROOT, "help"], check=True, capture_output=True, text=True
-        )
-        assert re.search(rf"^  make {target} ", listed.stdout, re.MULTILINE)
 
 
 def test_documents_name_only_files_that_there_are() -> None:

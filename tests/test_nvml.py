@@ -105,9 +105,9 @@ def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
     assert reading.samples == []
     assert words in reading.reasons()["gpu0", "*"]
     assert {gap[1] for gap in reading.gaps} == set(ALL_SOURCES)
-    result = standin.discover(script)
-    assert result["gpus"] == []
-    assert words in result["reason"]
+    gpus, reason = standin.discover(script)
+    assert gpus == ()
+    assert words in reason
 
 
 def test_no_library_is_no_driver(tmp_path):
@@ -183,19 +183,17 @@ def test_the_drivers_samples_show_a_duty_cycle_between_reads_and_hold_no_doubles
 
 def test_discovery_describes_gpus_and_names_the_one_that_is_lost(standin):
     script = f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetPowerManagementDefaultLimit 3\nfail gpu:1 {LOST}\n"
-    result = standin.discover(ONE_GPU + script)
-    (first,) = result["gpus"]
-    assert (first["uuid"], first["name"]) == (UUID, "NVIDIA Stand-in")
-    assert (first["driver_version"], first["cuda_version"]) == ("580.65.06", "13.0")
-    assert (first["compute_capability"], first["power_limit_w"]) == ("9.0", 700.0)
-    assert (first["power_default_limit_w"], first["mig_enabled"]) == (None, False)
-    assert result["reason"].startswith("GPU 1: The GPU is lost")
+    (first,), reason = standin.discover(ONE_GPU + script)
+    assert (first.uuid, first.name) == (UUID, "NVIDIA Stand-in")
+    assert (first.driver_version, first.cuda_version) == ("580.65.06", "13.0")
+    assert (first.compute_capability, first.power_limit_w) == ("9.0", 700.0)
+    assert (first.power_default_limit_w, first.mig_enabled) == (None, False)
+    assert reason.startswith("GPU 1: The GPU is lost")
 
 
 def test_discovery_gives_mig_instances_in_the_place_of_their_gpu(standin):
-    result = standin.discover(f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\ngpu 2 GPU-3 0\n")
-    names = ("mig_uuid", "power_limit_w", "minor_number")
-    assert [tuple(gpu[name] for name in names) for gpu in result["gpus"]] == [
+    gpus, reason = standin.discover(f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\ngpu 2 GPU-3 0\n")
+    assert [(gpu.mig_uuid, gpu.power_limit_w, gpu.minor_number) for gpu in gpus] == [
         ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),
     ]  # fmt: skip
-    assert "has no instances" in result["reason"]
+    assert "has no instances" in reason

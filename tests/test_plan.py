@@ -8,7 +8,6 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import UsageError
-from harness.model.options import Options
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
     OF_A_PIPELINE,
@@ -18,7 +17,6 @@ from harness.run.plan import (
     spec_for,
     variants_named,
 )
-from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Workload
 
 SMOKE = PROFILES["smoke"]
@@ -31,12 +29,6 @@ def workload(name: str = "mlp", **params: object) -> Workload:
     return Workload(
         name=name, title="", data=data, batch_size=1, epochs=1, params=params, optimizations=optimizations
     )
-
-
-def test_a_profile_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="'fast'") as caught:
-        resolve(Options(profile="fast"))
-    assert "smoke, quick, full" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -177,14 +169,6 @@ def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
     assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
     assert all(trial.params == {"batch_size": 8} for trial in planned)
-
-
-def test_a_workload_without_the_wanted_optimization_is_left_out() -> None:
-    suite = [workload("a"), workload("resnet50")]
-    planned = plan_trials(suite, ("cpu",), SMOKE, variants_named("opt:fp16", True, suite), {})
-    assert [trial.id for trial in planned] == ["resnet50.cpu.0"]
-    planned = plan_trials(suite, ("cpu",), SMOKE, variants_named("tuned,opt:fp16", True, suite), {})
-    assert [trial.variants for trial in planned] == [("tuned",), ("tuned", "opt:fp16")]
 
 
 def test_spec() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from harness.analysis import analyse
 from harness.analysis.energy import energy_per_sample
 from harness.analysis.results import results_document
 from harness.model.analysis import Analysis, Cause
-from harness.model.run import Run, Status, Trial
+from harness.model.run import Run, Trial
 from harness.run.store import read_run
 from reports.fix_cards import Fix, fixes
 from reports.overview import rows
@@ -169,28 +168,3 @@ class TestFindings:
     def test_the_gpu_of_the_article_is_idle(self, folder: Folders) -> None:
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
-
-
-def test_a_trial_that_was_cut_short_leaves_the_others_their_figures(folder: Folders, tmp_path: Path) -> None:
-    """What a harness leaves that is killed while its second trial measures."""
-    finished, cut = "cifar100-mlp.cpu.0", "cifar100-mlp.gpu0.2"
-    path = shutil.copytree(folder("h200-launch-bound"), tmp_path / "cut")
-    for trial in (path / "trials").iterdir():
-        if trial.name not in (finished, cut):
-            shutil.rmtree(trial)
-    for name in ("stops.json", "results.json", f"trials/{cut}/trial.json", f"trials/{cut}/log.txt"):
-        (path / name).unlink()
-    events = path / "trials" / cut / "out" / "events.jsonl"
-    text = events.read_text(encoding="utf-8")
-    events.write_text(text[: text.rindex('"window"') + 20], encoding="utf-8")
-    run = read_run(path)
-    assert {trial.id: trial.status for trial in run.trials} == {
-        finished: Status.OK, cut: Status.INTERRUPTED,
-    }  # fmt: skip
-    (whole,) = (trial for trial in read_run(folder("h200-launch-bound")).trials if trial.id == finished)
-    (alone,) = (trial for trial in run.trials if trial.id == finished)
-    assert alone.windows == whole.windows
-    assert {trial.windows != () for trial in run.trials} == {True}
-    page = render_html(analyse(run), code=javascript)
-    assert page.count('class="banner"') == 1
-    assert "1 of 6 planned trials" in Document(page).text

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.defaults import PROFILES, Profile
-from harness.engines import ContainerSpec
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.platform import ImageInfo
 from harness.model.run import PlannedTrial, Run, Status, Trial
 from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
 from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
-from tests.builders import manifest
+from tests.builders import container_spec, manifest
 from tests.fakes import (
     FakeEngine,
     FakeSource,
@@ -45,7 +43,6 @@ THREE = replace(
     stall_s=0.4,
     limit_s=30,
 )
-IMAGE = ImageInfo(target="cpu", reference="tfbench:cpu-x", digest="sha256:0", base="", lock_sha256="")
 # A fake container's pieces come as fast as it is asked for them.
 POLL_S = 0.002
 REFUSED = EngineError("The engine refused.", hint="Ask it why.")
@@ -89,10 +86,7 @@ class Bench:
 
     def _job(self, planned: PlannedTrial) -> Job:
         spec = spec_for(planned, self.profile, file="mlp.py", data_dir="/data", seed=1)
-        container = ContainerSpec(
-            image=IMAGE, command=("python3",), environment={}, out=Path("/nowhere"), mounts=(),
-            trial_id=planned.id, run_id="run", memory_bytes=2 << 30,
-        )  # fmt: skip
+        container = container_spec(trial_id=planned.id, memory_bytes=2 << 30)
         return Job(planned=planned, spec=spec, container=container, gpus={})
 
 

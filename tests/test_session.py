@@ -10,13 +10,13 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.options import Options
-from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
+from tests.builders import image
 from tests.conftest import ROOT
 from tests.endtoend import workload_file
 from tests.fakes import FakeEngine, Script
@@ -31,7 +31,7 @@ class Surroundings:
         self.options = Options(
             profile="quick", device="cpu", files=(self.file,), out=folder / "runs", cloud_metadata=False
         )
-        self.image = ImageInfo(target="cpu", reference="i", digest="sha256:1", base="b", lock_sha256="2")
+        self.image = image()
         self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
 
     def prepare(self) -> Prepared:

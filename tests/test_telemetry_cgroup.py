@@ -13,22 +13,16 @@ from harness.cgroups import Limits, locate, own_limits
 from harness.telemetry import Target
 from harness.telemetry.cgroup import CgroupSource
 from harness.telemetry.process import ProcessSource
+from tests.folders import write_files
 
 PID = 4242
 DOCKER = "/docker/abc"
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 total=250000\n"
 
 
-def put(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
 def v2(root: Path, own: str = "/user.slice", path: str = DOCKER, mounted: str = "/") -> None:
     folder = f"sys/fs/cgroup{path.removeprefix(mounted) if mounted != '/' else path}"
-    put(root, {
+    write_files(root, {
         f"proc/{PID}/cgroup": f"0::{path}\n",
         "proc/self/cgroup": f"0::{own}\n",
         "proc/self/mountinfo": f"31 23 0:28 {mounted} /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n",
@@ -56,7 +50,7 @@ def v1(root: Path, own: str = "/") -> None:
         f"3{n} 31 0:2{n} / /sys/fs/cgroup/{names} rw - cgroup cgroup rw,{names}\n"
         for n, names in enumerate(controllers)
     ]
-    put(root, {
+    write_files(root, {
         f"proc/{PID}/cgroup": "".join(f"{n}:{names}:{DOCKER}\n" for n, names in enumerate(controllers, 1))
                               + f"0::{DOCKER}\n",
         "proc/self/cgroup": "".join(f"{n}:{names}:{own}\n" for n, names in enumerate(controllers, 1)),
@@ -122,7 +116,7 @@ def test_a_harness_in_a_container_sees_its_branch_of_the_hierarchy(tmp_path):
 
 def test_own_limits_are_the_tightest_of_all_ancestors(tmp_path):
     v2(tmp_path, own="/user.slice/job")
-    put(tmp_path, {
+    write_files(tmp_path, {
         "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
         "sys/fs/cgroup/user.slice/memory.max": "max\n",
         "sys/fs/cgroup/user.slice/job/cpu.max": "max 100000\n",
@@ -133,13 +127,13 @@ def test_own_limits_are_the_tightest_of_all_ancestors(tmp_path):
 
 def test_own_limits_in_a_container_of_version_1(tmp_path):
     v1(tmp_path, own="/")
-    put(tmp_path, {
+    write_files(tmp_path, {
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
     })  # fmt: skip
     assert own_limits(tmp_path) == (1, Limits(cpus=1.5))
-    put(tmp_path, {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n"})
+    write_files(tmp_path, {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n"})
     assert own_limits(tmp_path) == (1, Limits())
 
 
@@ -165,7 +159,7 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
         (lambda root: v1(root, own=DOCKER), PID, "shares the harness's cgroup"),
         (v2, None, "The process has ended"),
         (v2, 1, "cannot be read"),
-        (lambda root: put(root, {f"proc/{PID}/cgroup": "0::/x\n", "proc/self/cgroup": "0::/\n",
+        (lambda root: write_files(root, {f"proc/{PID}/cgroup": "0::/x\n", "proc/self/cgroup": "0::/\n",
                                  "proc/self/mountinfo": "1 1 0:1 / / rw - ext4 /dev/vda rw\n"}),
          PID, "not mounted"),
     ],

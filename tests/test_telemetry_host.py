@@ -1,6 +1,5 @@
 """The host's sources on made-up /proc and /sys trees, and on this machine."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from harness.telemetry import Target
 from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.host import HostSource
 from harness.telemetry.rapl import RaplSource
+from tests.folders import write_files
 
 NOBODY = Target(pid=None, gpus={})
 SECOND = 1_000_000_000
@@ -52,9 +52,7 @@ class Tree:
         self.counters(cpu=((0,) * 8, (0,) * 8), switches=0, read=0, written=0, received=0, sent=0)
 
     def write(self, name: str, text: str) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write_files(self.root, {name: text})
 
     def counters(self, *, cpu, switches, read, written, received, sent) -> None:
         total = [sum(column) for column in zip(*cpu, strict=True)]
@@ -187,17 +185,4 @@ def test_rapl_energy_goes_on_across_the_counters_wrap(tree):
         rapl(tree, "intel-rapl:0", "package-0", energy)
         observed.append(next(each for each in source.read() if each.device == "package0").values["energy_j"])
     assert observed == pytest.approx([50e-6, 121e-6, 122e-6])
-    source.stop()
-
-
-def test_this_machines_processors_are_seen_to_work():
-    source = HostSource()
-    columns, _ = gaps_of(source)
-    begin = time.process_time()
-    while time.process_time() - begin < 0.2:
-        sum(range(1000))
-    host, cores = source.read()
-    assert 0 < host.values["cpu_util_pct"] <= 100
-    assert max(cores.values.values()) > 10
-    assert set(host.values) <= set(columns["host"])
     source.stop()

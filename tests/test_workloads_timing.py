@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.protocol import EventWriter, Spec, read_events
-from workloads.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter, settled
+from workloads.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter
 
 MS = 1_000_000
 
@@ -196,11 +196,3 @@ def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_p
     assert done.meter.full is ends
     assert [window["index"] for window in done.windows] == list(range(11 if ends else 5))
     assert len(done.of("warning")) == (0 if ends else 1)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "expected"),
-    [([], False), ([1.0, 1.0], False), ([9.0, 1.0, 1.04, 1.02], True), ([1.0, 1.0, 1.06], False)],
-)
-def test_settled_looks_at_the_last_three_blocks(blocks, expected):
-    assert settled(blocks) is expected

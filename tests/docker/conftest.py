@@ -16,6 +16,7 @@ from docker.errors import ImageNotFound
 from harness.engines import Container, ContainerSpec, Exit
 from harness.engines.docker import DockerEngine
 from harness.model.platform import ImageInfo
+from tests.builders import container_spec, image
 
 BASE = "tfbench-base:test"
 BASE_SCRIPT = Path(__file__).parents[2] / "images/base.sh"
@@ -37,7 +38,7 @@ def base_image() -> ImageInfo:
             subprocess.run([BASE_SCRIPT, BASE], check=True)
             result = engine.client.images.get(BASE)
     engine.close()
-    return ImageInfo(target="cpu", reference=BASE, digest=str(result.id), base="", lock_sha256="")
+    return replace(image(BASE), digest=str(result.id))
 
 
 @pytest.fixture
@@ -53,20 +54,9 @@ def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
     """Return a function of a command and changed fields that gives a specification with its own out."""
     out = tmp_path / "out"
     out.mkdir()
-    plain = ContainerSpec(
-        image=base_image,
-        command=("true",),
-        environment={},
-        out=out,
-        mounts=(),
-        trial_id="test-trial",
-        run_id="test-run",
+    return lambda *command, **changes: container_spec(
+        **{"image": base_image, "out": out, "command": command} | changes
     )
-
-    def make(*command: str, **changes: object) -> ContainerSpec:
-        return replace(plain, command=command, **changes)
-
-    return make
 
 
 @pytest.fixture

@@ -10,27 +10,21 @@ from pathlib import Path
 from harness.cli.console import show_error
 from harness.cli.measuring import stoppable
 from harness.defaults import PROFILES
-from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Mount
+from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
-from harness.model.platform import ImageInfo
 from harness.model.run import Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder
 from harness.telemetry.sources import default_sources
-from tests.builders import manifest
+from tests.builders import container_spec, image, manifest
 from workloads.protocol import BASELINE, Data, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKLOAD = Workload(
-    name="short",
-    title="",
-    batch_size=32,
-    epochs=1,
-    data=Data(name="x", shape=(4,), classes=2, train=2, test=2),
-)
+DATA = Data(name="x", shape=(4,), classes=2, train=2, test=2)
+WORKLOAD = Workload(name="short", title="", batch_size=32, epochs=1, data=DATA)
 PROFILE = replace(PROFILES["smoke"], trials=4, max_trials=4)
 PLANNED = plan_trials((WORKLOAD,), ("cpu",), PROFILE, {WORKLOAD.name: (BASELINE,)}, {})
 TRIAL = f"""
@@ -49,7 +43,7 @@ with EventWriter(Path("{OUT_DIR}/events.jsonl")) as events:
 """
 
 
-def main(path: Path, image: str, run_id: str) -> None:
+def main(path: Path, reference: str, run_id: str) -> None:
     """Run what has not been run yet in a folder."""
     with stoppable():
         sys.stdout.write("ready\n")
@@ -60,13 +54,11 @@ def main(path: Path, image: str, run_id: str) -> None:
         folder = RunFolder(path)
         if not folder.exists():
             folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=PLANNED, trials=()))
-        container = ContainerSpec(
-            image=ImageInfo(target="cpu", reference=image, digest="", base="", lock_sha256=""),
+        container = container_spec(
+            image=image(reference),
             command=("python3", "-c", TRIAL),
             environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)},
-            out=path,
             mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
-            trial_id="",
             run_id=run_id,
         )
         jobs = tuple(
