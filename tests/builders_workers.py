@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model.run import Metric, Placement, Run, Series, Window
+from harness.model.run import Metric, Placement, Run, Series, Trial, Window
 from harness.model.workers import Recorded
 from tests.builders import cpu_run
 from workloads.protocol import BASELINE, INPUT_ONLY
@@ -41,40 +41,29 @@ def run_of(speeds: list[float], *, batch: int, sent: float, exchange_s: float) -
     return replace(whole, trials=trials)
 
 
-def recorded(placement: Placement, run: Run, *, share: float = 0.5) -> Recorded:
-    """Make what all workers recorded: the others' clocks began elsewhere, and their machines sent less."""
-    run = replace(run, manifest=replace(run.manifest, placement=placement))
-
-    def other(number: int) -> Run:
-        shift = 100 * number * SECOND
-        return replace(
-            run,
-            trials=tuple(
-                replace(
-                    trial,
-                    windows=tuple(
-                        replace(each, start_ns=each.start_ns + shift, end_ns=each.end_ns + shift)
-                        for each in trial.windows
-                    ),
-                    telemetry=tuple(
-                        replace(
-                            series,
-                            t_ns=series.t_ns + shift,
-                            columns={name: values * share for name, values in series.columns.items()},
-                        )
-                        for series in trial.telemetry
-                    ),
-                )
-                for trial in run.trials
-            ),
-        )
-
-    runs = {number: other(number) for number in range(1, len(placement.nodes))}
+def recorded(placement: Placement, run: Run) -> Recorded:
+    """Make what all workers recorded: the others' clocks began elsewhere, and their machines sent half as much."""
     others = {
-        trial.id: {number: each.trials[position] for number, each in runs.items()}
-        for position, trial in enumerate(run.trials)
+        trial.id: {rank: _elsewhere(trial, rank * 100 * SECOND) for rank in range(1, len(placement.nodes))}
+        for trial in run.trials
     }
-    return Recorded(run=run, others=others)
+    return Recorded(run=replace(run, manifest=replace(run.manifest, placement=placement)), others=others)
+
+
+def _elsewhere(trial: Trial, shift_ns: int) -> Trial:
+    windows = (
+        replace(each, start_ns=each.start_ns + shift_ns, end_ns=each.end_ns + shift_ns)
+        for each in trial.windows
+    )
+    telemetry = (
+        replace(
+            series,
+            t_ns=series.t_ns + shift_ns,
+            columns={name: values / 2 for name, values in series.columns.items()},
+        )
+        for series in trial.telemetry
+    )
+    return replace(trial, windows=tuple(windows), telemetry=tuple(telemetry))
 
 
 def teams() -> dict[int, Recorded]:
@@ -84,11 +73,7 @@ def teams() -> dict[int, Recorded]:
     machines = (0, 1, 1, 1)
     return {
         workers: recorded(
-            Placement(
-                nodes=nodes[:workers],
-                machines=machines[:workers],
-                cpus=2,
-            ),
+            Placement(nodes=nodes[:workers], machines=machines[:workers], cpus=2),
             run_of(
                 [speed, 2 * speed, speed], batch=100 * workers, sent=0.0 if workers == 1 else 50e6,
                 exchange_s=0.001 if workers == 1 else 0.02,

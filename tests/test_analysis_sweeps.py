@@ -9,8 +9,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.sweeps import sweeps
 from harness.model.analysis import Estimate, Sweep, SweepPoint
-from harness.model.run import Point, Run, Status
-from harness.rounding import point_words
+from harness.model.run import Run, Status
 from tests import builders
 from tests.builders_sweep import sweep_run
 
@@ -96,8 +95,3 @@ def test_devices_and_variants_are_sweeps_of_their_own() -> None:
     assert [(each.device, each.variant, len(each.points)) for each in sweeps(both)] == [
         ("cpu", "baseline", 6), ("gpu0", "baseline", 6),
     ]  # fmt: skip
-
-
-def test_points_in_words() -> None:
-    point: Point = (("batch_size", 32), ("jit_compile", True), ("precision", "fp16"))
-    assert point_words(point) == "batch_size=32, jit_compile=true, precision=fp16"

@@ -32,12 +32,9 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
     [
         (ended(), GOOD, None, Status.OK, ""),
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
-        (ended(), GOOD, LOST, Status.ENGINE_LOST, "does not answer"),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
-        (ended(137, out_of_memory=True), raised("OOM"), None, Status.OUT_OF_MEMORY, "--memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
-        (ended(-9), EventLog(), None, Status.FAILED, "exited with code -9"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower batch_size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),

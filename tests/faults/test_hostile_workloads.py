@@ -19,9 +19,9 @@ from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, spec_for, variants_named
 from harness.run.store import read_run
 from tests import builders
-from tests.faults.injecting import HOSTILE, TO_ANY_FILE, damage_line, faults, no_hang
+from tests.faults.injecting import HOSTILE, damage_line, faults, no_hang
 from tests.faults.test_damaged_runs import look
-from tests.folders import events, write_run
+from tests.folders import write_run
 
 pytestmark = pytest.mark.slow
 
@@ -116,19 +116,6 @@ def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chan
         log = read_log(file)
         repr(log).encode()
         look(read_run(folder.path), html=chance.random() < 0.1)
-
-
-@faults(share=0.03, usual=15)
-@given(chance=st.randoms(use_true_random=False))
-def test_an_event_file_that_is_none(
-    run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
-) -> None:
-    file = tmp_path_factory.mktemp("events") / "events.jsonl"
-    file.write_text(events(run.trials[0]), encoding="utf-8")
-    chance.choice(TO_ANY_FILE)(file, chance)
-    with no_hang():
-        EventTail(file).read()
-        read_log(file)
 
 
 @pytest.mark.parametrize("count", [50, 2_000])
