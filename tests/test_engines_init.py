@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from harness.engines.container_settings import init_source
 
 
@@ -31,6 +33,14 @@ def ended(pid: int) -> bool:
 def wait_until_ended(*pids: int) -> None:
     while not all(ended(pid) for pid in pids):
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)]
+)
+def test_exits_as_the_command_does(script, code):
+    process = begin("sh", "-c", script)
+    assert process.wait() == code
 
 
 def test_command_reads_nothing_and_writes_through():
