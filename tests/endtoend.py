@@ -62,12 +62,14 @@ class Tfbench:
         folder: everything of it lies there.
         engine: the engine's name.
         arguments: further options.
+        command: its name.
         environment: added to this process' own.
     """
 
     folder: Path
     engine: str
     arguments: tuple[str | Path, ...] = ()
+    command: str = "bench"
     environment: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[str] | None = None
 
@@ -77,18 +79,20 @@ class Tfbench:
         # A shell that starts the tests in the background has them ignore Ctrl-C, which a command inherits.
         command = [
             "env", "--default-signal=INT",
-            sys.executable, "-m", "harness", "bench", "--profile", "smoke", "--engine", self.engine,
+            sys.executable, "-m", "harness", self.command, "--profile", "smoke", "--engine", self.engine,
             "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
         ]  # fmt: skip
+        # Homes of trials, and a lock of the machine, of its own.
+        own = {
+            "TMPDIR": str(self.folder / "tmp"),
+            LOCK_ENV: str(self.folder / "tfbench.lock"),
+            "COLUMNS": "200",
+        }
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            env={**os.environ, **self._own(), "COLUMNS": "200", **self.environment},
+            env={**os.environ, **own, **self.environment},
         )  # fmt: skip
         return self
-
-    def _own(self) -> dict[str, str]:
-        """Return the settings by which this command has its own homes of trials, and lock of the machine."""
-        return {"TMPDIR": str(self.folder / "tmp"), LOCK_ENV: str(self.folder / "tfbench.lock")}
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -129,11 +133,8 @@ class Tfbench:
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
         """Wait until something has happened while the command line runs."""
-        end = time.monotonic() + PATIENCE_S
-        while not happened():
-            assert self.process.poll() is None, "".join(self.process.communicate())
-            assert time.monotonic() < end, "it does not happen"
-            time.sleep(0.05)
+        wait_until(lambda: self.process.poll() is not None or happened())
+        assert self.process.poll() is None, "".join(self.process.communicate())
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

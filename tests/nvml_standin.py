@@ -78,30 +78,32 @@ class Library:
         self._samples: dict[int, Any] = {}
         self._taken: set[int] = set()
         self._lock = threading.Lock()
-        for kind, *words in (line.split() for line in script.splitlines()):
-            getattr(self, f"_load_{kind}")(*words)
+        for line in script.splitlines():
+            match line.split():
+                case "gpu", index, uuid, mig:
+                    self._add_gpu(int(index), uuid, int(mig))
+                case "fail", name, code, *calls:
+                    first, until = map(int, (*calls, *("0", "1000000000")[len(calls) :]))
+                    self._rules.append([name, int(code), first, until, 0])
+                case "field", number, code:
+                    self._fields[int(number)] = int(code)
+                case "value", name, *numbers:
+                    self._values[name] = cycle(map(float, numbers))
         for name in dir(type(self)):
             if name.startswith("nvml"):
                 setattr(self, name, partial(self._call, name, getattr(self, name)))
+        for name in ("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents"):
+            setattr(self, name, partial(self._call, name, lambda *_: 0))
         for name, (key, default) in NUMBERS.items():
             setattr(self, name, partial(self._call, name, partial(self._number, key, default)))
         for name, (key, default) in CHOICES.items():
             setattr(self, name, partial(self._call, name, partial(self._choice, key, default)))
 
-    def _load_gpu(self, index: str, uuid: str, mig: str) -> None:
-        for instance in range(-1, max(0, int(mig))):
+    def _add_gpu(self, index: int, uuid: str, mig: int) -> None:
+        for instance in range(-1, max(0, mig)):
             own = uuid if instance < 0 else f"MIG-{instance}-{uuid}"
-            device = Device(int(index), own, int(mig), instance)
+            device = Device(index, own, mig, instance)
             self._devices[ctypes.addressof(device.handle)] = device
-
-    def _load_fail(self, name: str, code: str, first: str = "0", until: str = "1000000000") -> None:
-        self._rules.append([name, int(code), int(first), int(until), 0])
-
-    def _load_field(self, number: str, code: str) -> None:
-        self._fields[int(number)] = int(code)
-
-    def _load_value(self, name: str, *numbers: str) -> None:
-        self._values[name] = cycle(map(float, numbers))
 
     def _value(self, name: str, default: float) -> int | float:
         with self._lock:
@@ -138,14 +140,13 @@ class Library:
     def _choice(self, key: str, default: int, device: Device, which: Any, out: Any) -> None:
         out._obj.value = self._value(f"{key}{which.value}", default)
 
-    def _found(self, name: str, device: Device | None, out: Any) -> int:
-        if device is None:
-            return pynvml.NVML_ERROR_NOT_FOUND
-        out._obj.contents = device.handle
-        return self._failure(name, device)
-
-    def _gpus(self) -> list[Device]:
-        return [device for device in self._devices.values() if device.instance < 0]
+    def _find(self, name: str, out: Any, **wanted: Any) -> int:
+        """Give the handle of the device with such attributes."""
+        for device in self._devices.values():
+            if all(getattr(device, key) == value for key, value in wanted.items()):
+                out._obj.contents = device.handle
+                return self._failure(name, device)
+        return pynvml.NVML_ERROR_NOT_FOUND
 
     def nvmlInitWithFlags(self, flags):
         self._users += 1
@@ -160,26 +161,19 @@ class Library:
         out._obj.value = 13000
 
     def nvmlDeviceGetCount_v2(self, out):
-        out._obj.value = len(self._gpus())
+        out._obj.value = sum(device.instance < 0 for device in self._devices.values())
 
     def nvmlDeviceGetHandleByIndex_v2(self, index, out):
-        fitting = (device for device in self._gpus() if device.index == index.value)
-        return self._found("nvmlDeviceGetHandleByIndex_v2", next(fitting, None), out)
+        return self._find("nvmlDeviceGetHandleByIndex_v2", out, index=index.value, instance=-1)
 
     def nvmlDeviceGetHandleByUUID(self, uuid, out):
-        fitting = (device for device in self._devices.values() if device.uuid == uuid.value.decode())
-        return self._found("nvmlDeviceGetHandleByUUID", next(fitting, None), out)
+        return self._find("nvmlDeviceGetHandleByUUID", out, uuid=uuid.value.decode())
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, place, out):
-        fitting = (
-            device
-            for device in self._devices.values()
-            if (device.index, device.instance) == (gpu.index, place.value)
-        )
-        return self._found("nvmlDeviceGetHandle", next(fitting, None), out)
+        return self._find("nvmlDeviceGetHandle", out, index=gpu.index, instance=place.value)
 
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part, out):
-        out._obj.contents = next(each.handle for each in self._gpus() if each.index == part.index)
+        return self._find("nvmlDeviceGetHandle", out, index=part.index, instance=-1)
 
     def nvmlDeviceGetUUID(self, device, text, length):
         text.value = device.uuid.encode()
@@ -246,15 +240,6 @@ class Library:
         if pid:
             out[0].pid, out[0].usedGpuMemory = pid, 2**30
         return 0
-
-    def nvmlEventSetCreate(self, out):
-        pass
-
-    def nvmlEventSetFree(self, events):
-        pass
-
-    def nvmlDeviceRegisterEvents(self, device, types, events):
-        pass
 
     def nvmlEventSetWait_v2(self, events, out, timeout_ms):
         out._obj.eventData = self._value("xid", 0)

@@ -138,11 +138,6 @@ def test_selection() -> None:
     assert "a, b, c, own, all" in caught.value.hint
 
 
-def test_the_tree_has_workloads_with_names_that_differ() -> None:
-    assert names(built_in()) == sorted(set(names(built_in())))
-    assert all(not item.external for item in built_in())
-
-
 def test_sources_tell_a_changed_workload_from_changed_shared_code(tmp_path: Path) -> None:
     before = sources((declared(tmp_path, WHOLE), *built_in()))
     assert set(before) == {"workloads", "my-mlp", *(item.workload.name for item in built_in())}

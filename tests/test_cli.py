@@ -54,10 +54,6 @@ class TestHelp:
         assert set(COMMANDS) < words, "their names"
         assert not {name for name in words if name.startswith(("harness.run", "harness.cli.b", "numpy"))}
 
-    def test_images_that_are_there_are_found_without_what_measuring_needs(self) -> None:
-        heavy = {"numpy", "msgspec", "harness.run.store"}
-        assert not heavy & imported_by("import harness.cli.images")
-
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_command_and_option_explains_itself(self, tfbench: Run, name: str) -> None:
         command = command_named(name)

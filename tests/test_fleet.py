@@ -86,15 +86,6 @@ class TestTravelling:
         folder.add("a", Written(folder="trials/t", files=read_files(source)))
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
 
-    def test_a_node_receives_no_more_than_it_needs_to_go_on(self, tmp_path: Path) -> None:
-        needed = {"manifest.json", "plan.json", "trials/t/trial.json", "trials/t/out/events.jsonl"}
-        folder = folder_in(tmp_path)
-        assert folder.seed("a") == {}
-        for name in (*needed, "trials/t/telemetry/host-host.csv", "report.html"):
-            (folder.path / "a" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder.path / "a" / name).write_text("x")
-        assert folder.seed("a").keys() == needed
-
     @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
     def test_a_node_cannot_write_elsewhere(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(StoreError, match="evil"):

@@ -36,20 +36,3 @@ def test_a_log_gets_no_control_characters_even_where_colour_is_forced(
         task.note("mlp on cpu, trial 1: as long as it is")
         task.advance(1)
     assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n")
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_several_tasks_share_a_screen_and_end_in_any_order() -> None:
-    file = Screen()
-    terminal = Terminal(Console(file=file, width=80, force_terminal=True))
-    first, second = terminal.task("node-a", None), terminal.task("wheels", 2e6)
-    first.__enter__().note("trial 1")
-    second.__enter__()
-    terminal.line("a line that stays")
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert all(text in file.getvalue() for text in ("node-a", "trial 1", "wheels", "a line that stays"))

@@ -16,9 +16,6 @@ from harness.telemetry.sources import default_sources
 from tests.test_telemetry_sampler import Kept
 
 LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
-UNITS = {
-    "_pct": "%", "_w": "W", "_j": "J", "_mhz": "MHz", "_c": "degC", "_bytes": "B", "_s": "s", "_per_s": "/s",
-}  # fmt: skip
 SOURCES = default_sources()
 
 
@@ -89,12 +86,3 @@ def test_documented_sources_exist_and_kinds_are_those_that_analysis_uses():
         assert (kind == "counter") == (metric in COUNTERS), metric
         assert (unit == "bits") == (metric in BIT_MASKS), metric
     assert METRICS.keys() >= COUNTERS | BIT_MASKS
-
-
-def test_names_carry_their_units():
-    for name, (unit, kind, _) in METRICS.items():
-        suffix = max((end for end in UNITS if name.endswith(end)), key=len, default="")
-        if suffix == "_per_s":
-            assert kind == "rate", name
-        elif suffix:
-            assert unit == UNITS[suffix], name
