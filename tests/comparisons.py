@@ -14,8 +14,8 @@ from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.scaling import scaled
 from harness.analysis.versus import versus
-from harness.model.analysis import Estimate
-from harness.model.comparison import Extract, Versus
+from harness.model.analysis import Estimate, StepTime
+from harness.model.comparison import Extract, Speed, Versus
 from reports.compare_page import render_html
 from tests import builders
 from tests.builders_workers import teams
@@ -51,25 +51,16 @@ def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu
     def scaled(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
 
-    return replace(
-        run,
-        speeds=tuple(
-            replace(each, throughput=tuple(value * factor for value in each.throughput))
-            if each.device in devices
-            else each
-            for each in run.speeds
-        ),
-        step_times=tuple(
-            replace(
-                each,
-                total=scaled(each.total),
-                parts={part: scaled(value) for part, value in each.parts.items()},
-            )
-            if each.device in devices
-            else each
-            for each in run.step_times
-        ),
-    )
+    def speed(each: Speed) -> Speed:
+        return replace(each, throughput=tuple(value * factor for value in each.throughput))
+
+    def time(each: StepTime) -> StepTime:
+        parts = {part: scaled(value) for part, value in each.parts.items()}
+        return replace(each, total=scaled(each.total), parts=parts)
+
+    speeds = (speed(each) if each.device in devices else each for each in run.speeds)
+    times = (time(each) if each.device in devices else each for each in run.step_times)
+    return replace(run, speeds=tuple(speeds), step_times=tuple(times))
 
 
 def again(

@@ -232,11 +232,9 @@ class TestFleet:
         assert {each.outcome for each in made.results if each.ratio} == {Outcome.SAME}
         assert made.kinds[0].score.median > 5 * made.kinds[-1].score.median
 
-    def test_a_named_reference_holds_for_any_number(self) -> None:
-        assert versus(fleet(MANY + 10), reference=4).reference == 4
-
-    def test_a_few_are_over_the_first(self) -> None:
+    def test_a_few_are_over_the_first_and_any_number_over_a_named_one(self) -> None:
         assert versus(fleet(MANY)).reference == 0
+        assert versus(fleet(MANY + 10), reference=4).reference == 4
 
     def test_runs_of_one_name_are_told_apart(self) -> None:
         made = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])

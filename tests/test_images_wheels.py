@@ -55,18 +55,6 @@ class TestFetch:
         assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
         assert leftovers(tmp_path / "cache") == []
 
-    def test_takes_the_wheel_of_the_asked_python(self, tmp_path: Path, offered: Path) -> None:
-        tags = {
-            v: f"cp{v.replace('.', '')}-cp{v.replace('.', '')}-manylinux_2_17_x86_64"
-            for v in ("3.11", "3.13")
-        }
-        lock = write_lock(
-            tmp_path / "x.lock", [make_wheel(offered, "alpha", tag=tag) for tag in tags.values()]
-        )
-        for version, tag in tags.items():
-            (path,) = fetch(lock, tmp_path / "cache", version, Silent())
-            assert tag in path.name
-
     def test_a_wrong_hash_is_refused(self, tmp_path: Path, offered: Path) -> None:
         lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
         with (offered / "alpha-1.0-py3-none-any.whl").open("ab") as file:

@@ -15,15 +15,15 @@ from harness.images.recipes import TARGETS
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def make_wheel(folder: Path, name: str, version: str = "1.0", tag: str = "py3-none-any") -> Path:
+def make_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
     """Write a wheel that pip installs: one module that knows its version."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-{tag}.whl"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     files = {
-        f"{name}.py": f"VERSION = {version!r}\nTAG = {tag!r}\n",
+        f"{name}.py": f"VERSION = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     files[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
     with zipfile.ZipFile(path, "w") as archive:
