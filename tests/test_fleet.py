@@ -247,7 +247,9 @@ class TestResuming:
         ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
         assert run(cluster, ready, Silent()) == {"d": "Node d is ill."}
         assert set(cluster.sent) == {"b", "c"}
-        assert {name.split("/")[1] for name in cluster.sent["b"] if "/" in name} == {IDS[0]}
+        done = f"trials/{IDS[0]}"
+        needed = {"manifest.json", "plan.json", f"{done}/trial.json", f"{done}/out/events.jsonl"}
+        assert cluster.sent["b"].keys() == needed
         assert cluster.sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 

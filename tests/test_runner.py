@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -113,7 +114,9 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert len(trial.windows) == 2
     assert trial.exit_code == 0
     assert 0 < trial.started_ns < trial.ended_ns
-    assert (bench.folder.trial(trial.id).path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
+    folder = bench.folder.trial(trial.id)
+    assert json.loads((folder.out / "spec.json").read_text(encoding="utf-8"))["workload"] == "mlp"
+    assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
     assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (6, 6)
     assert bench.progress.tasks[0].steps.count(1) == 6, "the bar moves on with each window"
