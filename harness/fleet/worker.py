@@ -11,8 +11,8 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -162,17 +162,16 @@ def _own_files(files: Mapping[str, str], cache: Path) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True)
 class Reporter:
     """A Progress whose lines are sent to the driver."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    outbox: Outbox
 
-    @contextmanager
-    def task(self, label: str, total: float | None) -> Iterator[Task]:
-        """Report the task's progress while the block runs."""
-        yield LoggedTask(self.line, label, total, every_s=REPORT_EVERY_S)
+    def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
+        """Report the task's progress."""
+        return nullcontext(LoggedTask(self.line, label, total, every_s=REPORT_EVERY_S))
 
     def line(self, text: str) -> None:
         """Send one line at once."""
-        self._outbox.put(text)
+        self.outbox.put(text)

@@ -184,8 +184,7 @@ def read_trial(path: Path, planned: PlannedTrial) -> Trial:
     try:
         return _whole_trial(TrialFolder(path=path), planned)
     except _DAMAGE as error:
-        reason = _reason(error).rstrip(".")
-        message = f"Its files are damaged: {reason}. Run it again with `tfbench bench --resume`."
+        message = f"Its files are damaged: {_reason(error)}. Run it again with `tfbench bench --resume`."
         return planned.trial(Status.BAD_EVENTS, message)
 
 
@@ -219,6 +218,5 @@ def _read_stops(path: Path) -> tuple[Stop, ...]:
 
 def _reason(error: BaseException) -> str:
     """Say in one line why plain values could not be turned into the model's."""
-    if isinstance(error, StoreError):
-        return error.message.rstrip(".")
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    lines = str(getattr(error, "message", error)).splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
