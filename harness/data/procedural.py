@@ -103,7 +103,9 @@ class PictureRecipe(ArrayRecipe):
 
     def __init__(self, data: Data, seed: int) -> None:
         super().__init__(data, seed)
-        self._shape = data.shape if len(data.shape) == 3 else (*_picture(data.shape), 1)
+        # What is no picture with channels is one without, or a single row.
+        rows = data.shape[0] if len(data.shape) == 2 else 1
+        self._shape = data.shape if len(data.shape) == 3 else (rows, math.prod(data.shape) // rows, 1)
         self.chunk = max(1, _CHUNK_BYTES // (4 * math.prod(data.shape)))
         self._windows = np.lib.stride_tricks.sliding_window_view(
             self._prototypes(), self._shape[:2], axis=(2, 3)
@@ -147,13 +149,6 @@ class PictureRecipe(ArrayRecipe):
             values *= np.float32(127 if x.dtype == np.int8 else 255)
             np.rint(values, out=values)
         x[...] = values.transpose(0, 2, 3, 1).reshape(x.shape).astype(x.dtype)
-
-
-def _picture(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return a height and width for a shape that is not a picture with channels."""
-    if len(shape) == 2:
-        return shape[0], shape[1]
-    return 1, int(np.prod(shape))
 
 
 def _margins(shape: tuple[int, ...]) -> tuple[int, int]:
