@@ -36,8 +36,9 @@ MOST_MEMORY_GIB = 1 << 20
 # the charts and their code.
 PAGE_VALUES = 450_000
 PAGE_TEXT = 620_000
-# How long a fleet waits for a node that others use.
+# How long a fleet waits for a node that others use, and for one to say what it is: environments are unpacked first.
 FLEET_WAIT_S = 600.0
+FLEET_DESCRIBE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from harness.defaults import FLEET_DESCRIBE_S
 from harness.errors import FleetError, TfbenchError
 from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.nodes import node_keys
@@ -36,7 +37,6 @@ LOCKED = (
 # Folders of a checkout that nodes need, and what in them stays here.
 PARTS = ("harness", "workloads", "images")
 LEFT_OUT = ("/images/context", "__pycache__")
-DESCRIBE_S = 120.0
 CONNECT_S = 5.0
 CLOSE_S = 10.0
 LOOK_S = 0.5
@@ -118,7 +118,7 @@ class Cluster:
             cloud: whether nodes may ask their cloud's metadata service.
         """
         nodes = alive(self._ray.nodes())
-        end_s = time.monotonic() + DESCRIBE_S
+        end_s = time.monotonic() + FLEET_DESCRIBE_S
         remote = self._ray.remote(describe)
         answers = [
             remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
