@@ -21,7 +21,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.rounding import counted, some
 from reports import numbers
-from reports.names import SHORT_PARTS, device_names, variant_name
+from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Half width over median: up to these a speed is called reliable, and usable.
@@ -193,6 +193,8 @@ FIXES: Mapping[Cause, str] = {
 
 def fix(finding: Finding | None) -> str:
     """Return what to do about a finding, in a few words."""
+    if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
+        return "compile with XLA; beyond that a faster device"
     return FIXES[finding.cause] if finding else ""
 
 
