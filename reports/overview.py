@@ -17,10 +17,9 @@ from harness.model.analysis import (
     Summary,
     of_key,
 )
+from harness.model.run import CPU
 from reports.names import devices_of
 from workloads.protocol import BASELINE, TUNED
-
-CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
+from harness.model.run import CPU
 from reports import messages, numbers
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
-from reports.overview import CPU, Row, first_fix, rows
+from reports.overview import Row, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Series, Trial, Window
+from harness.model.run import CPU, Series, Trial, Window
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
-# The device of trials without a GPU.
-CPU = "cpu"
 # One column for each CPU: hundreds on a large host, and a container's threads wander between them.
 PER_CORE = "cores"
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import CPU, core_mean, gpu_names
+from harness.analysis.align import core_mean, gpu_names
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stages import slowest_stages
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
-from harness.model.run import Run, Trial
+from harness.model.run import CPU, Run, Trial
 from workloads.protocol import STAGE_PREFIX, Workload
 
 # USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from harness.analysis.align import CPU
 from harness.analysis.extract import batch_field
 from harness.model.comparison import Difference, Extract, Facts, Section, Speed
 from harness.model.platform import target_for
+from harness.model.run import CPU
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 # Sections in which any difference changes the meaning of a speed.

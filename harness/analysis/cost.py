@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harness.analysis.align import CPU, gpu_names
+from harness.analysis.align import gpu_names
 from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, RatioKind, Summary
-from harness.model.run import Prices, Run
+from harness.model.run import CPU, Prices, Run
 from workloads.protocol import BASELINE, TUNED, Workload
 
 HOUR_S = 3600.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.align import CPU, gpu_names
+from harness.analysis.align import gpu_names
 from harness.analysis.case import Case, device_activity
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
-from harness.model.run import Run
+from harness.model.run import CPU, Run
 from workloads.protocol import BASELINE, TUNED, Published, Workload
 
 # More of these is better, of all other units less; shares are compared by themselves, not as a ratio.

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import CPU, SECOND_NS
+from harness.analysis.align import SECOND_NS
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, NoRate, RatioKind
-from harness.model.run import RequestTimes, Run, Status, Trial
+from harness.model.run import CPU, RequestTimes, Run, Status, Trial
 from workloads.protocol import SERVER, SINGLE_STREAM
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))

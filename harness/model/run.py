@@ -17,6 +17,8 @@ from harness.model.platform import EngineInfo, Gpu, ImageInfo
 from workloads.protocol import Change, Workload
 
 SCHEMA_VERSION = 2
+# The device of trials without a GPU.
+CPU = "cpu"
 # The profile that tries out whether all works.
 SMOKE = "smoke"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.defaults import Profile
 from harness.errors import UsageError, unknown
-from harness.model.run import PlannedTrial, Point, Scalar
+from harness.model.run import CPU, PlannedTrial, Point, Scalar
 from harness.run.params import params_for
 from workloads.protocol import (
     BASELINE,
@@ -46,8 +46,6 @@ OF_THE_STEP = (
 OF_A_PIPELINE = (PARALLEL_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1")
 ON_A_GPU = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
-
-CPU = "cpu"
 
 
 def device_words(wanted: str) -> tuple[str, ...]:
