@@ -74,9 +74,10 @@ def measure(
             run.manifest, run_id=f"{run.manifest.run_id}-{workers}", placement=placement(nodes, workers)
         )
         folder.begin(_name(workers), replace(run, manifest=manifest, planned=trials))
+    finished = {workers: folder.run(_name(workers)).finished() for workers in counts}
     with progress.task("Training together", float(len(trials) * len(counts))) as bar:
         for trial, workers in itertools.product(trials, counts):
-            if trial.id not in folder.run(_name(workers)).finished():
+            if trial.id not in finished[workers]:
                 bar.note(f"{trial.id}, workers: {workers}")
                 results = train(trial.id, workers)
                 _keep(folder, workers, nodes, results)
