@@ -15,7 +15,7 @@ import harness.run
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.model.comparison import Extract, Section
-from harness.run.extracts import SUFFIX
+from harness.run.extracts import SUFFIX, Document
 from harness.run.recording import open_run
 
 # Of the code, which goes on changing after the release: versions, data, batches and settings decide what compares.
@@ -37,8 +37,7 @@ def main(run: str, name: str) -> None:
 
 def to_json(made: Extract) -> str:
     """Return an extract as the text of its file."""
-    document = {"schema": "tfbench-extract", "schema_version": 2, "extract": made}
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(Document(extract=made)), indent=1).decode() + "\n"
 
 
 if __name__ == "__main__":

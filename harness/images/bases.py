@@ -12,7 +12,7 @@ from docker.errors import APIError, ImageNotFound
 from requests.exceptions import ReadTimeout
 
 from harness.errors import ImageError
-from harness.images.recipes import Base
+from harness.images.recipes import Base, last_lines
 from harness.progress import Progress
 
 # A registry that is silent for so long does not count as answering.
@@ -55,9 +55,8 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
         tar = str(Path(folder) / "base.tar")
         made = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
         if made.returncode != 0:
-            reason = "\n".join(made.stderr.strip().splitlines()[-4:])
             raise ImageError(
-                f"No image registry answers, and no base image could be made here:\n{reason}",
+                f"No image registry answers, and no base image could be made here:\n{last_lines(made.stderr)}",
                 hint="Pull or load a Python 3.13 image yourself and name it with --base.",
             )
         spinner.note("importing")

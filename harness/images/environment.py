@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.recipes import Recipes, building
+from harness.images.recipes import Recipes, building, last_lines
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import replacing
@@ -104,8 +104,7 @@ def _install(context: Path, folder: Path, interpreter: Path) -> None:
     command = ["sh", str(context / "install.sh"), str(folder), str(interpreter)]
     made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if made.returncode != 0:
-        reason = "\n".join((made.stderr or made.stdout).strip().splitlines()[-4:])
         raise ImageError(
-            f"The local environment could not be installed:\n{reason}",
+            f"The local environment could not be installed:\n{last_lines(made.stderr or made.stdout)}",
             hint="Free some space, or set TFBENCH_CACHE to a folder on another disk.",
         )

@@ -141,3 +141,8 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def last_lines(output: str) -> str:
+    """Return how what a program said ends: a message has room for that."""
+    return "\n".join(output.strip().splitlines()[-4:])

@@ -19,7 +19,9 @@ _FOLDER = "references"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class Document:
+    """What the file of an extract holds."""
+
     schema: Literal["tfbench-extract"] = "tfbench-extract"
     schema_version: Literal[2] = 2
     extract: Extract
@@ -32,7 +34,7 @@ def from_json(text: str | bytes) -> Extract:
         StoreError: it is none, or of another version.
     """
     try:
-        return msgspec.convert(parse_json(text), _Document).extract
+        return msgspec.convert(parse_json(text), Document).extract
     except ValueError as error:
         raise StoreError(
             f"Not an extract of this version: {error}.", hint="Make it again with this version of tfbench."

@@ -85,14 +85,18 @@ class Runner:
         self.folder.close(stopping.stops())
         return tuple(trials)
 
+    def _narrows(self, planned: PlannedTrial) -> bool:
+        """Return whether a trial only narrows an interval: it may not run."""
+        return planned.index >= self.profile.trials
+
     def _windows(self, job: Job) -> int:
-        """Return how many windows a trial measures; none count of one that only narrows an interval and may not run."""
-        return len(job.spec.variants) * job.spec.windows * (job.planned.index < self.profile.trials)
+        """Return how many windows of a trial the bar counts."""
+        return 0 if self._narrows(job.planned) else len(job.spec.variants) * job.spec.windows
 
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
         folder = self.folder.open_trial(planned, job.spec)
-        narrowing = ", until the interval is narrow" if planned.index >= self.profile.trials else ""
+        narrowing = ", until the interval is narrow" if self._narrows(planned) else ""
         at = "".join(f" {name}={value}" for name, value in planned.point)
         what = f"{planned.workload} on {planned.device}{at}, trial {planned.index + 1}{narrowing}"
         bar.note(what)
