@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.analysis.results import comparison_document
 from harness.model.analysis import Key, of_key
@@ -38,7 +39,7 @@ def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:
     return template.render(page=ComparePage(versus, gate)).strip() + "\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparePage:
     """A comparison, and what templates ask of it."""
 
@@ -51,12 +52,12 @@ class ComparePage:
         """In the order in which they were given."""
         return self.versus.runs
 
-    @property
+    @cached_property
     def shown(self) -> tuple[int, ...]:
         """Positions of the runs with a column of their own."""
         return shown_runs(self.versus)
 
-    @property
+    @cached_property
     def results(self) -> Mapping[tuple[int, Key], Result]:
         """By run and what they are about."""
         return {(each.run, each.key): each for each in self.versus.results}

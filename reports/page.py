@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.analysis.facts import machine_name
 from harness.analysis.results import results_document
@@ -44,7 +45,7 @@ def render_markdown(analysis: Analysis) -> str:
     return template.render(page=Page(analysis)).strip() + "\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """An analysis, and what templates ask of it."""
 
@@ -55,12 +56,12 @@ class Page:
         """What the page is about: GPUs, CPU, vCPUs."""
         return machine_name(self.analysis.run.manifest)
 
-    @property
+    @cached_property
     def devices(self) -> Mapping[str, str]:
         """What devices are called."""
         return devices_of(self.analysis)
 
-    @property
+    @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Of the overview."""
         return rows(self.analysis)
