@@ -70,7 +70,7 @@ class Script:
         raises: poll number, from 0 -> what the poll raises instead; an EngineError loses the engine.
         refused: what starting it raises, None when it starts.
         does: called with the container's out folder when it starts.
-        after_s: how long it runs on after its last piece.
+        until: whether it may end after its last piece.
     """
 
     writes: tuple[str, ...] = field(default_factory=good_events)
@@ -79,7 +79,7 @@ class Script:
     raises: Mapping[int, BaseException] = field(default_factory=dict)
     refused: BaseException | None = None
     does: Callable[[Path], None] | None = None
-    after_s: float = 0.0
+    until: Callable[[], bool] = lambda: True
     log: str = "training ...\n"
 
 
@@ -94,7 +94,6 @@ class FakeContainer:
     pid: int | None = None
     polls: int = 0
     exit: Exit | None = None
-    silent_since: float | None = None
 
     @property
     def id(self) -> str:
@@ -110,10 +109,8 @@ class FakeContainer:
         if number < len(self.script.writes):
             with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
                 file.write(self.script.writes[number])
-        elif self.script.code is not None and self.exit is None:
-            self.silent_since = self.silent_since or time.monotonic()
-            if time.monotonic() - self.silent_since >= self.script.after_s:
-                self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
+        elif self.script.code is not None and self.exit is None and self.script.until():
+            self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
         return self.exit
 
     def log(self) -> str:
@@ -185,12 +182,14 @@ class FakeSource:
     name = "host"
     interval_s = None
     stopped: bool = False
+    reads: int = 0
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
         gap("disk", "*", "There is no disk.")
         return {"host": ("cpu_util_pct",)}
 
     def read(self) -> Iterable[Sample]:
+        self.reads += 1
         return (Sample(t_ns=time.monotonic_ns(), device="host", values={"cpu_util_pct": 50.0}),)
 
     def stop(self) -> None:

@@ -41,9 +41,10 @@ THREE = replace(
     trials=3,
     max_trials=3,
     target_interval=0.05,
-    stall_s=0.4,
-    limit_s=30,
+    stall_s=30,
+    limit_s=60,
 )
+IMPATIENT = replace(THREE, stall_s=1.0)
 # A fake container's pieces come as fast as it is asked for them.
 POLL_S = 0.002
 REFUSED = EngineError("The engine refused.", hint="Ask it why.")
@@ -80,6 +81,10 @@ class Bench:
     @property
     def statuses(self) -> list[Status]:
         return [trial.status for trial in self.read().trials]
+
+    def sampled(self) -> bool:
+        """Return whether the trial that runs has been sampled three times."""
+        return self.sources[-1].reads > 3
 
     def _sources(self) -> Sequence[Source]:
         self.sources.append(FakeSource())
@@ -137,7 +142,7 @@ def test_progress_shows_planned_variants_and_windows_and_nothing_that_a_containe
 
 
 def test_telemetry_is_taken_while_the_container_lives(bench: Bench) -> None:
-    run_all(bench, Script(after_s=0.1))
+    run_all(bench, Script(until=bench.sampled))
     assert all(source.stopped for source in bench.sources)
     for trial in bench.read().trials:
         (series,) = trial.telemetry
@@ -183,12 +188,12 @@ class TestHanging:
     @pytest.mark.parametrize(
         ("profile", "writes", "said"),
         [
-            (THREE, (start_line(),), "No event for 0.4 s, so it was stopped. Raise --stall"),
-            (THREE, ("garbage\n",) * 10_000, "No event for 0.4 s"),
+            (IMPATIENT, (start_line(),), "No event for 1 s, so it was stopped. Raise --stall"),
+            (IMPATIENT, ("garbage\n",) * 10_000, "No event for 1 s"),
             (
-                replace(THREE, limit_s=0.3, stall_s=60),
+                replace(THREE, limit_s=1.0),
                 (start_line(), *[line("warning", message="still here")] * 10_000),
-                "Not done after 0.3 s, so it was stopped. Measure less, as with --variants",
+                "Not done after 1 s, so it was stopped. Measure less, as with --variants",
             ),
         ],
         ids=["silence", "garbage", "chatter"],
@@ -204,13 +209,12 @@ class TestHanging:
         assert bench.engine.left_behind == []
 
     def test_a_slow_trial_that_keeps_talking_is_left_alone(self, bench: Bench) -> None:
-        chatter = tuple(
-            line("warning", message="still here") for _ in range(round(1.5 * THREE.stall_s / POLL_S))
-        )
+        bench.profile = IMPATIENT
+        chatter = (line("warning", message="still here"),) * round(1.5 * IMPATIENT.stall_s / POLL_S)
         events = good_events()
         begun = time.monotonic()
         records = run_all(bench, Script(writes=(*events[:-1], *chatter, events[-1])), Script())
-        assert time.monotonic() - begun > THREE.stall_s
+        assert time.monotonic() - begun > IMPATIENT.stall_s
         assert records[0].status is Status.OK
 
 
@@ -257,7 +261,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_has_ended(bench: Bench, name: s
         (out.parent / name).symlink_to("/dev/full")
 
     with pytest.raises(StoreError, match="disk is full") as caught:
-        run_all(bench, Script(), Script(does=fill, after_s=0.2))
+        run_all(bench, Script(), Script(does=fill))
     assert "finished trials are kept" in caught.value.hint
     (bench.folder.trial("mlp.cpu.1").path / name).unlink(missing_ok=True)  # reading /dev/full never ends
     assert bench.statuses == [Status.OK, Status.INTERRUPTED]
