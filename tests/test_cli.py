@@ -87,7 +87,8 @@ class TestMistakes:
         [
             ("dance", 2, "No such command 'dance'.", "--help"),
             ("--dance", 2, "No such option: --dance", "--help"),
-            ("bench --trials 0", 2, "Invalid value for '--trials': Input should be greater", "bench --help"),
+            ("bench --trials 0", 2, "--trials is out of range", "from 1 to 1000"),
+            ("bench --trials many", 2, "Invalid value for '--trials'", "bench --help"),
             ("bench --profile", 2, "Option '--profile' requires an argument", "bench --help"),
             ("compare", 2, "Missing argument", "compare --help"),
             ("list extra", 2, "no workload 'extra'", "cifar10-mlp"),

@@ -32,13 +32,6 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
     Raises:
         TfbenchError: why the run ended early, or that a trial failed.
     """
-    engine = prepared.manifest.engine
-    progress.line(
-        f"Engine: {engine.name} {engine.version}"
-        if engine.isolated
-        else "Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run as plain "
-        "processes beside everything else here. For containers: make engine"
-    )
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
         trials = execute(prepared, progress)

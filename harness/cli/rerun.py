@@ -55,8 +55,9 @@ def command(
 ) -> None:
     """Repeat a run from its report: the same plan, parameters, seed and number of trials.
 
-    It first prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench. Differences are
-    no errors; `tfbench compare` shows their effect on speed. Prices are the run's, unless --price replaces them.
+    Before the first trial it prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench.
+    Differences are no errors; `tfbench compare` shows their effect on speed. Prices are the run's, unless --price
+    replaces them.
     """  # fmt: skip
     progress = Terminal(err())
     files = absolute(workload_file or ())
@@ -67,14 +68,11 @@ def command(
         progress.line(_described(then))
         devices = tuple(filter(None, device.split(",")))
         options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        differences = differing(then, outlook(then, options, paths))
-        _show(progress, differences)
-        if not differences:
-            progress.line("No differences here, as far as they are known before the run.")
         asked = demands(then, options)
         for name, value in asked.items():
             progress.line(f"The run asks for {name} {value}")
         if check:
+            _show(progress, then, outlook(then, options, paths))
             for target, verdict in _compared_images(then, paths, progress).items():
                 progress.line(f"{target} image: {verdict}.")
             return
@@ -83,9 +81,7 @@ def command(
         prepared = prepare(
             again(then, options), paths, progress, command=command_line(), rerun_of=then.manifest.run_id
         )
-        # Now that images and data are known too.
-        later = differing(then, prepared.run)
-        _show(progress, {key: values for key, values in later.items() if key not in differences})
+        _show(progress, then, prepared.run)
         measure(prepared, progress)
     out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
 
@@ -127,9 +123,12 @@ def _names_gpu(field: str) -> bool:
     return field.startswith("GPU ") and field.endswith(" name")
 
 
-def _show(progress: Terminal, differences: Fields) -> None:
+def _show(progress: Terminal, then: Run, here: Run) -> None:
+    differences = differing(then, here)
     for (section, name), (before, now) in differences.items():
         progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(now)}")
+    if not differences:
+        progress.line("No differences here, as far as they are known before the run.")
 
 
 def _compared_images(then: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:

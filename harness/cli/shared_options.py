@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from harness.defaults import MOST_MEMORY_GIB, MOST_RATE_HZ
+from harness.defaults import MOST_MEMORY_GIB
 from harness.errors import UsageError
 from harness.model.options import Options
 
@@ -89,11 +89,11 @@ DECLARED: Mapping[str, Any] = {
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     "base": _where(help="Base image to build on."),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
-    "cpu_quota": _where(help="CPU time limit of each container, in CPUs.", min=0.01),
-    "memory_bytes": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's.", min=0.1),
-    "trials": _how(help="Number of trials, instead of the profile's.", min=1),
-    "rate_hz": _how("--rate", help="Telemetry samples a second; 0 for none.", min=0, max=MOST_RATE_HZ),
-    "stall_s": _how("--stall", help="End a trial after this many seconds without an event.", min=1),
+    "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
+    "memory_bytes": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
+    "trials": _how(help="Number of trials, instead of the profile's."),
+    "rate_hz": _how("--rate", help="Telemetry samples a second; 0 for none."),
+    "stall_s": _how("--stall", help="End a trial after this many seconds without an event."),
     "seed": _how(help="For weights, shuffling and procedural data."),
     "price": _PRICE,
     "cloud_metadata": _how(help="Record the instance type on cloud machines (at most 1 s)."),

@@ -17,7 +17,7 @@ NAMES = ("auto", DOCKER, LOCAL)
 
 
 def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
-    """Reach an engine by name; "auto" takes Docker when one answers.
+    """Reach an engine by name, and say which; "auto" takes Docker when one answers.
 
     Raises:
         UsageError: there is no such engine.
@@ -28,10 +28,16 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
     if name != LOCAL:
         engine = DockerEngine()
         try:
-            return engine, engine.connect()
+            info = engine.connect()
+            progress.line(f"Engine: {info.name} {info.version}")
+            return engine, info
         except EngineError as error:
             if name != "auto":
                 raise
             progress.line(f"No container engine answers ({error.message})")
+    progress.line(
+        "Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run as plain processes "
+        "beside everything else here. For containers: make engine"
+    )
     local = LocalEngine()
     return local, local.connect()
