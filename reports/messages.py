@@ -208,7 +208,8 @@ def alone(finding: Finding | None) -> str:
         return f"tried: {factor}, slower"
     if not remedy.alone or remedy.variant == TUNED:
         return ""
-    return f"{variant_name(remedy.variant)}: {factor}"
+    name = variant_name(remedy.variant)
+    return f"{'by itself' if name == fix(finding) else name}: {factor}"
 
 
 def expected(finding: Finding) -> str:

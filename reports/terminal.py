@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
-from harness.model.run import CPU
+from harness.model.run import CPU, Run
 from reports import messages, numbers
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
@@ -20,7 +20,7 @@ from reports.sweep_chart import sweep_table
 SWEEP_ROWS = 24
 
 
-def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableType:
+def summary(analysis: Analysis) -> RenderableType:
     """Return what the report says first: speeds, limits, the first fix, caveats."""
     own = rows(analysis)
     where = "GPU" if any(row.device != CPU for row in own) else "CPU"
@@ -28,7 +28,7 @@ def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableTyp
         [_speeds(row, where) for row in own if not row.scaled],
         [_scaled(row) for row in own if row.scaled],
     )
-    parts: list[RenderableType] = [Text(_title(analysis, took_s), style="bold")]
+    parts: list[RenderableType] = [Text(_title(analysis.run), style="bold")]
     for cells in filter(None, tables):
         parts += ["", _table(cells, left=("samples/s", list(cells[0])[-1]))]
     for sweep in analysis.sweeps:
@@ -38,14 +38,13 @@ def summary(analysis: Analysis, *, took_s: float | None = None) -> RenderableTyp
     return Group(*parts)
 
 
-def _title(analysis: Analysis, took_s: float | None) -> str:
-    run = analysis.run
+def _title(run: Run) -> str:
     words = (
         machine_name(run.manifest),
         run.system["framework"],
         run.manifest.engine.name,
         run.manifest.profile.name,
-        numbers.duration(took_s) if took_s is not None else "",
+        numbers.duration(run.duration_s) if run.trials else "",
     )
     return _plain(" · ".join(word for word in words if word))
 

@@ -15,7 +15,7 @@ from tests.report_pages import RUNS, analysis
 
 def printed(name: str, *, width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
-    console.print(summary(analysis(name), took_s=580.0))
+    console.print(summary(analysis(name)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text

@@ -45,7 +45,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
-        duration_s=sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9,
+        duration_s=run.duration_s,
         adaptive=manifest.profile.trials < manifest.profile.max_trials,
         planned=len(run.planned),
         ok=sum(trial.status is Status.OK for trial in run.trials),

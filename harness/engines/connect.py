@@ -34,7 +34,7 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
         except EngineError as error:
             if name != "auto":
                 raise
-            progress.line(f"No container engine answers ({error.message})")
+            progress.line(error.message)
     progress.line(
         "Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run as plain processes "
         "beside everything else here. For containers: make engine"

@@ -350,6 +350,11 @@ class Run:
         return {**self.manifest.system, "framework": framework}
 
     @property
+    def duration_s(self) -> float:
+        """Seconds that its trials took, one after another."""
+        return sum(trial.ended_ns - trial.started_ns for trial in self.trials) / 1e9
+
+    @property
     def tried_out(self) -> bool:
         """Whether it only tried out whether all works: then its figures mean nothing."""
         return self.manifest.profile.name == SMOKE
