@@ -28,7 +28,7 @@ NAMES = (
 # The default suite on CPUs and a GPU, with all that breaks a step down; what the run wrote of itself is left out.
 SUITE = "h200-default"
 # One, two and four GPUs together; stopped by Ctrl-C during its last trial.
-SEVERAL = "h200-four-cards"
+SEVERAL = "h200-four-gpus"
 # An article's workload, as it was published; stopped by Ctrl-C during its trial on the CPU.
 PUBLISHED = "h200-cats-dogs"
 ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED)
