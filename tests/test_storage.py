@@ -1,4 +1,4 @@
-"""Data in memory: where there is room for it, and what is said where there is none."""
+"""A workload's data in memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from workloads.storage import StorageError, in_ram, place_for
-
-MOUNTS = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\nshm /dev/shm tmpfs rw 0 0\n"
-FREE = {"/tmp": 2000, "/dev/shm": 500, "/var/tmp": 9000}
+from workloads.storage import StorageError, in_ram
 
 
-def test_the_first_place_in_memory_with_room() -> None:
-    assert place_for(400, ("/dev/shm", "/tmp"), MOUNTS, FREE.__getitem__) == "/dev/shm"
-    assert place_for(600, ("/dev/shm", "/tmp"), MOUNTS, FREE.__getitem__) == "/tmp"
-    assert place_for(600, ("/tmp/home/x",), MOUNTS, lambda _: 700) == "/tmp/home/x"
-
-
-def test_a_disk_is_no_memory_and_the_error_says_what_each_place_has() -> None:
-    with pytest.raises(StorageError, match="/var/tmp is on a disk, /tmp has 0 MiB free") as raised:
-        place_for(3000, ("/var/tmp", "/tmp"), MOUNTS, FREE.__getitem__)
-    assert "storage=disk" in str(raised.value)
+def test_what_has_no_room_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(StorageError, match="needs 8,388,608 MiB in memory.*storage=disk"):
+        in_ram(str(tmp_path))
 
 
 def test_a_copy_is_whole(tmp_path: Path) -> None:

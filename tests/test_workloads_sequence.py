@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from harness.run.events import read_log
-from workloads.protocol import EventWriter
+from workloads.protocol import BASELINE, EventWriter
 from workloads.sequence import measure_each
 
 
-@pytest.mark.parametrize(("needed", "raised"), [(["last"], None), (["bad", "worse"], "no")])
-def test_one_that_fails_is_left_out_and_only_one_that_is_needed_ends_the_trial(
-    tmp_path: Path, needed: list[str], raised: str | None
+@pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
+def test_one_that_fails_is_left_out_and_only_the_baseline_ends_the_trial(
+    tmp_path: Path, baseline: str, raised: str | None
 ) -> None:
+    failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
+    failures = {BASELINE if name == baseline else name: failure for name, failure in failures.items()}
     ran: list[str] = []
 
-    def body(name: str, failure: str = "") -> None:
-        if failure:
-            raise ValueError(failure)
+    def measure(name: str) -> None:
+        if failures[name]:
+            raise ValueError(failures[name])
         ran.append(name)
 
-    failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
-    bodies = {name: partial(body, name, failure) for name, failure in failures.items()}
-    with EventWriter(tmp_path / "events") as events:
-        if raised:
-            with pytest.raises(ValueError, match=raised):
-                measure_each(bodies, events=events, needed=needed)
-        else:
-            measure_each(bodies, events=events, needed=needed)
-    assert ran == ["first", "last"]
-    assert read_log(tmp_path / "events").left_out == {
-        "bad": "ValueError: no",
-        "worse": "ValueError: nor this",
-    }
+    with (
+        EventWriter(tmp_path / "events") as events,
+        pytest.raises(ValueError, match=raised) if raised else nullcontext(),
+    ):
+        measure_each(tuple(failures), measure, events)
+    assert ran == [name for name, failure in failures.items() if not failure]
+    assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]

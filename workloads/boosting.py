@@ -20,7 +20,6 @@ import xgboost as xgb
 from workloads import loading, tuning
 from workloads.protocol import (
     ARRAYS,
-    BASELINE,
     BUILD,
     DATA,
     EVALUATE,
@@ -78,8 +77,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
     events.phase(DATA, began)
     trees = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
-    bodies = {variant: partial(_measure, trees, variant) for variant in spec.variants}
-    measure_each(bodies, events=events, needed=(BASELINE,))
+    measure_each(spec.variants, partial(_measure, trees), events)
 
 
 def facts(spec: Spec) -> dict[str, str | int]:

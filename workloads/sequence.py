@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 
-from workloads.protocol import EventWriter
+from workloads.protocol import BASELINE, EventWriter
 
 
-def measure_each(
-    bodies: Mapping[str, Callable[[], None]], *, events: EventWriter, needed: Collection[str]
-) -> None:
-    """Run every variant's code.
+def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
+    """Measure every variant.
 
-    A variant that fails costs the others nothing: it is left out, and an event says why. Only where one of
-    `needed` fails is that, in the end, a failure of the trial.
+    One that fails costs the others nothing: it is left out, and an event says why. In the end the trial fails
+    where its baseline did, or any variant of a trial without one.
     """
     failure: Exception | None = None
-    for variant, body in bodies.items():
+    for variant in variants:
         try:
-            body()
+            measure(variant)
         except Exception as error:  # whatever a variant raises
             events.left_out(variant, f"{type(error).__name__}: {error}")
-            if variant in needed:
+            if variant == BASELINE or BASELINE not in variants:
                 failure = failure or error
     if failure is not None:
         raise failure

@@ -109,9 +109,7 @@ def run_variants(job: Job) -> None:
     if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
         among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
         raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
-    needed = (BASELINE,) if BASELINE in spec.variants else spec.variants
-    bodies = {variant: partial(_measure_or_retry, job, variant) for variant in spec.variants}
-    measure_each(bodies, events=job.events, needed=needed)
+    measure_each(spec.variants, partial(_measure_or_retry, job), job.events)
 
 
 def _variant_spec(spec: Spec, variant: str) -> Spec:
