@@ -13,7 +13,7 @@ from workloads.storage import StorageError, in_ram
 def test_what_has_no_room_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 43)
-    with pytest.raises(StorageError, match="needs 8,388,608 MiB in memory.*storage=disk"):
+    with pytest.raises(StorageError, match=r"needs 8,388,608 MiB in memory.*storage=disk"):
         in_ram(str(tmp_path))
 
 

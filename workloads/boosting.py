@@ -140,7 +140,7 @@ def _measure(trees: Trees, variant: str) -> None:
 
 
 def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    began, gpu = meter.now(), trees.spec.device == "gpu"
+    began, gpu = meter.clock(), trees.spec.device == "gpu"
     matrix = trees.matrix(params)
     held_out = xgb.DMatrix(trees.arrays["x_test"], label=trees.arrays["y_test"])
     settings = {**trees.booster(params), "device": "cuda" if gpu else "cpu", "seed": trees.spec.seed}
@@ -161,7 +161,7 @@ def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) 
         trees.events.metric(variant, "training_s", meter.finish())
     if variant == MODEL_ONLY:
         return
-    began = meter.now()
+    began = meter.clock()
     # As many trees on every device, however many rounds its windows had room for.
     judged = min(rounds, params["epochs"])
     scores = booster.predict(held_out, iteration_range=(0, judged))

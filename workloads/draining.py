@@ -36,7 +36,7 @@ def drain(job: Job) -> None:
     Only input-only copies what it gets to the devices: the others show what the host can do.
     """
     variant, meter = job.variant, job.meter
-    began = meter.now()
+    began = meter.clock()
     stage = variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
     dataset = _dataset(job, stage)
     if variant.startswith(THREADS_PREFIX):

@@ -41,7 +41,7 @@ def model_only(job: Job) -> None:
 
 def _built(job: Job, times: int = 1) -> tuple[Any, Any]:
     """Return the model and a batch that many times as large, in host memory."""
-    began = job.meter.now()
+    began = job.meter.clock()
     with tf.device(job.devices[0]):
         model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)
     images = np.concatenate([np.asarray(first_batch(job)[0])] * times)

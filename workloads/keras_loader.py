@@ -6,8 +6,9 @@ cost can be told; the last stage is the published loader itself.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,13 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     folder = str(Path(data_dir, "train"))
     pool = {"workers": params["workers"], "max_queue_size": params["queue_size"]}
 
-    def partial(upto: int) -> Any:
-        return lambda *_: Endless(lambda: Partial(flow(params, folder), upto), **pool)
+    def stage(batch: Callable[[Any, int], Any]) -> Callable[..., Endless]:
+        return lambda *_: Endless(lambda: flow(params, folder), batch, **pool)
 
+    parts = enumerate(("read", "decode", "resize", "augment", "batch"))
     return (
-        ("read", partial(READ)),
-        ("decode", partial(DECODE)),
-        ("resize", partial(RESIZE)),
-        ("augment", partial(AUGMENT)),
-        ("batch", partial(BATCH)),
-        ("prefetch", lambda _: Endless(lambda: flow(params, folder), **pool)),
+        *((name, stage(partial(part_of_batch, upto=upto))) for upto, name in parts),
+        ("prefetch", stage(getitem)),
     )
 
 
@@ -63,71 +61,59 @@ class Endless(tf.keras.utils.PyDataset):
     """Go through a loader's whole batches again and again, shuffled anew, as fit_generator used to do.
 
     Args:
-        make: makes the loader, with n, batch_size and on_epoch_end; called for the first batch, so that
-            the stages before the last one that is wanted list no files.
+        make: makes the loader; called for the first batch, so that the stages before the last one that is
+            wanted list no files.
+        batch: (loader, index) -> a batch.
         workers, max_queue_size: see PyDataset.
     """
 
-    def __init__(self, make: Callable[[], Any], *, workers: int, max_queue_size: int) -> None:
+    def __init__(
+        self, make: Callable[[], Any], batch: Callable[[Any, int], Any], *, workers: int, max_queue_size: int
+    ) -> None:
         super().__init__(workers=workers, max_queue_size=max_queue_size)
         self._make = make
-        self._making = threading.Lock()
-        self._inner: Any = None
+        self._batch = batch
 
     @property
     def num_batches(self) -> None:
         """Say that there is no end: an epoch is as many steps as were published, not the files."""
         return None
 
+    @cached_property
+    def _loader(self) -> Any:
+        # Keras asks for the first batches before it starts its workers.
+        loader = self._make()
+        loader.on_epoch_end()  # shuffles
+        return loader
+
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of all passes."""
-        inner = self._made()
-        batches = inner.n // inner.batch_size
+        batches = self._loader.n // self._loader.batch_size
         if index and index % batches == 0:
-            inner.on_epoch_end()
-        return inner[index % batches]
-
-    def _made(self) -> Any:
-        with self._making:
-            if self._inner is None:
-                self._inner = self._make()
-            return self._inner
+            self._loader.on_epoch_end()
+        return self._batch(self._loader, index % batches)
 
 
-class Partial:
-    """Do a part of the loader's work on its files, batch by batch.
+def part_of_batch(loader: Any, index: int, *, upto: int) -> tuple[Any, Any]:
+    """Do the loader's work on the files of a batch as far as `upto`, READ to BATCH.
 
-    Args:
-        loader: the published one, for its files and their order.
-        upto: READ to BATCH.
+    Returns:
+        The pictures when all stages are wanted, else as good as nothing.
     """
+    size = loader.batch_size
+    chosen = loader.index_array[size * index : size * (index + 1)]
+    pictures = [_picture(loader, loader.filepaths[number], upto) for number in chosen]
+    return np.stack(pictures) if upto == BATCH else np.zeros((size, 1), np.float32), np.zeros(
+        size, np.float32
+    )
 
-    def __init__(self, loader: Any, upto: int) -> None:
-        self.n, self.batch_size = loader.n, loader.batch_size
-        self._paths = loader.filepaths
-        self._side = loader.target_size
-        self._images = loader.image_data_generator
-        self._upto = upto
-        self._order = np.random.permutation(self.n)
 
-    def on_epoch_end(self) -> None:
-        """Shuffle."""
-        self._order = np.random.permutation(self.n)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return a batch: the pictures when all stages are wanted, else as good as nothing."""
-        chosen = self._order[self.batch_size * index : self.batch_size * (index + 1)]
-        pictures = [self._one(self._paths[number]) for number in chosen]
-        labels = np.zeros(self.batch_size, np.float32)
-        if self._upto < BATCH:
-            return np.zeros((self.batch_size, 1), np.float32), labels
-        return np.stack(pictures), labels
-
-    def _one(self, path: str) -> Any:
-        if self._upto == READ:
-            return Path(path).read_bytes()
-        image = tf.keras.utils.load_img(path, target_size=self._side if self._upto >= RESIZE else None)
-        image.load()  # Pillow decodes when it must, and without a resize nothing makes it
-        if self._upto < AUGMENT:
-            return image
-        return self._images.standardize(self._images.random_transform(tf.keras.utils.img_to_array(image)))
+def _picture(loader: Any, path: str, upto: int) -> Any:
+    if upto == READ:
+        return Path(path).read_bytes()
+    image = tf.keras.utils.load_img(path, target_size=loader.target_size if upto >= RESIZE else None)
+    image.load()  # Pillow decodes when it must, and without a resize nothing makes it
+    if upto < AUGMENT:
+        return image
+    generator = loader.image_data_generator
+    return generator.standardize(generator.random_transform(tf.keras.utils.img_to_array(image)))

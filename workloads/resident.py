@@ -21,7 +21,7 @@ def train(job: Job, models: Sequence[Any]) -> None:
     """
     params, meter = job.params, job.meter
     batch, per_call = params["batch_size"], params["steps_per_execution"]
-    began = meter.now()
+    began = meter.clock()
     whole = job.resident()
     x, y = whole if whole is not None else first_batch(job)
     jit = building.uses_xla(models[0], params)
@@ -61,7 +61,7 @@ def mirrored_batch(job: Job) -> None:
     """Train by Keras' own step under the strategy, on one batch that lies on each device: the model's own ceiling."""
     params, meter, strategy = job.params, job.meter, job.strategy
     assert strategy is not None
-    began = meter.now()
+    began = meter.clock()
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
     began = meter.phase(BUILD, began)
     x, y = first_batch(job)

@@ -96,10 +96,6 @@ class Meter:
         self.events.write("phase", name=name, variant=self.variant, start_ns=start_ns, end_ns=now)
         return now
 
-    def now(self) -> int:
-        """Return the clock."""
-        return self.clock()
-
     def begin(self) -> None:
         """Start the clock of the first step; call right before what runs it."""
         self._machine = self._life()

@@ -76,7 +76,7 @@ class Boundaries(tf.keras.callbacks.Callback):
 def train(job: Job) -> None:
     """Run the baseline, or a variant that changes it: build, train until told to stop, evaluate."""
     params, meter = job.params, job.meter
-    began = meter.now()
+    began = meter.clock()
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     with in_python.python_functions():
         if params["feed"] == "resident":
@@ -153,7 +153,7 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Pass]:
 
 
 def _evaluate(job: Job, model: Any) -> None:
-    began = job.meter.now()
+    began = job.meter.clock()
     held_out = job.held_out()
     if held_out is None:
         return

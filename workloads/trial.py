@@ -210,7 +210,7 @@ def _measure(job: Job) -> None:
         whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
     )
     if params.get("storage") == "ram":
-        began = meter.now()
+        began = meter.clock()
         job.data_dir()
         meter.phase(DATA, began)
     _run(replace(job, meter=meter))

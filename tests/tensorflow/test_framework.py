@@ -80,7 +80,7 @@ from workloads import stepwise
 given = []
 class ThreeSteps:
     samples = 0
-    def now(self): return 0
+    def clock(self): return 0
     def phase(self, name, start): return 0
     def begin(self): pass
     def tick(self, steps, samples, wait_ns): return len(given) < 3
