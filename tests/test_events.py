@@ -30,7 +30,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
-    with EventWriter(file) as writer:
+    with file.open("w", encoding="utf-8") as lines:
+        writer = EventWriter(lines)
         writer.start()
         writer.write("facts", facts={"tensorflow": "2.21.0", "gpus": 0, "devices": ["cpu"]})
         writer.write("facts", facts={"threads": 8})

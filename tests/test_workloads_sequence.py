@@ -26,9 +26,9 @@ def test_one_that_fails_is_left_out_and_only_the_baseline_ends_the_trial(
         ran.append(name)
 
     with (
-        EventWriter(tmp_path / "events") as events,
+        (tmp_path / "events").open("w") as file,
         pytest.raises(ValueError, match=raised) if raised else nullcontext(),
     ):
-        measure_each(tuple(failures), measure, events)
+        measure_each(tuple(failures), measure, EventWriter(file))
     assert ran == [name for name, failure in failures.items() if not failure]
     assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]

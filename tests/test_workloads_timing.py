@@ -67,8 +67,8 @@ def measure(
     folder: Path, machine: Machine, spec: Spec, *, loss=None, full: int = 0, wait_ns=1, **options
 ) -> Measured:
     path = folder / f"events-{len(list(folder.iterdir()))}"
-    with EventWriter(path) as events:
-        meter = Meter("baseline", spec=spec, events=events, synchronise=machine.synchronise, full=bool(full),
+    with path.open("w") as file:
+        meter = Meter("baseline", spec=spec, events=EventWriter(file), synchronise=machine.synchronise, full=bool(full),
                       clock=machine.clock, **options)  # fmt: skip
         meter.loss = loss
         meter.begin()

@@ -16,18 +16,14 @@ POLICIES: Mapping[str, str] = {
 }
 
 
-class PrecisionError(ValueError):
-    """An unknown precision."""
-
-
 def set_precision(precision: str) -> None:
     """Allow TF32 in float32 products except for "fp32". It is one switch for the whole process.
 
     Raises:
-        PrecisionError: not one of POLICIES.
+        ValueError: not one of POLICIES.
     """
     if precision not in POLICIES:
-        raise PrecisionError(f"precision={precision!r} is not one of {', '.join(POLICIES)}.")
+        raise ValueError(f"precision={precision!r} is not one of {', '.join(POLICIES)}.")
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
 
 

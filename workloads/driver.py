@@ -29,7 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 2:
         sys.stderr.write(USAGE + "\n")
         return 2
-    with EventWriter(Path(arguments[1])) as events:
+    with Path(arguments[1]).open("a", encoding="utf-8") as file:
+        events = EventWriter(file)
         events.start()
         try:
             spec = read_spec(Path(arguments[0]))

@@ -61,7 +61,7 @@ class Client:
             start = time.monotonic_ns()
             self._serve(batch)
             latencies.append(time.monotonic_ns() - start)
-        self._write(SINGLE_STREAM, size, began, latencies, planned=len(latencies))
+        self._write(SINGLE_STREAM, size, 0.0, began, latencies, planned=len(latencies))
         return latencies
 
     def measure(self, sizes: Sequence[int], bounds_ms: Sequence[float]) -> None:
@@ -76,9 +76,8 @@ class Client:
             latencies[size] = self.single_stream(size)
         if bounds_ms:
             medians = {size: float(np.median(each)) for size, each in latencies.items()}
-            self.search(
-                bounds_ms, medians, alone_ms=float(np.percentile(latencies[min(latencies)], 99)) / 1e6
-            )
+            alone_ms = float(np.percentile(latencies[min(latencies)], 99)) / 1e6
+            self.search(bounds_ms, medians, alone_ms)
 
     def search(self, bounds_ms: Sequence[float], medians: Mapping[int, float], alone_ms: float) -> None:
         """Look for the largest rate that keeps to a bound: the least one to which a useful rate keeps.
@@ -109,7 +108,7 @@ class Client:
             if rate * LONGEST_PROBE_WINDOWS * self._window_s < SERVER_REQUESTS[0]:
                 break
             planned, latencies, began = self.offer(sizes, rate, bound_ms, probe)
-            self._write(SERVER, max(sizes), began, latencies, planned=planned, rate=rate)
+            self._write(SERVER, max(sizes), rate, began, latencies, planned=planned)
             late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
             low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
         return low
@@ -148,14 +147,7 @@ class Client:
         self._job.events.warning(f"{self._job.variant}: {text}")
 
     def _write(
-        self,
-        scenario: str,
-        batch_size: int,
-        began: int,
-        latencies: list[int],
-        *,
-        planned: int,
-        rate: float = 0.0,
+        self, scenario: str, batch_size: int, rate: float, began: int, latencies: list[int], *, planned: int
     ) -> None:
         self._job.events.write(
             "requests", variant=self._job.variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,

@@ -14,10 +14,6 @@ from workloads.job import Job
 from workloads.loading import Stage
 
 
-class StageError(ValueError):
-    """A stage that the workload's pipeline does not have."""
-
-
 @dataclass(frozen=True)
 class Pass:
     """What going through an input once gives.
@@ -112,7 +108,7 @@ def from_memory(source: Any) -> tuple[tf.data.Dataset, Pass]:
     batch = next(iter(as_dataset(source)))
     with tf.device("CPU:0"):
         ready = tf.data.Dataset.from_tensors(batch).repeat()
-    return ready, Pass(_size(batch))
+    return ready, Pass(size(batch))
 
 
 def one_pass(job: Job, source: Any) -> Pass:
@@ -127,7 +123,7 @@ def one_pass(job: Job, source: Any) -> Pass:
     if is_loader(source):
         count = source.num_batches
         # One without an end has whole batches only.
-        return Pass(batch, count, batch - _size(source[count - 1])) if count else Pass(batch, ends=False)
+        return Pass(batch, count, batch - size(source[count - 1])) if count else Pass(batch, ends=False)
     count = int(source.cardinality())
     endless = count == tf.data.INFINITE_CARDINALITY
     batches = count if count > 0 else None
@@ -147,7 +143,8 @@ def one_pass(job: Job, source: Any) -> Pass:
     return Pass(batch, batches, ends=not endless, sure=False)
 
 
-def _size(batch: Any) -> int:
+def size(batch: Any) -> int:
+    """Return how many samples a batch has."""
     return len(tf.nest.flatten(batch)[0])
 
 
@@ -155,11 +152,11 @@ def assemble(stages: Sequence[Stage], upto: str = "") -> Any:
     """Chain stages, all of them or those up to and including the one named `upto`.
 
     Raises:
-        StageError: no such stage.
+        ValueError: no such stage.
     """
     names = [name for name, _ in stages]
     if upto and upto not in names:
-        raise StageError(f"No stage {upto!r}; the pipeline has: {', '.join(names)}.")
+        raise ValueError(f"No stage {upto!r}; the pipeline has: {', '.join(names)}.")
     (_, first), *rest = stages[: names.index(upto) + 1] if upto else stages
     dataset = first()
     for _, stage in rest:

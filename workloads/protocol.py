@@ -16,8 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
 
@@ -346,24 +345,10 @@ class ProtocolError(ValueError):
 
 
 class EventWriter:
-    """Append events to a file, one line each, flushed at once.
+    """Append events to an open file, one line each, flushed at once."""
 
-    Args:
-        path: the event file; made if missing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: Any = None
-
-    def __enter__(self) -> EventWriter:
-        self._file = self._path.open("a", encoding="utf-8")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event, stamped now.

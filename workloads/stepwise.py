@@ -66,7 +66,7 @@ def custom_loop(job: Job) -> None:
             # A shape that was not met before is traced and compiled inside the call.
             shapes.setdefault(_shapes(batch), time.monotonic_ns() - got)
             total_ns += waited
-            going = meter.tick(1, _size(batch), waited)
+            going = meter.tick(1, pipeline.size(batch), waited)
     job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
     if building.uses_xla(job.shared.model, job.params):
         again_ns = list(shapes.values())[1:]
@@ -98,7 +98,7 @@ def one_batch(job: Job) -> None:
         return step(fresh)  # in the scope of a device the step itself would run there
 
     job.meter.loss = lambda: building.take_loss(job.shared.model)
-    resident.drive(job.meter, call, steps=1, samples=_size(batch))
+    resident.drive(job.meter, call, steps=1, samples=pipeline.size(batch))
 
 
 def many_a_call(job: Job) -> None:
@@ -112,7 +112,7 @@ def many_a_call(job: Job) -> None:
         selection = tf.zeros([per_call, 1], tf.int32)
     job.meter.phase(DATA, began)
     job.meter.loss = lambda: building.take_loss(model)
-    samples = per_call * _size(batch)
+    samples = per_call * pipeline.size(batch)
     resident.drive(job.meter, lambda: run(batch, selection), steps=per_call, samples=samples)
 
 
@@ -145,7 +145,3 @@ def _floor_ns(batch: Any) -> int:
 
 def _shapes(batch: Any) -> tuple[Any, ...]:
     return tuple(tuple(part.shape) for part in tf.nest.flatten(batch))
-
-
-def _size(batch: Any) -> int:
-    return int(tf.nest.flatten(batch)[0].shape[0])

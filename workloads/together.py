@@ -19,25 +19,19 @@ from workloads.job import Job
 
 # How often one exchange of all gradients is timed by itself.
 EXCHANGES = 20
-# That the meter asks to agree on at once.
-_MOST_READINGS = 3
-
-
-class WorkersError(RuntimeError):
-    """TF_CONFIG does not name the workers that the spec asks for."""
 
 
 def strategy(workers: int) -> tf.distribute.Strategy:
     """Return the strategy over all workers of TF_CONFIG; waits until each of them has come.
 
     Raises:
-        WorkersError: there are more or fewer of them than `workers`.
+        RuntimeError: there are more or fewer of them than `workers`.
     """
     made = tf.distribute.MultiWorkerMirroredStrategy()
     spec = made.cluster_resolver.cluster_spec().as_dict()
     listed = len(spec.get("worker", ()))
     if listed != workers:
-        raise WorkersError(f"TF_CONFIG names {listed} workers, the spec {workers}.")
+        raise RuntimeError(f"TF_CONFIG names {listed} workers, the spec {workers}.")
     return made
 
 
@@ -51,14 +45,12 @@ def agreement(among: tf.distribute.Strategy) -> Callable[[Sequence[int]], Sequen
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return tf.where(tf.equal(replica, 0), readings, tf.zeros_like(readings))
 
-    @tf.function(autograph=False)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
     def exchange(readings: Any) -> Any:
         return among.reduce(tf.distribute.ReduceOp.SUM, among.run(of_the_first, (readings,)), axis=None)
 
     def agree(readings: Sequence[int]) -> Sequence[int]:
-        # Always as many, so that it is traced once.
-        padded = (*readings, *[0] * (_MOST_READINGS - len(readings)))
-        return [int(value) for value in exchange(tf.constant(padded, tf.int64)).numpy()[: len(readings)]]
+        return [int(value) for value in exchange(tf.constant(readings, tf.int64)).numpy()]
 
     return agree
 

@@ -66,10 +66,6 @@ PIPELINE_PARAMS = frozenset(
 )  # fmt: skip
 
 
-class ParameterError(ValueError):
-    """A variant or a parameter that the workload does not have."""
-
-
 def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Drop the "cpu:" and "gpu:" prefixes: keep what holds on `device`, the prefixed over the plain."""
     plain = {key: value for key, value in params.items() if ":" not in key}
@@ -81,7 +77,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, An
     """Return everything that `variant` runs with.
 
     Raises:
-        ParameterError: no such optimization.
+        ValueError: no such optimization.
     """
     base = {
         **(DRIVER_DEFAULTS if workload.image == TENSORFLOW else {}),
@@ -170,7 +166,7 @@ def _optimization(workload: Workload, variant: str) -> Mapping[str, Any]:
     name = variant.removeprefix(OPTIMIZATION_PREFIX)
     if name not in workload.optimizations:
         available = ", ".join(workload.optimizations) or "none"
-        raise ParameterError(f"{workload.name} has no optimization {name!r}; it has: {available}.")
+        raise ValueError(f"{workload.name} has no optimization {name!r}; it has: {available}.")
     return workload.optimizations[name]
 
 

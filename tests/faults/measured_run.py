@@ -31,7 +31,8 @@ TRIAL = f"""
 import time
 from pathlib import Path
 from workloads.protocol import EventWriter
-with EventWriter(Path("{OUT_DIR}/events.jsonl")) as events:
+with Path("{OUT_DIR}/events.jsonl").open("w") as file:
+    events = EventWriter(file)
     events.start()
     events.write("variant", variant="{BASELINE}", params={{}}, changes=[])
     for index in range(3):

@@ -23,8 +23,8 @@ spec = Spec(variants=variants, device="cpu", gpus=2, steps=steps, windows=2, war
 loaded, names = loading.load(file, name), ["CPU:0", "CPU:1"]
 train, test = trial.load_arrays(loaded, spec)
 path = Path(tempfile.mkdtemp()) / "events"
-with EventWriter(path) as events:
-    job = Job(loaded=loaded, spec=spec, events=events, devices=names,
+with path.open("w") as file:
+    job = Job(loaded=loaded, spec=spec, events=EventWriter(file), devices=names,
               strategy=devices.strategy_for(names), train=train, test=test)
     trial.run_variants(job)
 print(json.dumps(list(read_events(path.open()))))
@@ -98,8 +98,7 @@ def test_two_devices_train_together_in_every_variant(script, data_dir, tmp_path)
 
 
 IN_STEP = """
-import json
-from pathlib import Path
+import io, json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
@@ -116,7 +115,7 @@ def factory(params):
     return model
 names = ["CPU:0", "CPU:1"]
 params = {**tuning.DRIVER_DEFAULTS, "precision": PRECISION}
-job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(Path("none")), devices=names,
+job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(io.StringIO()), devices=names,
           strategy=devices.strategy_for(names), params=params)
 random = np.random.default_rng(0)
 data = [(tf.constant(random.random((8, 6), np.float32)), tf.constant(random.integers(0, 3, 8))) for _ in names]
@@ -152,15 +151,14 @@ def test_copies_stay_the_same_and_learn_what_keras_learns_under_a_strategy(scrip
 
 
 INFERRED = """
-import json
-from pathlib import Path
+import io, json
 from workloads import loading, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 messages = []
 for name, more in (("resnet50-infer", {"gpus": 2}), ("resnet50-serve", {"workers": 2})):
     spec = Spec(file="resnet50.py", workload=name, device="gpu", **more)
-    job = Job(loaded=loading.load("resnet50.py", name), spec=spec, events=EventWriter(Path("none")),
+    job = Job(loaded=loading.load("resnet50.py", name), spec=spec, events=EventWriter(io.StringIO()),
               devices=["CPU:0"])
     try:
         trial.run_variants(job)
