@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.align import increase, steady_means
-from harness.analysis.energy import CPU_COUNTER, GPU_COUNTER, energy_per_sample
+from harness.analysis.energy import CPU_COUNTER
 from harness.model.analysis import Key, Summary, of_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
@@ -165,41 +165,40 @@ class TestTelemetry:
 
 
 class TestEnergy:
-    def test_the_counter_comes_before_power_and_the_lagging_average_last(self) -> None:
+    def test_it_is_mean_power_over_speed_and_prompt_power_comes_first(self) -> None:
         run, sources = gpu_run(), {}
         for source, *columns in (
-            ("", ""), ("nvml_slow", "energy_j"), ("nvml", "power_instant_w"), ("nvml", "power_usage_w"),
-            ("nvml_slow", "power_average_w"),
+            ("", ""), ("nvml", "power_instant_w"), ("nvml", "power_usage_w"), ("nvml_slow", "energy_j"),
         ):  # fmt: skip
             run = lost(run, source, *columns)
             result = summary(run, "gpu0", BASELINE)
             sources[result.energy_source] = result.energy_j_per_sample
-        assert list(sources) == [
-            f"{GPU_COUNTER}, shared out over time by instant GPU power", "integrated instant GPU power",
-            "integrated GPU power", "integrated average GPU power", "",
-        ]  # fmt: skip
-        assert sources[""] is None
+        assert list(sources) == ["instant GPU power", "GPU power", "GPU energy counter", ""]
+        assert sources.pop("") is None
         joules = [each.median for each in sources.values() if each]
-        assert joules == pytest.approx([125 * 0.0056 / 32] * 4, rel=0.1)
+        assert joules == pytest.approx([125 * 0.0056 / 32] * 3, rel=0.1)
 
     def test_that_of_several_gpus_is_their_sum_and_needs_them_all(self) -> None:
-        run = four_gpu_run()
-        item, four = (
-            summary(run, each, BASELINE).energy_j_per_sample for each in ("gpu0", "gpu0+gpu1+gpu2+gpu3")
-        )
+        run, devices = four_gpu_run(), ("gpu0", "gpu0+gpu1+gpu2+gpu3")
+        item, four = (summary(run, each, BASELINE).energy_j_per_sample for each in devices)
         assert item is not None and four is not None
         assert four.median == pytest.approx(item.median / 0.9, rel=0.05)
-        trial = next(each for each in run.trials if each.device == "gpu0+gpu1")
-        rest = replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
-        assert energy_per_sample(rest, (BASELINE,)) == {}
+        trials = (
+            replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
+            for trial in run.trials
+        )
+        assert summary(replace(run, trials=tuple(trials)), devices[1], BASELINE).energy_j_per_sample is None
 
     def test_that_of_the_cpu_is_packages_and_memory_but_no_part_twice(self) -> None:
         watts = {"package-0": 100, "package-0_core": 60, "package-0_dram": 20, "package-1": 30, "psys": 400}
+        run = cpu_run(trials=1)
         zones = (
-            replace(nvml([0, 10], energy_j=[0, each * 10]), source="rapl", device=name)
+            replace(nvml([0, 5, 10], energy_j=[0, each * 5, each * 10]), source="rapl", device=name)
             for name, each in watts.items()
         )
-        trial = replace(trial_with((window(1, 3),), *zones), device="cpu")
-        assert energy_per_sample(trial, (BASELINE,)) == {
-            BASELINE: (pytest.approx(150 * 2 / 100), CPU_COUNTER)
-        }
+        trial = replace(
+            trial_with((window(1, 9, samples=800),), *zones), workload="cifar100-mlp", device="cpu"
+        )
+        result = summary(replace(run, trials=(trial,)), "cpu", BASELINE)
+        assert result.energy_source == CPU_COUNTER and result.energy_j_per_sample is not None
+        assert result.energy_j_per_sample.median == pytest.approx(150 / 100)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.energy import energy_per_sample
+from harness.analysis.align import steady_means
 from harness.analysis.results import results_document
 from harness.model.analysis import Analysis, Cause
 from harness.model.run import Run, Trial
@@ -106,16 +106,16 @@ def test_parts_add_up_and_gains_are_those_of_their_shares(name: str, folder: Fol
 def test_energy_adds_up_to_the_gpus_counter(name: str, folder: Folders) -> None:
     """Over a trial: what its windows are said to have taken, and power readings for all between them."""
     for trial in on_gpu(read_run(folder(name))):
+        means = steady_means(trial)
         counted_s, counted_j = known(trial, "nvml_slow", "energy_j")
         power_s, power_w = known(trial, "nvml", "power_instant_w")
         grown = np.concatenate(([0.0], np.cumsum(np.diff(power_s) * (power_w[1:] + power_w[:-1]) / 2)))
-        start, end = counted_s[0], counted_s[-1]
-        between = np.interp(end, power_s, grown) - np.interp(start, power_s, grown)
-        windows, joules = 0.0, energy_per_sample(trial, {window.variant for window in trial.windows})
+        between = np.diff(np.interp((counted_s[0], counted_s[-1]), power_s, grown)).item()
+        windows = 0.0
         for window in trial.windows:
-            began, ended = window.start_ns / 1e9, window.end_ns / 1e9
-            between -= np.interp(ended, power_s, grown) - np.interp(began, power_s, grown)
-            windows += joules[window.variant][0] * window.samples
+            ends_s = (window.start_ns / 1e9, window.end_ns / 1e9)
+            between -= np.diff(np.interp(ends_s, power_s, grown)).item()
+            windows += means[window.variant]["nvml.gpu0.power_instant_w"] * (ends_s[1] - ends_s[0])
         assert windows > 0.05 * (counted_j[-1] - counted_j[0])
         assert windows + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 

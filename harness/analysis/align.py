@@ -153,14 +153,6 @@ def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
     return float(values[good].mean()) if good.any() else None
 
 
-def find(trial: Trial, source: str, device: str, metric: str) -> Series | None:
-    """Return the series that has `metric` with at least two readings, or None."""
-    for series in trial.telemetry:
-        if series.source == source and series.device == device and metric in series.columns:
-            return series if np.isfinite(series.columns[metric]).sum() >= 2 else None
-    return None
-
-
 def gpu_names(device: str) -> tuple[str, ...]:
     """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", none for "cpu"."""
     return tuple(part for part in device.split("+") if part != CPU)

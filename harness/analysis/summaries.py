@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.analysis.align import steady_means
-from harness.analysis.energy import energy_over_trials, energy_per_sample
+from harness.analysis.energy import energy_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.measures import Measure, Measures
 from harness.analysis.stats import estimate
@@ -28,10 +28,6 @@ def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
     declared = {workload.name: workload for workload in run.workloads}
     trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
-    joules = {
-        trial_id: energy_per_sample(trial, dict.fromkeys(window.variant for window in trial.windows))
-        for trial_id, trial in trials.items()
-    }
     return tuple(
         _summary(
             run,
@@ -39,11 +35,6 @@ def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
             group,
             declared.get(key.workload),
             [means[measure.trial.id].get(measure.variant, {}) for measure in group],
-            [
-                each
-                for measure in group
-                if (each := joules[measure.trial.id].get(measure.variant)) is not None
-            ],
         )
         for key, group in measured.items()
     )
@@ -55,13 +46,12 @@ def _summary(
     group: Sequence[Measure],
     workload: Workload | None,
     means: Sequence[Mapping[str, float]],
-    joules: Sequence[tuple[float, str]],
 ) -> Summary:
     throughput = estimate([each.throughput for each in group], "samples/s")
     step_time = estimate([each.step_s for each in group], "s")
     assert throughput is not None and step_time is not None  # a group has at least one measure
     waits = [each.wait_share for each in group if each.wait_share is not None]
-    energy, energy_source = energy_over_trials(joules)
+    energy, energy_source = energy_per_sample(group, means)
     accuracy = _median(_metric_values(group, ACCURACY))
     trained = _metric_values(group, TRAINING_TIME)
     projected = [] if trained else _projected(group, workload)

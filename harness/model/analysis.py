@@ -70,7 +70,7 @@ class Summary(Keyed):
             projected.
         cold_start: (phase, seconds) in order, everything before steady state.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
-        energy_j_per_sample: from the GPU's counter, or None.
+        energy_j_per_sample: of what `energy_source` says, or None.
         accuracy: on held-out data, or None.
         trial_ids: where every figure comes from.
     """
