@@ -1,19 +1,19 @@
-"""Scaling over workers: efficiency index by index, traffic in the windows, what a step takes longer."""
+"""Scaling over workers: efficiency index by index, and what a step takes longer."""
 
 from __future__ import annotations
 
 import pytest
 
-from harness.analysis.scaling import scaled, scaling
+from harness.analysis.scaling import scaled
 from harness.model.workers import Point
-from tests.builders_workers import run_of, teams
+from tests.builders_workers import run_of
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 
 
 def points() -> dict[tuple[str, int], Point]:
-    each = run_of([1000.0, 2000.0, 1000.0], batch=100, sent=0.0, exchange_s=0.001)
-    two = run_of([1600.0, 3200.0, 1600.0], batch=200, sent=50e6, exchange_s=0.02)
-    return {(point.variant, point.workers): point for point in scaling({2: two, 1: each})}
+    each = run_of([1000.0, 2000.0, 1000.0], batch=100, exchange_s=0.001)
+    two = run_of([1600.0, 3200.0, 1600.0], batch=200, exchange_s=0.02)
+    return {(point.variant, point.workers): point for point in scaled({2: two, 1: each}).points}
 
 
 def test_efficiency_is_taken_index_by_index() -> None:
@@ -39,17 +39,6 @@ def test_only_variants_that_train_are_shown() -> None:
 
 
 def test_without_one_worker_there_is_no_efficiency() -> None:
-    (point,) = scaling({2: run_of([1600.0], batch=200, sent=0.0, exchange_s=0.02)})
+    (point,) = scaled({2: run_of([1600.0], batch=200, exchange_s=0.02)}).points
     assert point.efficiency is None
     assert point.added_s is None
-
-
-def test_traffic_is_each_machine_s_and_a_worker_s_share_of_it() -> None:
-    made = scaled(teams())
-    four = next(each for each in made.points if each.workers == 4)
-    assert [each.nodes for each in four.traffic] == [("a",), ("b", "c", "d")]
-    assert [each.sent_bytes_per_s for each in four.traffic] == pytest.approx([50e6, 25e6 / 3], rel=0.01)
-    # Of what was received only loopback's is known here.
-    assert [each.received_bytes_per_s for each in four.traffic] == pytest.approx(
-        [12.5e6, 25e6 / 12], rel=0.01
-    )

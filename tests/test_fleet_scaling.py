@@ -1,4 +1,4 @@
-"""Workers that train together: which nodes, whose CPUs, what is kept, what an interface counts."""
+"""Workers that train together: which nodes, whose CPUs, what is kept."""
 
 from __future__ import annotations
 
@@ -63,11 +63,9 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     assert (team.progress.tasks[0].total, team.progress.tasks[0].done) == (4, 4)
     teams = teams_of(folder)
     assert sorted(teams) == [1, 2]
-    assert [trial.id for trial in teams[2].run.trials] == [first, second]
+    assert [trial.id for trial in teams[2].trials] == [first, second]
     assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()
-    assert not teams[1].others[first]
-    assert [trial.id for trial in teams[2].others[first].values()] == [first]
-    assert teams[2].placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=4)
+    assert teams[2].manifest.placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=4)
 
 
 def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:

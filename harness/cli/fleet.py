@@ -149,10 +149,10 @@ def print_scaling(made: Scaling) -> None:
 
 def _speedup(points: Sequence[Point]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms", "sent MB/s"):
+    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for point in points:
-        share, sent = point.efficiency, point.traffic[0].sent_bytes_per_s if point.traffic else None
+        share = point.efficiency
         table.add_row(
             str(point.workers),
             f"{point.throughput.median:,.0f}",
@@ -160,6 +160,5 @@ def _speedup(points: Sequence[Point]) -> Table:
             "-" if share is None or share.n < 2 else f"{100 * share.low:.0f} to {100 * share.high:.0f} %",
             three_digits(point.step_time.median * 1e3),
             "-" if point.exchange_s is None else f"{point.exchange_s * 1e3:.3g}",
-            "-" if sent is None else f"{sent / 1e6:.3g}",
         )
     return table

@@ -11,10 +11,9 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Node, Written
-from harness.model.run import Placement, PlannedTrial, Run, Trial
-from harness.model.workers import Recorded
+from harness.model.run import Placement, Run
 from harness.progress import Progress
-from harness.run.store import RunFolder, read_run, read_trial
+from harness.run.store import read_run
 
 PREFIX = "workers-"
 
@@ -95,19 +94,17 @@ def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Seq
     folder.add(_name(workers), replace(results[0], files=files))
 
 
-def teams_of(folder: FleetFolder) -> dict[int, Recorded]:
-    """Return number of workers -> what all of them recorded, and where they ran.
+def teams_of(folder: FleetFolder) -> dict[int, Run]:
+    """Return number of workers -> what the first of them recorded.
 
     Raises:
         StoreError: a run cannot be read.
     """
-    result = {}
-    for path in folder.runs():
-        if path.name.startswith(PREFIX):
-            run = read_run(path)
-            others = {planned.id: _others(RunFolder(path), planned) for planned in run.planned}
-            result[int(path.name.removeprefix(PREFIX))] = Recorded(run=run, others=others)
-    return result
+    return {
+        int(path.name.removeprefix(PREFIX)): read_run(path)
+        for path in folder.runs()
+        if path.name.startswith(PREFIX)
+    }
 
 
 def placement(nodes: Sequence[Node], workers: int) -> Placement:
@@ -118,12 +115,6 @@ def placement(nodes: Sequence[Node], workers: int) -> Placement:
         machines=tuple(machines.index(node.machine) for node in nodes[:workers]),
         cpus=nodes[0].cpus or None,
     )
-
-
-def _others(folder: RunFolder, planned: PlannedTrial) -> dict[int, Trial]:
-    """Return what the others recorded of a trial, by the worker's number."""
-    folders = {path.name.partition("-")[0]: path for path in folder.trial(planned.id).path.glob("workers/*")}
-    return {int(rank): read_trial(path, planned) for rank, path in folders.items() if rank.isdecimal()}
 
 
 def _name(workers: int) -> str:

@@ -129,9 +129,6 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     assert two["exchange_s"] > 0
     assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
     assert two["efficiency"]["median"] > 0
-    (traffic,) = two["traffic"]
-    assert len(traffic["nodes"]) == 2, "both workers share this machine"
-    assert traffic["sent_bytes_per_s"] > 0
     assert "training together" in out
     page = (path / "comparison.html").read_text()
     assert "Training over 1 and 2 workers" in page
