@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.facts import facts
-from harness.rounding import counted, scalar_word, short_digests
+from harness.rounding import counted, scalar_word
 from reports import compare_messages, escaping, messages, numbers, palette
 from reports.charts import Figure, still
 from reports.names import device_name, variant_name
@@ -33,8 +33,8 @@ _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
     messages.alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
-    numbers.percent, numbers.published, numbers.quantity, numbers.rate, numbers.ratio, numbers.ratio_interval,
-    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word, short_digests,
+    numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_interval,
+    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word,
     sweep_table, variant_name,
 )  # fmt: skip
 

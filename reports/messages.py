@@ -13,7 +13,6 @@ from harness.model.analysis import (
     CaveatKind,
     Estimate,
     Finding,
-    NoRate,
     Part,
     PublishedComparison,
     StepTime,
@@ -337,13 +336,11 @@ def _caveat(group: Sequence[Caveat]) -> str:
 
 def no_rate(capacity: Capacity) -> str:
     """Say why no rate counts for a bound; "" where one does."""
-    texts: Mapping[NoRate, str] = {
-        NoRate.FEW_TRIALS: f"kept in {capacity.kept} of {counted(len(capacity.trial_ids), 'trial')}",
-        NoRate.ALONE: f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}",
-        NoRate.FEW_REQUESTS: "too slow for 100 requests in this profile's time",
-        NoRate.NONE_KEPT: "no rate of 100 requests or more kept to it",
-    }
-    return texts[capacity.why] if capacity.why else ""
+    if capacity.rate_per_s is not None:
+        return ""
+    if not capacity.kept and (capacity.alone_s or 0.0) > capacity.bound_s:
+        return f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}"
+    return f"kept in {capacity.kept} of {counted(capacity.trials, 'trial')}, at 100 requests or more"
 
 
 def published_note(each: PublishedComparison) -> str:

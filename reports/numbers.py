@@ -124,11 +124,6 @@ def size(bytes_: float | None) -> str:
     return MISSING if bytes_ is None else _scaled(float(bytes_), units[::-1])
 
 
-def rate(bytes_per_s: float | None) -> str:
-    """Write bytes a second."""
-    return MISSING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
-
-
 def energy(joules: float) -> str:
     """Write an energy in J, mJ, µJ or kJ."""
     return _scaled(joules, ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")))

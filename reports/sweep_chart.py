@@ -39,7 +39,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     return dot_plot(
         f"figure-sweep-{number}",
         f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
-        f"A dot for each combination of {', '.join(axis.name for axis in sweep.axes)}, the fastest first, "
+        f"A dot for each combination of {', '.join(sweep.axes)}, the fastest first, "
         "with its 95 % interval on a logarithmic axis.",
         {"": records},
         table=sweep_table(sweep),
@@ -51,12 +51,11 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
 
 def sweep_table(sweep: Sweep) -> Table:
     """Return the points from the fastest to the slowest, then those without a speed."""
-    names = tuple(axis.name for axis in sweep.axes)
     return Table(
-        header=(*names, "speed", "95 % interval", "over the fastest", "outcome"),
+        header=(*sweep.axes, "speed", "95 % interval", "over the fastest", "outcome"),
         rows=tuple(
             (
-                *(scalar_word(dict(each.point)[name]) for name in names),
+                *(scalar_word(dict(each.point)[name]) for name in sweep.axes),
                 numbers.speed(each.throughput),
                 numbers.interval(each.throughput),
                 numbers.factor(each.over_best.median) if each.over_best else numbers.MISSING,

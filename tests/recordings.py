@@ -68,7 +68,7 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
         ]  # fmt: skip
     for capacity in analysis.capacities:
         name = f"{' '.join(capacity.key)} within {capacity.bound_s:g} s"
-        yield name, [_ends(capacity.rate_per_s), capacity.why]
+        yield name, [_ends(capacity.rate_per_s), capacity.kept]
     for latency in analysis.latencies:
         name = f"{' '.join(latency.key)} {latency.scenario} {latency.batch_size} {latency.rate_per_s or ''}"
         yield name, dict(latency.quantiles_s)

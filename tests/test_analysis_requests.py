@@ -8,7 +8,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.model.analysis import NoRate, RatioKind
+from harness.model.analysis import RatioKind
 from harness.model.run import RequestTimes, Run
 from tests.builders_requests import offered, serving_run, single
 from workloads.protocol import BASELINE
@@ -39,12 +39,6 @@ class TestLatency:
         assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
 
 
-def kept(run: Run) -> tuple[float, NoRate | None]:
-    """Return the bound of the CPU's capacity, and why no rate counts for it."""
-    (result,) = (each for each in capacities(run) if each.device == "cpu")
-    return result.bound_s, result.why
-
-
 class TestCapacity:
     """The declared bounds are 15 and 100 ms."""
 
@@ -71,28 +65,16 @@ class TestCapacity:
         (result,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
         assert (result.bound_s if result.rate_per_s else None) == bound_s
 
-    @pytest.mark.parametrize(
-        ("requests", "why"),
-        [
-            ([single(BASELINE, 1, 900.0), offered(BASELINE, 5, [950.0] * 200)], NoRate.ALONE),
-            ([single(BASELINE, 1, 9.0), offered(BASELINE, 5, [10.0] * 48)], NoRate.FEW_REQUESTS),
-            ([single(BASELINE, 1, 9.0), offered(BASELINE, 5, [950.0] * 200)], NoRate.NONE_KEPT),
-        ],
-    )
-    def test_it_says_why_there_is_none(self, requests: list[RequestTimes], why: NoRate) -> None:
-        assert kept(only(serving_run(1), *requests)) == (0.1, why)
-
-    @pytest.mark.parametrize(
-        ("well", "why"), [(3, None), (2, None), (1, NoRate.FEW_TRIALS), (0, NoRate.NONE_KEPT)]
-    )
-    def test_it_is_that_of_most_trials(self, well: int, why: NoRate | None) -> None:
+    @pytest.mark.parametrize(("well", "bound_s"), [(3, 0.015), (2, 0.015), (1, None), (0, None)])
+    def test_it_is_that_of_most_trials(self, well: int, bound_s: float | None) -> None:
         run = serving_run()
         trials = tuple(
             replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < well else 950.0] * 200),))
             for trial in run.trials
         )
-        bound_s = 0.015 if why is None else 0.1
-        assert kept(replace(run, trials=trials)) == (bound_s, why)
+        result = next(each for each in capacities(replace(run, trials=trials)) if each.device == "cpu")
+        assert (result.bound_s if result.rate_per_s else None) == bound_s
+        assert result.kept == well
 
     def test_the_gpu_is_compared_at_the_least_bound_that_most_trials_of_both_keep_to(self) -> None:
         run = serving_run()

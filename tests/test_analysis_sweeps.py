@@ -30,8 +30,7 @@ def speed(each: SweepPoint) -> Estimate:
 
 def test_every_point_that_was_planned_is_there_in_order() -> None:
     sweep = only(sweep_run())
-    assert [axis.name for axis in sweep.axes] == ["batch_size", "steps_per_execution"]
-    assert [axis.values for axis in sweep.axes] == [(32, 128, 4096), (1, 10)]
+    assert sweep.axes == ("batch_size", "steps_per_execution")
     assert [tuple(dict(each.point).values()) for each in sweep.points] == [
         (32, 1), (32, 10), (128, 1), (128, 10), (4096, 1), (4096, 10),
     ]  # fmt: skip
@@ -42,7 +41,6 @@ def test_a_points_speed_is_that_of_its_own_trials() -> None:
     each = at(sweep, batch_size=128, steps_per_execution=10)
     assert speed(each).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
     assert speed(each).n == 3
-    assert all(".p04." in trial for trial in each.trial_ids)
 
 
 def test_the_best_and_what_cannot_be_told_from_it() -> None:
@@ -63,14 +61,6 @@ def test_running_out_of_memory_is_an_outcome() -> None:
     each = at(sweep, batch_size=4096, steps_per_execution=1)
     assert (each.status, each.throughput, each.tied) == (Status.OUT_OF_MEMORY, None, None)
     assert "memory limit" in each.message
-
-
-def test_an_axis_is_worth_what_it_gives_averaged_over_the_others() -> None:
-    sweep = only(sweep_run({"batch_size": (32, 128), "steps_per_execution": (1, 10)}, noise=0.0))
-    batch, steps = (axis.effect for axis in sweep.axes)
-    assert batch == pytest.approx(1.83, rel=0.02)
-    assert steps == pytest.approx(1.008, rel=0.02)
-    assert only(sweep_run()).axes[0].effect is None, "one of its values never ran"
 
 
 def test_what_was_not_measured_or_only_once_is_no_worse_than_the_best() -> None:

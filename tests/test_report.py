@@ -144,7 +144,6 @@ def texts(result: Analysis) -> set[str]:
     trials = (each.throughput for group in measures(result.run).values() for each in group)
     gains = [each.gain for each in result.findings if each.gain]
     gains += [each.ablation.predicted for each in result.findings if each.ablation]
-    gains += [axis.effect for sweep in result.sweeps for axis in sweep.axes if axis.effect]
     return {
         *(numbers.speed(each) for each in estimates(result)),
         *(numbers.factor(each.median) for each in estimates(result) if each.unit == "ratio"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from harness.analysis.case import cases
 from harness.analysis.caveats import caveats
-from harness.analysis.cost import cost_ratios, costs
+from harness.analysis.cost import costs
 from harness.analysis.findings import findings
 from harness.analysis.measures import measures
 from harness.analysis.pipelines import pipelines
@@ -51,5 +51,4 @@ def analyse(run: Run) -> Analysis:
 
 def priced(analysis: Analysis, run: Run) -> Analysis:
     """Compute again what depends on the prices alone; `run` differs from the analysis' in nothing else."""
-    ratios = cost_ratios(run, analysis.comparisons)
-    return replace(analysis, run=run, costs=costs(run, analysis.summaries), cost_ratios=ratios)
+    return replace(analysis, run=run, costs=costs(run, analysis.summaries))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.analysis.align import gpu_names
-from harness.model.analysis import Comparison, Cost, CostRatio, Estimate, RatioKind, Summary
+from harness.model.analysis import Cost, Estimate, Summary
 from harness.model.run import CPU, Prices, Run
 from workloads.protocol import BASELINE, TUNED, Workload
 
@@ -29,11 +29,6 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
         for each in summaries
         if each.variant in VARIANTS
     )
-
-
-def cost_ratios(run: Run, ratios: Sequence[Comparison]) -> tuple[CostRatio, ...]:
-    """Return, for each device beside the CPU, what the same work costs on the CPU over on it."""
-    return tuple(_cost_ratios(run.manifest.prices, ratios))
 
 
 def hourly(prices: Prices | None, device: str) -> float | None:
@@ -82,14 +77,3 @@ def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate 
 
 def _inverse(value: Estimate) -> Estimate:
     return replace(value, median=1 / value.median, low=1 / value.high, high=1 / value.low)
-
-
-def _cost_ratios(prices: Prices | None, ratios: Sequence[Comparison]) -> Iterator[CostRatio]:
-    on_cpu = hourly(prices, CPU)
-    for each in ratios:
-        rate = hourly(prices, each.device)
-        if each.kind is not RatioKind.GPU_OVER_CPU or each.variant not in VARIANTS or not on_cpu or not rate:
-            continue
-        ratio = _times(each.ratio, on_cpu / rate, "ratio")
-        assert ratio is not None
-        yield CostRatio(ratio=ratio, break_even=on_cpu * each.ratio.median, **each.key._asdict())

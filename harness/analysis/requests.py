@@ -9,7 +9,7 @@ import numpy as np
 from harness.analysis.align import SECOND_NS
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
-from harness.model.analysis import Capacity, Comparison, Key, Latency, NoRate, RatioKind
+from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.run import CPU, RequestTimes, Run, Status, Trial
 from workloads.protocol import SERVER, SINGLE_STREAM
 
@@ -79,7 +79,6 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
         },
         requests=len(pooled),
         planned=sum(each.planned for _, each in group),
-        trial_ids=tuple(dict.fromkeys(trial.id for trial, _ in group)),
     )
 
 
@@ -134,27 +133,14 @@ def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: f
         for item in each
         if item.scenario == SINGLE_STREAM and item.batch_size == 1
     ]
-    why = None
-    if rates and 2 * len(rates) <= len(trials):
-        why = NoRate.FEW_TRIALS
-    elif not rates and min(alone_s, default=0.0) > bound_s:
-        why = NoRate.ALONE
-    elif not rates:
-        enough = any(_counts(item) for each in trials.values() for item in each)
-        why = NoRate.NONE_KEPT if enough else NoRate.FEW_REQUESTS
     return Capacity(
         bound_s=bound_s,
-        rate_per_s=None if why else estimate(rates, "requests/s"),
-        why=why,
+        rate_per_s=estimate(rates, "requests/s") if 2 * len(rates) > len(trials) else None,
         kept=len(rates),
+        trials=len(trials),
         alone_s=min(alone_s, default=None),
-        trial_ids=tuple(trials),
         **key._asdict(),
     )
-
-
-def _counts(each: RequestTimes) -> bool:
-    return each.scenario == SERVER and each.planned >= _FEWEST_SERVED
 
 
 def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
@@ -162,7 +148,8 @@ def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
     rates = [0.0]
     for each in series:
         late = int((each.latency_ns > bound_s * SECOND_NS).sum()) + each.planned - len(each.latency_ns)
-        if _counts(each) and late <= _LATE_SHARE * each.planned:
+        enough = each.scenario == SERVER and each.planned >= _FEWEST_SERVED
+        if enough and late <= _LATE_SHARE * each.planned:
             rates.append(each.rate_per_s)
     return max(rates)
 
@@ -175,7 +162,7 @@ def request_ratios(run: Run) -> tuple[Comparison, ...]:
     for key, trials in served.items():
         on_cpu = served.get(key._replace(device=CPU), {})
         for bound in _bounds(run, key.workload) if key.device != CPU else ():
-            if any(_capacity(key, each, bound).why for each in (trials, on_cpu)):
+            if any(_capacity(key, each, bound).rate_per_s is None for each in (trials, on_cpu)):
                 continue
             top, bottom = (
                 {index[id_]: rate for id_, item in each.items() if (rate := _best(item, bound))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,8 +10,8 @@ from harness.analysis.best import may_be_best
 from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
-from harness.model.analysis import Axis, Sweep, SweepPoint
-from harness.model.run import Point, Run, Scalar, Status, Trial
+from harness.model.analysis import Sweep, SweepPoint
+from harness.model.run import Point, Run, Status, Trial
 
 # Of a point's trials the one that says most about it comes first.
 _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Status.NO_GPU, Status.BAD_EVENTS,
@@ -59,7 +58,7 @@ def _sweep(
         workload=workload,
         device=device,
         variant=variant,
-        axes=tuple(_axis(name, points, medians) for name in dict(points[0])),
+        axes=tuple(dict(points[0])),
         points=made,
         best=next((each for each in made if each.point == best), None),
     )
@@ -87,19 +86,4 @@ def _point(
         throughput=throughput,
         over_best=ratio(by_index(result), best) if result else None,
         tied=tied,
-        trial_ids=tuple(each.trial.id for each in result) or tuple(each.id for each in trials),
     )
-
-
-def _axis(name: str, points: Sequence[Point], medians: Mapping[Point, float]) -> Axis:
-    """Average the logarithms over all other axes, for the combinations that every value of this one has."""
-    values = tuple(dict.fromkeys(dict(point)[name] for point in points))
-    rows: dict[Point, dict[Scalar, float]] = {}
-    for point, speed in medians.items():
-        others = tuple(pair for pair in point if pair[0] != name)
-        rows.setdefault(others, {})[dict(point)[name]] = math.log(speed)
-    whole = [row for row in rows.values() if len(row) == len(values)]
-    if not whole or len(values) < 2:
-        return Axis(name=name, values=values, effect=None)
-    means = [sum(row[value] for row in whole) / len(whole) for value in values]
-    return Axis(name=name, values=values, effect=math.exp(max(means) - min(means)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from harness.model.run import Point, Run, Scalar, Status
+from harness.model.run import Point, Run, Status
 from workloads.protocol import Change, Published
 
 
@@ -111,16 +111,6 @@ class Latency(Keyed):
     quantiles_s: Mapping[str, float]
     requests: int
     planned: int
-    trial_ids: tuple[str, ...]
-
-
-class NoRate(StrEnum):
-    """Why no rate of requests counts for a bound."""
-
-    FEW_TRIALS = "kept in few trials"
-    ALONE = "a request alone takes longer"
-    FEW_REQUESTS = "too slow for a hundred requests"
-    NONE_KEPT = "no rate kept to it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +122,15 @@ class Capacity(Keyed):
     Attributes:
         rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
             than half.
-        why: how it came that there is none; None where there is one.
-        kept: trials in which a rate kept to the bound; alone_s: 99th percentile of a request by itself, the
-            least of all trials, None where that was not measured.
-        trial_ids: all that were asked.
+        kept, trials: in how many trials a rate kept to the bound, and of how many.
+        alone_s: 99th percentile of a request by itself, the least of all trials; None where not measured.
     """
 
     bound_s: float
     rate_per_s: Estimate | None
-    why: NoRate | None
     kept: int
+    trials: int
     alone_s: float | None
-    trial_ids: tuple[str, ...]
 
 
 class RatioKind(StrEnum):
@@ -386,21 +373,6 @@ class Caveat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A parameter that a sweep varies.
-
-    Attributes:
-        values: in the order asked for.
-        effect: the fastest value's speed over the slowest's, each averaged over all other axes; None where
-            that cannot be told.
-    """
-
-    name: str
-    values: tuple[Scalar, ...]
-    effect: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
     """One combination of a sweep's values.
 
@@ -418,7 +390,6 @@ class SweepPoint:
     throughput: Estimate | None
     over_best: Estimate | None
     tied: bool | None
-    trial_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,11 +397,12 @@ class Sweep(Keyed):
     """A workload's speed over a grid of parameters on one device, one variant of it.
 
     Attributes:
+        axes: names of the parameters that it varies.
         points: all that was planned, in the grid's order, the last axis running fastest.
         best: the one with the greatest median throughput, None where nothing was measured.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[str, ...]
     points: tuple[SweepPoint, ...]
     best: SweepPoint | None
 
@@ -453,19 +425,6 @@ class Cost(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostRatio(Keyed):
-    """What the same work costs on the CPU over what it costs on `device`, the same variant on both.
-
-    Attributes:
-        ratio: of money; above 1 the device is cheaper.
-        break_even: the price of an hour of the device at which both cost the same.
-    """
-
-    ratio: Estimate
-    break_even: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
     """Everything the report says, computed from a Run and nothing else; numbers and facts, no sentences.
 
@@ -484,7 +443,6 @@ class Analysis:
     latencies: tuple[Latency, ...] = ()
     capacities: tuple[Capacity, ...] = ()
     costs: tuple[Cost, ...] = ()
-    cost_ratios: tuple[CostRatio, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
 
