@@ -19,8 +19,10 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 def command() -> None:
     """Check what this host can run; test GPUs in a container. What fails comes first, and exits with 1."""
     order = (State.FAIL, State.NOTE, State.OK)
-    made = examine(paths_here(), os.environ, Terminal(err()))
-    out().print(_table(sorted(made, key=lambda check: order.index(check.state))))
+    made = sorted(
+        examine(paths_here(), os.environ, Terminal(err())), key=lambda check: order.index(check.state)
+    )
+    out().print(_table(made))
     if any(check.state is State.FAIL for check in made):
         raise typer.Exit(1)
 

@@ -30,14 +30,14 @@ class Daemon:
         user_namespaces: it maps container users to others by default (userns-remap).
         selinux: it labels containers.
         limits: which limits it can set, of "memory", "pids", "cpu_quota" and "cpuset".
-        image_folder: where it keeps images; "" when it does not say.
+        image_folder: where it keeps images; the root where it does not say.
     """
 
     info: EngineInfo
     user_namespaces: bool = False
     selinux: bool = False
     limits: frozenset[str] = frozenset(_LIMITS)
-    image_folder: str = ""
+    image_folder: Path = Path("/")
 
 
 def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
@@ -68,7 +68,7 @@ def describe(client: docker.DockerClient, socket_path: Path) -> Daemon:
         user_namespaces="userns" in security,
         selinux="selinux" in security,
         limits=frozenset(name for name, key in _LIMITS.items() if info.get(key, True)),
-        image_folder=str(info.get("DockerRootDir") or ""),
+        image_folder=Path(info.get("DockerRootDir", "/")),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from packaging.version import Version
+
 from harness.errors import GpuError
 from harness.model.platform import Gpu
 
@@ -24,29 +26,23 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     """
     remarks = []
     for gpu in gpus:
-        driver = _numbers(gpu.driver_version)
-        if driver and driver < _numbers(LEAST_DRIVER):
+        if gpu.driver_version and Version(gpu.driver_version) < Version(LEAST_DRIVER):
             raise GpuError(
-                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {LEAST_DRIVER} "
-                "or newer.",
+                f"The NVIDIA driver is {gpu.driver_version}; the CUDA 12 image needs {LEAST_DRIVER} or newer.",
                 hint="Update the driver, use an image that supports it with --image cuda=REF, or use "
                 "--device cpu.",
             )
-        capability = _numbers(gpu.compute_capability or "")
-        if capability and capability < _numbers(LEAST_CAPABILITY):
+        # What NVML does not say counts as fitting.
+        capability = Version(gpu.compute_capability or LEAST_CAPABILITY)
+        if capability < Version(LEAST_CAPABILITY):
             raise GpuError(
-                f"{gpu.name} has compute capability {gpu.compute_capability}; TensorFlow's wheels need "
-                f"{LEAST_CAPABILITY} or newer.",
+                f"{gpu.name} has compute capability {capability}; TensorFlow's wheels need {LEAST_CAPABILITY} or "
+                "newer.",
                 hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
             )
-        if capability[:1] > _numbers(LAST_COMPILED_CAPABILITY)[:1]:
+        if capability.major > Version(LAST_COMPILED_CAPABILITY).major:
             remarks.append(
-                f"TensorFlow has no machine code for {gpu.name} (compute capability {gpu.compute_capability}): "
+                f"TensorFlow has no machine code for {gpu.name} (compute capability {capability}): "
                 f"the first run compiles for minutes, by driver {PTX_DRIVER} or newer; later ones use the cache."
             )
     return tuple(dict.fromkeys(remarks))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split(".")
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()

@@ -6,7 +6,6 @@ stand in for /.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -25,6 +24,8 @@ from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
 GIB = 1 << 30
+# Whether they spin, virtual disks cannot say.
+_DISKS = {"nvme": "NVMe SSD", "vd": "virtual disk", "xvd": "virtual disk"}
 
 
 def text(path: Path) -> str:
@@ -48,19 +49,13 @@ def free_bytes(folder: Path) -> int:
 
 def lscpu() -> dict[str, str]:
     """Return what util-linux' lscpu says of the CPUs, by field; empty where there is none."""
-    command, environment = ["lscpu", "--json"], {**os.environ, "LC_ALL": "C"}
     try:
-        answer = subprocess.run(command, capture_output=True, env=environment, check=True)
-        rows = json.loads(answer.stdout)["lscpu"]
-    except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
+        lines = subprocess.run(
+            ["lscpu"], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=True
+        ).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
         return {}
-    fields = {}
-    while rows:
-        row = rows.pop(0)
-        fields[row["field"].rstrip(":")] = row["data"] or ""
-        # Newer ones nest the cores of a socket and the like.
-        rows += row.get("children", ())
-    return fields
+    return {field: value.strip() for field, _, value in (line.partition(":") for line in lines)}
 
 
 def system_description(
@@ -72,7 +67,7 @@ def system_description(
         software: what the workloads run in; "framework" goes to that field, all else to the stack.
     """
     cpu, frequency = lscpu(), psutil.cpu_freq()
-    stores = tuple(disks(root))
+    stores = tuple(_disks(root))
     hypervisor = cpu.get("Hypervisor vendor")
     stack = {"Python": platform.python_version(), engine.name: engine.version}
     if gpus:
@@ -86,9 +81,7 @@ def system_description(
     dmi = root / "sys/class/dmi/id"
     return {
         # On some clouds the instance type.
-        "system_name": " ".join(
-            dict.fromkeys(filter(None, (text(dmi / part) for part in ("sys_vendor", "product_name"))))
-        ),
+        "system_name": f"{text(dmi / 'sys_vendor')} {text(dmi / 'product_name')}".strip(),
         "number_of_nodes": "1",
         "host_processors_per_node": cpu.get("Socket(s)", ""),
         "host_processor_model_name": cpu.get("Model name", ""),
@@ -99,7 +92,7 @@ def system_description(
         "host_memory_capacity": _gib(psutil.virtual_memory().total),
         "host_storage_type": ", ".join(sorted({kind for _, kind, _ in stores})),
         "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in stores),
-        "host_networking": networks(root),
+        "host_networking": _networks(root),
         "hw_notes": f"virtual machine, {hypervisor}" if hypervisor else "",
         **_accelerators(gpus),
         "framework": software.get("framework", ""),
@@ -159,17 +152,10 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
 
 
 def _mitigations(cpu: Mapping[str, str]) -> str:
-    """Sum up the kernel's word on each known flaw: mitigations cost speed, and two hosts may differ."""
-    flaws = [state for name, state in cpu.items() if name.startswith("Vulnerability")]
-    counts = {
-        label: sum(state.startswith(prefix) for state in flaws)
-        for prefix, label in (
-            ("Mitigation", "mitigated"),
-            ("Vulnerable", "vulnerable"),
-            ("Not affected", "not affected"),
-        )
-    }
-    return ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+    """Count the kernel's words on known flaws: mitigations cost speed, and two hosts may differ."""
+    states = (state for name, state in cpu.items() if name.startswith("Vulnerability"))
+    counts = Counter(re.split("[:;]", state)[0].lower() for state in states)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
 def _turbo(cores: Path) -> bool | None:
@@ -178,21 +164,18 @@ def _turbo(cores: Path) -> bool | None:
     return {"0": False, "1": True}.get(text(cores / "cpufreq/boost"), {"0": True, "1": False}.get(disabled))
 
 
-def disks(root: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield name, kind and size in bytes of the whole disks that the kernel knows, in the order of their names."""
+def _disks(root: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield name, kind and size in bytes of the disks with hardware behind them, in the order of their names."""
     for folder in sorted(root.glob("sys/block/*")):
         sectors = int(text(folder / "size") or 0)
-        if not sectors or folder.name.startswith(("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")):
+        if not sectors or not (folder / "device").exists() or folder.name.startswith("sr"):
             continue
-        kind = "hard disk" if text(folder / "queue/rotational") == "1" else "SSD"
-        if folder.name.startswith("nvme"):
-            kind = "NVMe SSD"
-        elif folder.name.startswith(("vd", "xvd")):
-            kind = "virtual disk"
-        yield folder.name, kind, sectors * 512
+        spins = text(folder / "queue/rotational") == "1"
+        named = (kind for prefix, kind in _DISKS.items() if folder.name.startswith(prefix))
+        yield folder.name, next(named, "hard disk" if spins else "SSD"), sectors * 512
 
 
-def networks(root: Path) -> str:
+def _networks(root: Path) -> str:
     """Describe the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
     result: Counter[str] = Counter()
     for folder in root.glob("sys/class/net/*"):
