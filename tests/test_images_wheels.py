@@ -11,10 +11,11 @@ import pytest
 
 from harness.errors import ImageError
 from harness.images.locks import Pin, fits, read_lock
+from harness.images.recipes import TARGETS
 from harness.images.wheels import fetch_wheels
 from harness.progress import Progress, Silent, Task
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import make_wheel, sha256, write_lock
+from tests.wheelhouse import ROOT, make_wheel, sha256, write_lock
 
 pytestmark = pytest.mark.slow
 
@@ -32,38 +33,29 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def fetch(lock: Path, cache: Path, version: str, progress: Progress) -> tuple[Path, ...]:
-    return fetch_wheels(read_lock(lock), cache, version, progress)
-
-
-def leftovers(cache: Path) -> list[str]:
-    return [path.name for path in (cache / "wheels").glob(".partial-*")]
+def fetch(lock: Path, cache: Path, progress: Progress | None = None) -> tuple[Path, ...]:
+    try:
+        return fetch_wheels(read_lock(lock.read_text()), cache, "3.13", progress or Silent())
+    finally:
+        assert not list(cache.glob("wheels/.partial-*"))
 
 
 class TestFetch:
     def test_brings_every_wheel_of_the_lock_with_one_bar(self, tmp_path: Path, offered: Path) -> None:
         wheels = [make_wheel(offered, name) for name in ("alpha", "beta", "gamma")]
-        lock = write_lock(tmp_path / "x.lock", wheels)
-        with lock.open("a") as file:
-            file.writelines(
-                f"# {wheel.name.split('-')[0]}: {wheel.stat().st_size} bytes\n" for wheel in wheels
-            )
         progress = RecordingProgress()
-        fetched = fetch(lock, tmp_path / "cache", "3.13", progress)
+        fetched = fetch(write_lock(tmp_path / "x.lock", wheels), tmp_path / "cache", progress)
         assert [path.name for path in fetched] == [wheel.name for wheel in wheels]
         assert [sha256(path) for path in fetched] == [sha256(wheel) for wheel in wheels]
         assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
-        assert leftovers(tmp_path / "cache") == []
 
     def test_a_wrong_hash_is_refused(self, tmp_path: Path, offered: Path) -> None:
         lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
         with (offered / "alpha-1.0-py3-none-any.whl").open("ab") as file:
             file.write(b"tampered")
-        with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES") as caught:
-            fetch(lock, tmp_path / "cache", "3.13", Silent())
-        assert caught.value.hint
+        with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES"):
+            fetch(lock, tmp_path / "cache")
         assert list((tmp_path / "cache").rglob("*.whl")) == []
-        assert leftovers(tmp_path / "cache") == []
 
     def test_no_network_says_how_to_do_without(
         self, tmp_path: Path, offered: Path, monkeypatch: pytest.MonkeyPatch
@@ -74,7 +66,7 @@ class TestFetch:
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         monkeypatch.setenv("PIP_RETRIES", "1")
         with pytest.raises(ImageError, match="No package index answered") as caught:
-            fetch(lock, tmp_path / "cache", "3.13", Silent())
+            fetch(lock, tmp_path / "cache")
         assert "copy the wheels" in caught.value.hint
 
     def test_an_interrupted_download_keeps_what_it_has(self, tmp_path: Path, offered: Path) -> None:
@@ -83,9 +75,8 @@ class TestFetch:
         slow.unlink()
         os.mkfifo(slow)  # reading it takes for ever
         with pytest.raises(KeyboardInterrupt):
-            fetch(lock, tmp_path / "cache", "3.13", Impatient(tmp_path / "cache"))
+            fetch(lock, tmp_path / "cache", Impatient(tmp_path / "cache"))
         assert [path.name for path in (tmp_path / "cache").rglob("*.whl")] == [alpha.name]
-        assert leftovers(tmp_path / "cache") == []
 
 
 class Impatient(RecordingProgress):
@@ -111,7 +102,7 @@ class TestCache:
         wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
         lock = write_lock(tmp_path / "x.lock", [wheel])
         progress = RecordingProgress()
-        assert fetch(lock, tmp_path / "cache", "3.13", progress) == (wheel,)
+        assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
         assert progress.tasks == []
 
     @pytest.mark.parametrize(
@@ -122,40 +113,23 @@ class TestCache:
     ) -> None:
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
-        (path,) = fetch(lock, cache, "3.13", Silent())
+        (path,) = fetch(lock, cache)
         whole = path.read_bytes()
         path.write_bytes(damage(whole))
         progress = RecordingProgress()
-        assert fetch(lock, cache, "3.13", progress) == (path,)
+        assert fetch(lock, cache, progress) == (path,)
         assert [str(path) in line for line in progress.lines] == [True]
         assert path.read_bytes() == whole
 
 
 class TestLocks:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "alpha==1.0\n",
-            "alpha>=1.0 --hash=sha256:00\n",
-            "alpha==1.0 ; python_version < '3.12' --hash=sha256:00\n",
-            "-r other.txt\n",
-        ],
-    )
-    def test_what_is_no_lock_is_refused(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "x.lock").write_text(text)
-        with pytest.raises(ImageError) as caught:
-            read_lock(tmp_path / "x.lock")
-        assert "make lock" in caught.value.hint
-
-    def test_comments_and_names_in_any_spelling(self, tmp_path: Path) -> None:
-        (tmp_path / "x.lock").write_text(
-            "# made by hand\nAl_Pha==1.0 \\\n  --hash=sha256:aa \\\n  --hash=sha256:bb # why\n"
-            "# al-pha: 12 bytes\n"
-        )
-        assert read_lock(tmp_path / "x.lock") == (
-            Pin(name="al-pha", version="1.0", sha256=frozenset({"aa", "bb"}), size=12),
-        )
+    def test_every_requirement_is_read_with_its_size(self) -> None:
+        for name in (*TARGETS, "installer"):
+            text = (ROOT / f"images/{name}.lock").read_text()
+            pins = read_lock(text)
+            assert len(pins) == text.count("==") > 0
+            assert sum(len(pin.sha256) for pin in pins) == text.count("--hash=")
+            assert all(pin.size for pin in pins)
 
     @pytest.mark.parametrize(
         ("file", "fitting"),

@@ -47,17 +47,20 @@ def sha256(path: Path) -> str:
 
 
 def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
-    """Write a lock that pins these wheels; several of one name and version become one entry."""
-    entries: dict[str, list[str]] = {}
-    for wheel in wheels:
-        name, version = wheel.name.split("-")[:2]
-        entries.setdefault(f"{name}=={version}", []).append(sha256(wheel))
-    text = "".join(
-        " \\\n    ".join([entry, *(f"--hash=sha256:{digest}" for digest in digests)]) + "\n"
-        for entry, digests in entries.items()
-    )
+    """Write a lock that pins these wheels, as images/lock.sh does."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    names = [wheel.name.split("-") for wheel in wheels]
+    path.write_text(
+        "".join(
+            f"{name}=={version} \\\n    --hash=sha256:{sha256(wheel)}\n"
+            for wheel, (name, version, *_) in zip(wheels, names, strict=True)
+        )
+        + "".join(
+            f"# {name}: {wheel.stat().st_size} bytes\n"
+            for wheel, (name, *_) in zip(wheels, names, strict=True)
+        ),
+        encoding="utf-8",
+    )
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import docker
 from docker.errors import APIError, ImageNotFound
+from docker.models.images import Image
 from requests.exceptions import ReadTimeout
 
 from harness.errors import ImageError
@@ -50,7 +51,7 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
     repository, _, tag = reference.rpartition(":")
     with (
         tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder,
-        progress.task("base image from distribution packages", None) as spinner,
+        progress.task("base image from distribution packages", None),
     ):
         tar = str(Path(folder) / "base.tar")
         made = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
@@ -59,20 +60,19 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
                 f"No image registry answers, and no base image could be made here:\n{last_lines(made.stderr)}",
                 hint="Pull or load a Python 3.13 image yourself and name it with --base.",
             )
-        spinner.note("importing")
         client.api.import_image_from_file(tar, repository=repository, tag=tag, changes=['CMD ["python3"]'])
 
 
 def pull_missing(
     client: docker.DockerClient, reference: str, progress: Progress, answer_s: int = ANSWER_S
-) -> str:
-    """Return the content id of an image, after pulling it if the engine does not hold it.
+) -> Image:
+    """Return an image, after pulling it if the engine does not hold it.
 
     Raises:
         ImageError: the registry does not answer in time, or has no such image.
     """
     with suppress(ImageNotFound):
-        return str(client.images.get(reference).id)
+        return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
     usual_s = api.timeout
     try:
@@ -93,7 +93,7 @@ def pull_missing(
         raise _pull_error(name, str(error.explanation or error)) from error
     finally:
         api.timeout = usual_s
-    return str(client.images.get(reference).id)
+    return client.images.get(reference)
 
 
 def _pull_error(name: str, reason: str) -> ImageError:

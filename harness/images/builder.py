@@ -14,9 +14,9 @@ from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
 from harness.engines.calls import engine_call
-from harness.errors import EngineError, ImageError, UsageError
+from harness.errors import ImageError
 from harness.images.bases import obtain, pull_missing
-from harness.images.recipes import TARGETS, Base, Recipes, building
+from harness.images.recipes import TARGETS, Base, Recipes, building, last_lines
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
@@ -56,7 +56,7 @@ class ImageBuilder:
         """
         usual = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
         with engine_call("look for images"):
-            for candidate in usual if base is None else (self._own_base(base),):
+            for candidate in (self._own_base(base),) if base else usual:
                 with suppress(ImageNotFound):
                     return self._info(target, candidate)
         return None
@@ -108,16 +108,16 @@ class ImageBuilder:
             EngineError: no engine answers.
         """
         with engine_call(f"get the image {reference}"):
-            digest = pull_missing(self._engine, reference, self._progress)
-            return ImageInfo(
-                target=target,
-                reference=reference,
-                digest=digest,
-                base="",
-                lock_sha256="",
-                contents=image_contents(self._engine.images.get(digest).attrs),
-                note="image of the user's own; not built from this repository's locks",
-            )
+            image = pull_missing(self._engine, reference, self._progress)
+        return ImageInfo(
+            target=target,
+            reference=reference,
+            digest=str(image.id),
+            base="",
+            lock_sha256="",
+            contents=image_contents(image.attrs),
+            note="image of the user's own; not built from this repository's locks",
+        )
 
     def _build(self, target: str, base: Base, context: Path) -> None:
         """Run image.sh in a container of the base and commit it: the same layer as a builder's, on every engine."""
@@ -159,29 +159,23 @@ class ImageBuilder:
     def _choose_base(self, base: str | None) -> Base:
         pinned = self._recipes.pinned_base()
         if self._client is None:
-            return pinned if base is None else Base(reference=base, identity=base)
+            return Base(reference=base, identity=base) if base else pinned
         with engine_call("get a base image"):
-            if base is not None:
+            if base:
                 return self._own_base(base)
             script = self._checkout / "images" / "base.sh"
             return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
     def _own_base(self, reference: str) -> Base:
         """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
-        if not reference.strip():
-            raise UsageError(
-                "--base names no image.", hint="Name one, or leave --base out for the usual one."
-            )
-        identity = f"{reference}@{pull_missing(self._engine, reference, self._progress)}"
-        return Base(reference=reference, identity=identity, note="base image of the user's own")
+        image = pull_missing(self._engine, reference, self._progress)
+        return Base(
+            reference=reference, identity=f"{reference}@{image.id}", note="base image of the user's own"
+        )
 
     @property
     def _engine(self) -> docker.DockerClient:
-        if self._client is None:
-            raise EngineError(
-                "Images cannot be built: no container engine answers.",
-                hint="Start one (`make engine`), or only fetch the wheels with --fetch-only.",
-            )
+        assert self._client is not None, "only fetch works without an engine"
         return self._client
 
     def _info(self, target: str, base: Base) -> ImageInfo:
@@ -213,8 +207,7 @@ def image_contents(attributes: dict[str, Any]) -> str:
 
 
 def _build_error(target: str, log: Path) -> ImageError:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+    tail = last_lines(log.read_text(encoding="utf-8", errors="replace"), _TAIL_LINES)
     return ImageError(
         f"The {target} image could not be built:\n{tail}\n",
         hint=f"The whole log is in {log}; a base of your own needs Python 3.13 with venv, and the CUDA image 12 GB "

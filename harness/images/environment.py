@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -44,7 +43,7 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
     if not python.exists():
         with building(cache, progress) as context:
             if not python.exists():
-                recipes.lay_out(target, context, cache, progress, _minor(version))
+                recipes.lay_out(target, context, cache, progress, version)
                 # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds its home
                 # by its own path.
                 with replacing(folder) as made, progress.task(f"local environment, Python {version}", None):
@@ -79,25 +78,19 @@ def library_variables(python: Path) -> dict[str, str]:
 
 
 def _interpreter() -> tuple[Path, str]:
-    """Return the Python to base environments on, and its full version: this one if TensorFlow supports it."""
-    version = platform.python_version()
-    if _minor(version) in SUPPORTED:
+    """Return the Python to base environments on, and its version: this one if TensorFlow supports it."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if here in SUPPORTED:
         # The base installation, so that every virtual environment of it gets the same one here.
-        return Path(sys.base_prefix) / "bin" / f"python{_minor(version)}", version
-    for minor in SUPPORTED:
-        if result := shutil.which(f"python{minor}"):
-            answer = subprocess.run([result, "--version"], capture_output=True, text=True, check=False)
-            if answer.returncode == 0:
-                return Path(result), answer.stdout.split()[-1]
+        return Path(sys.base_prefix) / "bin" / f"python{here}", here
+    for version in SUPPORTED:
+        if result := shutil.which(f"python{version}"):
+            return Path(result), version
     raise ImageError(
         f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is "
-        f"{version}, and there is no other on PATH.",
+        f"{here}, and there is no other on PATH.",
         hint="Install one of them, or start a container engine (`make engine`), which brings its own.",
     )
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 def _install(context: Path, folder: Path, interpreter: Path) -> None:

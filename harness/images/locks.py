@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
-
-from harness.errors import ImageError
 
 # What TensorFlow's own wheels ask for: glibc 2.28 at the most. Newest first, as pip ranks them.
 PLATFORMS = (
@@ -21,7 +17,7 @@ PLATFORMS = (
     "manylinux2010_x86_64",
     "manylinux1_x86_64",
 )
-_PIN = re.compile(r"([\w.-]+)==(\S+)((?: --hash=sha256:\w+)+)")
+_PIN = re.compile(r"^([\w.-]+)==(\S+)((?: \\\n +--hash=sha256:\w+)+)", re.MULTILINE)
 _SHA256 = re.compile(r"sha256:(\w+)")
 # Written by images/lock.sh.
 _SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
@@ -29,10 +25,7 @@ _SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement of a lock: a single version, and the sha256 of every file allowed to be it.
-
-    `size` is that of its wheel, bytes; 0 where the lock does not say.
-    """
+    """One requirement of a lock: a version, the sha256 of every file allowed to be it, and its wheel's bytes."""
 
     name: str
     version: str
@@ -45,33 +38,18 @@ class Pin:
         return f"{self.name}=={self.version} " + " ".join(f"--hash=sha256:{h}" for h in sorted(self.sha256))
 
 
-def read_lock(lock: Path) -> tuple[Pin, ...]:
-    """Read a lock in pip's requirements format.
-
-    Raises:
-        ImageError: the file is missing, or a line is not one exact version with its sha256.
-    """
-    try:
-        text = re.sub(r"\s*\\\n\s*", " ", lock.read_text(encoding="utf-8"))
-        sizes = {name: int(size) for name, size in _SIZE.findall(text)}
-        lines = (line.partition(" #")[0] for line in text.splitlines() if not line.startswith("#"))
-        pins = tuple(_pin(line, sizes) for line in lines if line)
-        if not pins:
-            raise ValueError("it pins nothing")
-    except (OSError, ValueError) as error:
-        raise ImageError(
-            f"The lock {lock} cannot be read: {error}.",
-            hint="Restore the file from the repository, or make it again with `make lock`.",
-        ) from error
-    return pins
-
-
-def _pin(line: str, sizes: Mapping[str, int]) -> Pin:
-    pin = _PIN.fullmatch(line.strip())
-    if pin is None:
-        raise ValueError(f"{line!r} is not one exact version with its sha256")
-    name = canonicalize_name(pin[1])
-    return Pin(name=name, version=pin[2], sha256=frozenset(_SHA256.findall(pin[3])), size=sizes.get(name, 0))
+def read_lock(text: str) -> tuple[Pin, ...]:
+    """Return the pins of a lock that images/lock.sh wrote."""
+    sizes = dict(_SIZE.findall(text))
+    return tuple(
+        Pin(
+            name=name,
+            version=version,
+            sha256=frozenset(_SHA256.findall(hashes)),
+            size=int(sizes.get(name, 0)),
+        )
+        for name, version, hashes in _PIN.findall(text)
+    )
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -55,16 +54,11 @@ class Recipes:
 
     def settings(self) -> list[str]:
         """Return the Dockerfile's instructions that change no file: environment, command and user."""
-        return re.findall(
-            r"^(?:ENV|ENTRYPOINT|CMD|USER) .*$", self._read("Dockerfile").decode(), re.MULTILINE
-        )
+        dockerfile = self._read("Dockerfile").decode()
+        return re.findall(r"^(?:ENV|ENTRYPOINT|CMD|USER) .*$", dockerfile, re.MULTILINE)
 
     def lock_sha256(self, target: str) -> str:
-        """Return the hash of `target`'s lock.
-
-        Raises:
-            ImageError: there is no such target.
-        """
+        """Return the hash of `target`'s lock."""
         return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
 
     def tag(self, target: str, base: Base) -> str:
@@ -80,9 +74,10 @@ class Recipes:
         Wheels are fetched into `cache` where they are missing, and are hard links where that can be.
 
         Raises:
-            ImageError: the lock is damaged, or wheels cannot be had.
+            ImageError: wheels cannot be had.
         """
-        pins = (*read_lock(self._folder / f"{target}.lock"), *read_lock(self._folder / "installer.lock"))
+        locks = (self._read(f"{name}.lock").decode() for name in (target, "installer"))
+        pins = tuple(pin for lock in locks for pin in read_lock(lock))
         wheels = fetch_wheels(pins, cache, python_version, progress)
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "wheels").mkdir(parents=True)
@@ -98,10 +93,10 @@ class Recipes:
 
     def compose_variables(self, base: Base) -> str:
         """Return docker-compose's .env, for all targets: one unset variable spoils its whole file."""
-        images = {f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE": self.tag(name, base) for name in TARGETS}
-        return "".join(
-            f"{name}={value}\n" for name, value in {**images, "TFBENCH_BASE": base.reference}.items()
+        tags = (
+            f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE={self.tag(name, base)}\n" for name in TARGETS
         )
+        return f"TFBENCH_BASE={base.reference}\n{''.join(tags)}"
 
     def _digest(self, *names: str, also: str = "") -> str:
         digest = hashlib.sha256(also.encode())
@@ -132,17 +127,15 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
         with filling(cache / "images.lock", progress):
             yield folder
     except OSError as error:
-        full = error.errno == errno.ENOSPC
         raise ImageError(
             f"{error.filename or cache} cannot be written: {error.strerror}.",
-            hint="Free some space (the CUDA wheels take 3.3 GB)."
-            if full
-            else "Set TFBENCH_CACHE to a folder of yours, or make the checkout writable.",
+            hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a folder of yours, or make the "
+            "checkout writable.",
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def last_lines(output: str) -> str:
+def last_lines(output: str, count: int = 4) -> str:
     """Return how what a program said ends: a message has room for that."""
-    return "\n".join(output.strip().splitlines()[-4:])
+    return "\n".join(output.strip().splitlines()[-count:])

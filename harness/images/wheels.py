@@ -51,13 +51,12 @@ def fetch_wheels(
     folder.mkdir(parents=True, exist_ok=True)
     # Those who fetch take turns: what lies there is of a process that was killed.
     for old in folder.glob(".partial-*"):
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old)
     wheels = _checked(pins, folder, python_version, progress)
     if missing := [pin for pin in pins if pin not in wheels]:
-        sizes = [pin.size for pin in missing]
         with (
             tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
-            progress.task(f"wheels for Python {python_version}", sum(sizes) if all(sizes) else None) as bar,
+            progress.task(f"wheels for Python {python_version}", sum(pin.size for pin in missing)) as bar,
         ):
             _download(missing, Path(scratch), folder, python_version, bar)
         wheels |= _checked(missing, folder, python_version, progress)
@@ -89,56 +88,53 @@ def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: P
 def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: str, bar: Task) -> None:
     # Shares of about as many bytes each.
     ordered = sorted(pins, key=lambda pin: pin.size)
-    shares = [share for number in range(_PARALLEL) if (share := ordered[number::_PARALLEL])]
-    outs = [scratch / str(number) for number in range(len(shares))]
-    processes = [_start_pip(share, out, python_version) for share, out in zip(shares, outs, strict=True)]
+    processes = {
+        out: _start_pip(share, out, python_version)
+        for number in range(_PARALLEL)
+        if (out := scratch / str(number)) and (share := ordered[number::_PARALLEL])
+    }
     done = 0
     try:
-        while any(process.poll() is None for process in processes):
-            if any(process.poll() for process in processes):
-                break
+        # Until all have ended, or one has failed.
+        while None in (codes := [process.poll() for process in processes.values()]) and not any(codes):
             time.sleep(_POLL_S)
-            before, done = done, max(done, _bytes(scratch))
+            before, done = done, max(done, _downloaded(scratch))
             bar.advance(done - before)
     finally:
-        for process in processes:
+        for process in processes.values():
             process.terminate()
             process.wait()
         # An interrupted download keeps what it has; the hashes are checked when they are used.
         for wheel in scratch.glob("*/*.whl"):
             wheel.replace(folder / wheel.name)
-    for process, out in zip(processes, outs, strict=True):
+    for out, process in processes.items():
         if process.returncode > 0:
             raise _error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
 
 
 def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
-    out.mkdir()
+    # TMPDIR: /tmp is often small, and what grows beside the cache can be shown.
+    environment = {**os.environ, "TMPDIR": str(out / "tmp")}
+    (out / "tmp").mkdir(parents=True)
     requirements = out / "requirements.txt"
     requirements.write_text("".join(f"{pin.text}\n" for pin in pins), encoding="utf-8")
-    tag = "cp" + python_version.replace(".", "")
     # No pip cache: it would keep a second copy of gigabytes.
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
         "--no-input", "--progress-bar=off", "--require-hashes", "--only-binary=:all:",
         f"--python-version={python_version}", "--implementation=cp",
-        f"--abi={tag}", "--abi=abi3", "--abi=none", *(f"--platform={name}" for name in PLATFORMS),
-        f"--dest={out}", f"--requirement={requirements}",
+        f"--abi=cp{python_version.replace('.', '')}", "--abi=abi3", "--abi=none",
+        *(f"--platform={name}" for name in PLATFORMS), f"--dest={out}", f"--requirement={requirements}",
     ]  # fmt: skip
     with (out / "pip.log").open("wb") as log:
-        # TMPDIR: /tmp is often small, and what grows beside the cache can be shown.
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "TMPDIR": str(out)}
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
 
-def _bytes(folder: Path) -> int:
-    """Return how many bytes of wheels lie in `folder`; pip has a whole one twice for a moment."""
-    sizes: dict[str, int] = {}
-    with suppress(OSError):  # what pip moves or removes at this moment
-        for wheel in folder.rglob("*.whl"):
-            sizes[wheel.name] = max(sizes.get(wheel.name, 0), wheel.stat().st_size)
-    return sum(sizes.values())
+def _downloaded(scratch: Path) -> int:
+    """Return how many bytes of wheels pip has in its temporary folders, from which it moves them when all are there."""
+    with suppress(FileNotFoundError):  # what pip moves or removes at this moment
+        return sum(wheel.stat().st_size for wheel in scratch.glob("*/tmp/*/*.whl"))
+    return 0
 
 
 def _error(log: str) -> ImageError:
