@@ -56,7 +56,7 @@ class Quantity:
 QUANTITIES = (
     Quantity(title="GPU utilisation", unit="%", metrics=("gpu_util_pct",), top=100),
     Quantity(title="SM activity", unit="%", metrics=("sm_util_pct",), top=100),
-    Quantity(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w", "power_average_w")),
+    Quantity(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w")),
     Quantity(title="GPU temperature", unit="°C", metrics=("temperature_c",), zero=False),
     Quantity(title="CPU busy", unit="%", metrics=("cpu_util_pct",), source="host", top=100),
 )

@@ -64,10 +64,8 @@ def telemetry(
             "gpm", name, **{f"{key}_util_pct": noisy(util * share, 0.4) for key, share in shares.items()}
         )
         whole = series(
-            "nvml_slow", name, energy_j=counter(t_ns, power, 51_234.0), xid_errors=0.0,
-            power_average_w=np.convolve(power, np.full(10, 0.1), "same"), ecc_uncorrected=0.0,
-            foreign_processes=0.0,
-        )  # fmt: skip
+            "nvml_slow", name, power_limit_w=700.0, xid_errors=0.0, ecc_uncorrected=0.0, foreign_processes=0.0
+        )
         # Every second, and once more when sampling ends.
         rare = np.unique(np.append(np.arange(0, len(t_ns), 10), len(t_ns) - 1))
         columns = {key: values[rare] for key, values in whole.columns.items()}

@@ -167,16 +167,14 @@ class TestTelemetry:
 class TestEnergy:
     def test_it_is_mean_power_over_speed_and_prompt_power_comes_first(self) -> None:
         run, sources = gpu_run(), {}
-        for source, *columns in (
-            ("", ""), ("nvml", "power_instant_w"), ("nvml", "power_usage_w"), ("nvml_slow", "energy_j"),
-        ):  # fmt: skip
+        for source, *columns in (("", ""), ("nvml", "power_instant_w"), ("nvml", "power_usage_w")):
             run = lost(run, source, *columns)
             result = summary(run, "gpu0", BASELINE)
             sources[result.energy_source] = result.energy_j_per_sample
-        assert list(sources) == ["instant GPU power", "GPU power", "GPU energy counter", ""]
+        assert list(sources) == ["instant GPU power", "GPU power", ""]
         assert sources.pop("") is None
         joules = [each.median for each in sources.values() if each]
-        assert joules == pytest.approx([125 * 0.0056 / 32] * 3, rel=0.1)
+        assert joules == pytest.approx([125 * 0.0056 / 32] * 2, rel=0.1)
 
     def test_that_of_several_gpus_is_their_sum_and_needs_them_all(self) -> None:
         run, devices = four_gpu_run(), ("gpu0", "gpu0+gpu1+gpu2+gpu3")

@@ -10,12 +10,8 @@ from harness.analysis.stats import estimate
 from harness.model.analysis import Estimate
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-# In order of trust. The average power that NVML has too lags a second behind: it cannot tell variants apart.
-_OF_GPUS = (
-    ("nvml.{}.power_instant_w", "instant GPU power"),
-    ("nvml.{}.power_usage_w", "GPU power"),
-    ("nvml_slow.{}.energy_j_per_s", "GPU energy counter"),
-)
+# In order of trust: on Ampere GPUs and newer, power usage may be the mean of the last second.
+_OF_GPUS = (("nvml.{}.power_instant_w", "instant GPU power"), ("nvml.{}.power_usage_w", "GPU power"))
 _RAPL, _JOULES = "rapl.", ".energy_j_per_s"
 
 
