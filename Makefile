@@ -97,7 +97,6 @@ build/compare/installed: compare.lock $(VENV)/installed
 .PHONY: overhead
 overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs
 	@$(BIN)/python -m benchmarks.sampling $(ARGS)
-	@$(BIN)/python -m benchmarks.starting
 
 .PHONY: truth
 truth: $(VENV)/installed ## plant bottlenecks; are the verdicts right?

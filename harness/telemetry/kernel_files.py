@@ -1,7 +1,6 @@
 """Files of the kernel's that are opened once and read again on every tick, and the source that reads several.
 
-psutil gives the same numbers at several times the cost, since it opens every file anew and parses all of it
-(benchmarks/sampling_cost.py prints both).
+psutil gives the same numbers at several times the cost, since it opens every file anew and parses all of it.
 """
 
 from __future__ import annotations
