@@ -23,7 +23,6 @@ ROOT = Path(protocol.__file__).parent.parent
 class Outcome:
     """How one driver process went."""
 
-    code: int
     events: list[dict[str, Any]]
     log: str
 
@@ -34,6 +33,11 @@ class Outcome:
             for event in self.events
             if event["kind"] == kind and all(event[name] == value for name, value in fields.items())
         ]
+
+    def per_step(self) -> dict[str, float]:
+        """Return how many samples a step of each variant had, in its first window."""
+        windows = self.of("window", index=0)
+        return {event["variant"]: event["samples"] / event["steps"] for event in windows}
 
     def metric(self, variant: str, name: str) -> float:
         """Return the one metric of that name."""
@@ -47,26 +51,32 @@ def environment(**more: str) -> Mapping[str, str]:
 
 
 Drive = Callable[..., Outcome]
+Script = Callable[..., Any]
+DEVICES = """
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * {})
+"""
 # Runs ("driver", its arguments) or ("code", Python) and returns exit code, output and errors together.
 Start = Callable[[str, Any], tuple[int, str]]
 
 
 def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
-    """Return what runs the driver, with a spec given as fields of protocol.Spec."""
+    """Return what runs the driver to an expected exit code, with a spec given as fields of protocol.Spec."""
 
-    def run(**spec: Any) -> Outcome:
+    def run(*, code: int = 0, **spec: Any) -> Outcome:
         folder = factory.mktemp("trial")
         fields = {"warmup_s": 0.05, "steps": 4, "windows": 2, **spec}
         (folder / "spec.json").write_text(json.dumps(fields))
         events = folder / "events.jsonl"
-        code, log = start("driver", [str(folder / "spec.json"), str(events)])
+        ended, log = start("driver", [str(folder / "spec.json"), str(events)])
+        assert ended == code, log
         with events.open(encoding="utf-8") as lines:
-            outcome = Outcome(code, list(protocol.read_events(lines)), log)
-        if outcome.code == 0:
-            told = {
-                event["variant"] for kind in ("window", "left-out", "needless") for event in outcome.of(kind)
-            }
-            assert told.issuperset(fields.get("variants", ())), "each variant is measured or left out"
+            outcome = Outcome(list(protocol.read_events(lines)), log)
+        if code == 0:
+            kinds = ("window", "left-out", "needless")
+            reported = {event["variant"] for kind in kinds for event in outcome.of(kind)}
+            assert reported.issuperset(fields.get("variants", ())), "each variant is measured or left out"
         return outcome
 
     return run
@@ -121,16 +131,11 @@ def drive_trees(plain: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive
 
 
 @pytest.fixture(scope="session")
-def script(warm: Start) -> Callable[[str], Any]:
-    """Run Python code that prints JSON on its last line in the TensorFlow environment; return that."""
-    return scripts(warm)
+def script(warm: Start) -> Script:
+    """Run Python code that prints JSON on its last line, where TensorFlow has so many CPU devices; return that."""
 
-
-def scripts(start: Start) -> Callable[[str], Any]:
-    """Return what runs Python code in an environment."""
-
-    def run(code: str) -> Any:
-        status, output = start("code", code)
+    def run(code: str, devices: int = 1) -> Any:
+        status, output = warm("code", DEVICES.format(devices) + code)
         assert status == 0, output
         return json.loads(output.splitlines()[-1])
 

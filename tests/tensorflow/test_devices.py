@@ -13,8 +13,6 @@ import json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from workloads import resident
 copies = resident.on_devices(SimpleNamespace(devices=["CPU:0", "CPU:1"]), (np.arange(6.0),))
 print(json.dumps([one.backing_device for (one,) in copies]))
@@ -22,7 +20,7 @@ print(json.dumps([one.backing_device for (one,) in copies]))
 
 
 def test_resident_data_lies_on_every_device_not_on_the_first_alone(script):
-    first, second = script(RESIDENT)
+    first, second = script(RESIDENT, devices=2)
     assert first.endswith("CPU:0") and second.endswith("CPU:1")
 
 

@@ -12,8 +12,6 @@ TOGETHER = """
 import json, tempfile
 from pathlib import Path
 import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from workloads import devices, loading, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
@@ -49,7 +47,7 @@ def model(params):
 
 
 def together(script, *what):
-    events = script(TOGETHER.replace("WHAT", repr(what)))
+    events = script(TOGETHER.replace("WHAT", repr(what)), devices=2)
     assert not [event for event in events if event["kind"] == "error"]
     return events
 
@@ -102,8 +100,6 @@ import io, json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from workloads import building, devices, replicas, steps, tuning
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec
@@ -145,7 +141,9 @@ print(json.dumps([max(apart), from_mirrored]))
     ("precision", "jit", "within"), [("fp32", False, 1e-5), ("fp32", True, 1e-5), ("fp16", True, 5e-3)]
 )
 def test_copies_stay_the_same_and_learn_what_keras_learns_under_a_strategy(script, precision, jit, within):
-    apart, from_mirrored = script(IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit)))
+    apart, from_mirrored = script(
+        IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit)), devices=2
+    )
     assert apart == 0
     assert max(from_mirrored) < within
 
@@ -177,8 +175,6 @@ def test_inference_on_several_devices_is_refused(script):
 SHARED_OUT = """
 import json
 import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
 from workloads import devices, draining
 names = ["CPU:0", "CPU:1", "CPU:2"]
 seen = {rows: float(devices.touch((tf.range(1, rows + 1), tf.constant(0.5)), names)) for rows in (2, 6, 7)}
@@ -193,8 +189,6 @@ print(json.dumps([seen, copied, pull(4)]))
 ON_THE_HOST = """
 import json
 import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 traced = []
 function = tf.function
 def kept(**options):
@@ -217,7 +211,7 @@ print(json.dumps([samples, sorted(places)]))
 
 
 def test_a_drained_batch_is_shared_out_among_the_devices(script):
-    seen, copied, samples = script(SHARED_OUT)
+    seen, copied, samples = script(SHARED_OUT, devices=3)
     # The first number of each share, and on every device what has no rows.
     assert seen == {"2": 1 + 2 + 2 + 1.5, "6": 1 + 3 + 5 + 1.5, "7": 1 + 4 + 7 + 1.5}
     assert copied == dict.fromkeys(("CPU:0", "CPU:1", "CPU:2"), "StridedSlice")
@@ -225,7 +219,7 @@ def test_a_drained_batch_is_shared_out_among_the_devices(script):
 
 
 def test_what_is_drained_to_host_memory_asks_no_other_device(script):
-    samples, places = script(ON_THE_HOST)
+    samples, places = script(ON_THE_HOST, devices=2)
     assert samples == [4 * 16, 5 + 2 + 5 + 2]
     assert {name for name, _ in places} == {"AddV2"}
     assert {place for _, place in places} == {"CPU:0"}
