@@ -35,21 +35,21 @@ def figures_of(versus: Versus) -> Mapping[str, charts.Figure]:
 
 
 def shown_runs(versus: Versus) -> tuple[int, ...]:
-    """Choose the runs with a column of their own: all of a few, else outliers and one of each kind."""
+    """Choose the runs with a column of their own: all of a few, else the reference or what falls out of its kind,
+    and of each other kind of machine the fastest, or the latest of a trend."""
     if len(versus.runs) <= COLUMNS:
         return tuple(range(len(versus.runs)))
-    if versus.reference is None:
+    kinds: dict[str, int] = {}
+    for each in versus.standings:
+        kinds.setdefault(versus.runs[each.run].machine, each.run)
+    if versus.by_kind:
         apart = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
-        first, taken = [run for run, _ in Counter(apart).most_common(_OUTLIERS)], ""
+        first = [run for run, _ in Counter(apart).most_common(_OUTLIERS)]
     else:
-        first, taken = [versus.reference], versus.runs[versus.reference].machine
-    latest = {trend.machine: trend.runs[-1] for trend in versus.trends}
-    kinds = [
-        latest.get(kind.machine, kind.runs[len(kind.runs) // 2])
-        for kind in versus.kinds
-        if kind.machine != taken or kind.machine in latest
-    ]
-    return tuple(dict.fromkeys((*first, *kinds)))[:COLUMNS]
+        first = [versus.reference]
+        kinds.pop(versus.runs[versus.reference].machine, None)
+    kinds |= {trend.machine: trend.runs[-1] for trend in versus.trends}
+    return tuple(dict.fromkeys((*first, *kinds.values())))[:COLUMNS]
 
 
 def _heading(versus: Versus, workload: str, device: str) -> str:
@@ -99,7 +99,7 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     keys = (charts.Key(colour=colour, shape="dot", name=name) for name, colour in colours.items())
     return charts.dot_plot(
         "figure-ratios",
-        f"Speed over {over(versus, 'the median of its kind of machine')}",
+        f"Speed over {over(versus)}",
         "Dots on a logarithmic axis, one a run; 1 is as fast.",
         {"": records},
         header=("", "What", "", "Run, ratio with its 95 % interval, speed"),

@@ -57,9 +57,9 @@ def device_in(versus: Versus, device: str) -> str:
     return device_names(each.device for each in versus.results).get(device, device)
 
 
-def over(versus: Versus, middle: str = "the median of its kind") -> str:
-    """Name what ratios are over: a run, or a `middle` of runs."""
-    return middle if versus.reference is None else versus.runs[versus.reference].label
+def over(versus: Versus) -> str:
+    """Name the run that ratios are over."""
+    return "the median run of its kind" if versus.by_kind else versus.runs[versus.reference].label
 
 
 def title(versus: Versus) -> str:
@@ -67,7 +67,7 @@ def title(versus: Versus) -> str:
     if versus.scaling is not None:
         return f"Training over {listed([str(workers) for workers in versus.scaling.placements])} workers"
     if len(versus.runs) == 2:
-        base = versus.reference or 0
+        base = versus.reference
         return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"
     machines = {run.machine for run in versus.runs}
     where = next(iter(machines)) if len(machines) == 1 else f"{len(machines)} kinds of machine"
@@ -89,7 +89,7 @@ def _ranking(versus: Versus) -> str:
         return ""
     first, last = (f"{versus.runs[each.run].label}" for each in (others[0], others[-1]))
     slowest = f", and {last}, the slowest, {score(others[-1])}" if len(others) > 1 else ""
-    base = f"as fast as {over(versus, 'the median of all')}"
+    base = f"as fast as {versus.runs[versus.reference].label}"
     workloads = counted(others[0].workloads, "workload")
     return f"{first} is {score(others[0])} {base}{slowest}, by the best variant of {workloads}."
 
@@ -169,11 +169,9 @@ def _incomplete(run: Extract) -> Iterator[str]:
 
 def method(versus: Versus) -> str:
     """Return how speeds were compared, and what the marks mean."""
-    kind = "Against the median of its kind a run is measured by the spread of that kind. "
     together = f", which hold for all {versus.tests} comparisons together" if versus.tests > 1 else ""
     return (
         f"Speeds are medians of trials; ratios have 95 % intervals{together}. "
-        f"{kind if versus.reference is None else ''}"
         "▲ faster and ▼ slower: the interval excludes 1. ≈ it does not. ? one trial."
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from harness.analysis.findings import primary
 from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, of_key
 from harness.model.comparison import Result, Versus
+from reports.compare_messages import over
 from reports.escaping import harmless
 from workloads.protocol import BASELINE
 
@@ -94,8 +95,7 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
     yield from _estimate("ratio", each.ratio)
     yield "outcome", each.outcome.value
     yield "not_comparable", " ".join(each.not_comparable)
-    middle = versus.reference is None
-    yield "reference", "median of its kind" if middle else versus.runs[versus.reference or 0].label
+    yield "reference", over(versus)
 
 
 def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:

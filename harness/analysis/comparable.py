@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from harness.analysis.extract import batch_field
@@ -32,21 +31,6 @@ def differences(runs: Sequence[Extract]) -> tuple[Difference, ...]:
                 comparable = not _decides(section, name)
                 result.append(Difference(section=section, field=name, values=values, comparable=comparable))
     return tuple(result)
-
-
-def usual_facts(runs: Sequence[Extract], reference: int | None) -> Facts:
-    """Return the reference's facts; without a reference, of each field the value that most runs have."""
-    if reference is not None:
-        return runs[reference].facts
-    counts: dict[Section, dict[str, Counter[str]]] = {}
-    for run in runs:
-        for section, fields in run.facts.items():
-            for name, value in fields.items():
-                counts.setdefault(section, {}).setdefault(name, Counter())[value] += 1
-    return {
-        section: {name: count.most_common(1)[0][0] for name, count in fields.items()}
-        for section, fields in counts.items()
-    }
 
 
 def not_comparable(run: Extract, speed: Speed, usual: Facts) -> tuple[Section, ...]:

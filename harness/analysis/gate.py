@@ -23,7 +23,7 @@ def gate(versus: Versus, limit: float) -> Gate:
     """Return a check of every ratio over the reference.
 
     Args:
-        versus: with a reference.
+        versus: over the baseline.
         limit: the share of speed that may be lost, between 0 and 1.
     """
     checks = tuple(
@@ -44,8 +44,6 @@ def _decision(ratio: Estimate, least: float) -> Decision:
 
 def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
     """Yield what the baseline has and a run has not: a workload that fails must not pass unseen."""
-    if versus.reference is None:
-        return
     speeds = [[each.key for each in run.speeds] for run in versus.runs]
     for run, own in enumerate(speeds):
         yield from ((run, key) for key in speeds[versus.reference] if key not in own)

@@ -92,11 +92,6 @@ def gap(top: Sample, bottom: Sample) -> Gap:
     return _gap(top.mean - bottom.mean, top.median - bottom.median, parts, min(top.n, bottom.n))
 
 
-def gap_to(top: Sample, fixed: float) -> Gap:
-    """Return how far a sample lies from a number taken as it is, as the median of many runs."""
-    return _gap(top.mean - fixed, top.median - fixed, ((top.variance / top.n, top.n - 1.0),), top.n)
-
-
 def mean_gap(gaps: Sequence[Gap]) -> Gap:
     """Return the mean of independent differences, whose exponential is a geometric mean of ratios."""
     parts = tuple(((each.error / len(gaps)) ** 2, each.degrees) for each in gaps)

@@ -1,26 +1,23 @@
-"""Many runs against one of them, or against the median of all: speeds, places, differences, trends."""
+"""Many runs against one of them: speeds, places, differences, trends."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
-from typing import TypeVar
+from statistics import fmean
 
-from harness.analysis.comparable import differences, not_comparable, usual_facts
-from harness.analysis.kinds import from_kind, kinds, trends
-from harness.analysis.ratios import LEVEL, Gap, Sample, gap, gap_to, mean_gap, sample
+from harness.analysis.comparable import differences, not_comparable
+from harness.analysis.ratios import LEVEL, Gap, Sample, gap, mean_gap, sample
 from harness.analysis.stats import estimate
+from harness.analysis.trends import trends
 from harness.model.analysis import Estimate, Key
 from harness.model.comparison import Extract, Outcome, Result, Standing, Versus
 
-# With more runs than this, and none named as the baseline, ratios are over medians: a single run's noise
-# would be in every one of them.
+# With more runs than this, and none named as the baseline, each is held against its own kind of machine.
 MANY = 20
 
 _Samples = Mapping[Key, Sample]
-_K = TypeVar("_K")
 
 
 def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
@@ -29,29 +26,45 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     Args:
         runs: at least one.
         reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
-            the medians of more: see Versus.
+            the median runs of more: see Versus.
     """
-    if reference is None and len(runs) <= MANY:
-        reference = 0
     runs = _with_own_labels(runs)
     samples = [
         {each.key: made for each in run.speeds if (made := sample(each.throughput, adaptive=run.adaptive))}
         for run in runs
     ]
-    gaps = dict(_gaps(runs, samples, reference))
+    by_kind = reference is None and len(runs) > MANY
+    machines = [run.machine for run in runs]
+    middles = {machine: _middle(machine, runs, samples) for machine in set(machines)} if by_kind else {}
+    if reference is None:
+        reference = middles[Counter(machines).most_common(1)[0][0]] if by_kind else 0
+    bases = [middles.get(machine, reference) for machine in machines]
+    gaps = {
+        (run, key): gap(made, base)
+        for run, own in enumerate(samples)
+        for key, made in own.items()
+        if run != bases[run] and (base := samples[bases[run]].get(key))
+    }
     tests = sum(each.n > 1 for each in gaps.values())
-    standings = _standings(runs, samples, reference)
-    results = tuple(_results(runs, samples, gaps, usual=reference, tests=tests))
+    results = tuple(_results(runs, samples, gaps, bases=bases, tests=tests))
     return Versus(
         runs=runs,
         reference=reference,
+        by_kind=by_kind,
         results=results,
-        standings=standings,
-        kinds=kinds(runs, standings),
+        standings=_standings(runs, samples, reference),
         trends=tuple(trends(runs, results)),
         differences=differences(runs),
         tests=tests,
     )
+
+
+def _middle(machine: str, runs: Sequence[Extract], samples: Sequence[_Samples]) -> int:
+    """Return the run whose speeds are in the middle of all on its kind of machine."""
+    own = [at for at, run in enumerate(runs) if run.machine == machine]
+    measured = [at for at in own if samples[at]] or own
+    measured.sort(key=lambda at: fmean(each.median for each in samples[at].values()) if samples[at] else 0.0)
+    return measured[len(measured) // 2]
 
 
 def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
@@ -70,37 +83,14 @@ def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
     return tuple(result)
 
 
-def _gaps(
-    runs: Sequence[Extract], samples: Sequence[_Samples], reference: int | None
-) -> Iterator[tuple[tuple[int, Key], Gap]]:
-    within = from_kind(runs, samples) if reference is None else None
-    middles = _middles(samples)
-    for run, own in enumerate(samples):
-        for key, made in own.items():
-            if within is not None:
-                yield (run, key), within(run, key) or gap_to(made, middles[key])
-            elif run != reference and (base := samples[reference or 0].get(key)):
-                yield (run, key), gap(made, base)
-
-
-def _middles(samples: Sequence[Mapping[_K, Sample]]) -> dict[_K, float]:
-    """Return the median over runs for every key."""
-    result: dict[_K, list[float]] = {}
-    for own in samples:
-        for key, made in own.items():
-            result.setdefault(key, []).append(made.median)
-    return {key: median(values) for key, values in result.items()}
-
-
 def _results(
     runs: Sequence[Extract],
     samples: Sequence[_Samples],
     gaps: Mapping[tuple[int, Key], Gap],
     *,
-    usual: int | None,
+    bases: Sequence[int],
     tests: int,
 ) -> Iterator[Result]:
-    facts = usual_facts(runs, usual)
     level = LEVEL / max(tests, 1)  # shared evenly, so that all hold together (Dunn 1961)
     for run, extract in enumerate(runs):
         for each in extract.speeds:
@@ -114,7 +104,7 @@ def _results(
                     result,
                     ratio=ratio,
                     outcome=_outcome(ratio),
-                    not_comparable=not_comparable(extract, each, facts),
+                    not_comparable=not_comparable(extract, each, runs[bases[run]].facts),
                 )
             yield result
 
@@ -127,20 +117,13 @@ def _outcome(ratio: Estimate) -> Outcome:
     return Outcome.SLOWER if ratio.high < 1 else Outcome.SAME
 
 
-def _standings(
-    runs: Sequence[Extract], samples: Sequence[_Samples], reference: int | None
-) -> tuple[Standing, ...]:
+def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[Standing, ...]:
     """Rank the runs by the geometric mean of their best speeds over the reference's best, the fastest first."""
     fastest = [_fastest(run, own) for run, own in zip(runs, samples, strict=True)]
-    middles = _middles(fastest)
+    base = fastest[reference]
     result = []
     for run, own in enumerate(fastest):
-        if reference is None:
-            gaps = [gap_to(each, middles[name]) for name, each in own.items()]
-        else:
-            base = fastest[reference]
-            gaps = [gap(each, base[name]) for name, each in own.items() if name in base]
-        if gaps:
+        if gaps := [gap(each, base[name]) for name, each in own.items() if name in base]:
             # The reference's own ratio is 1 by definition, with nothing to be uncertain of.
             itself = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
             score = itself if run == reference else mean_gap(gaps).estimate()

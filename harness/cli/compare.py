@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """Compare runs: speeds with intervals, where a step's time goes, and what differs between the machines.
 
-    Ratios are over --baseline, else --reference, else the first of up to 20 runs, else the median of all. With
-    --fail-if-slower the exit code is 10 when anything is slower by that much, all intervals taken together,
-    was measured in the baseline only, or when nothing could be judged.
+    Ratios are over --baseline, else --reference, else the first of up to 20 runs, else the median run of each kind
+    of machine. With --fail-if-slower the exit code is 10 when anything is slower by that much, all intervals taken
+    together, was measured in the baseline only, or when nothing could be judged.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415

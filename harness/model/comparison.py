@@ -140,21 +140,6 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """Runs on machines that are the same by their description, fastest first.
-
-    Attributes:
-        score: median of their scores with its interval over runs.
-        spread: coefficient of variation of their scores; None with under three.
-    """
-
-    machine: str
-    runs: tuple[int, ...]
-    score: Estimate
-    spread: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trend(Keyed):
     """One workload, device and variant over several runs of one machine, the earliest first.
 
@@ -187,20 +172,20 @@ class Versus:
 
     Attributes:
         runs: each with a label of its own.
-        reference: position in `runs` of the run that ratios are over. None for the median of the runs on
-            the same kind of machine, with intervals by the spread of the kind, and for the median of all
-            where there are too few of a kind; standings are then over the median of all.
-        standings, kinds: runs and kinds of machine, fastest first.
+        reference: position in `runs` of the run that ratios and standings are over.
+        by_kind: ratios are over the median run on the same kind of machine instead, and `reference` is that
+            of the commonest kind.
+        standings: the fastest first.
         trends: of machines with enough runs one after the other.
         tests: how many comparisons hold together.
         scaling: what the runs are numbers of workers of; None where each is a machine by itself.
     """
 
     runs: tuple[Extract, ...]
-    reference: int | None
+    reference: int
+    by_kind: bool
     results: tuple[Result, ...]
     standings: tuple[Standing, ...]
-    kinds: tuple[Kind, ...]
     trends: tuple[Trend, ...]
     differences: tuple[Difference, ...]
     tests: int
