@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.align import increase, steady_means
+from harness.analysis.align import grown, steady_means
 from harness.analysis.energy import CPU_COUNTER
 from harness.model.analysis import Key, Summary, of_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
@@ -151,17 +151,19 @@ class TestTelemetry:
                 {f"nvml.gpu0.{key}": each for key, each in values.items()}
             )
 
-    def test_increase_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
-        series = nvml([1, 2, 3, 4], energy_j=[10, 20, 0, 10])
-        windows = [window(0.5, 1.5), window(1, 2), window(1.5, 3), window(3, 4), window(3.5, 4.5)]
-        result = increase(series.t_ns, series.columns["energy_j"], windows)
+    def test_growth_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
+        t_ns, ends = np.array([1, 2, 3, 4]), [(0.5, 1.5), (1, 2), (1.5, 3), (3, 4), (3.5, 4.5)]
+        starts_s, ends_s = np.array(ends).T
+        result = grown(
+            t_ns * SECOND_NS, np.array([10.0, 20, 0, 10]), starts_s * SECOND_NS, ends_s * SECOND_NS
+        )
         assert result.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
 
     def test_times_near_the_limit_of_float_stay_exact(self) -> None:
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
         t_ns = origin + np.arange(4, dtype=np.int64) * 1000
-        windows = [replace(window(0, 1), start_ns=origin + 500, end_ns=origin + 1500)]
-        assert increase(t_ns, np.array([0.0, 1, 2, 3]), windows)[0] == pytest.approx(1.0, abs=1e-9)
+        start, end = (np.array([origin + nanoseconds], dtype=np.int64) for nanoseconds in (500, 1500))
+        assert grown(t_ns, np.array([0.0, 1, 2, 3]), start, end)[0] == pytest.approx(1.0, abs=1e-9)
 
 
 class TestEnergy:

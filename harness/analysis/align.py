@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import CPU, Series, Trial, Window
+from harness.model.run import CPU, Series, Trial
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
@@ -58,19 +58,12 @@ def _steady(trial: Trial) -> _Steady:
     codes = {
         variant: code for code, variant in enumerate(dict.fromkeys(window.variant for window in windows))
     }
-    starts_ns, ends_ns = edges(windows)
     return _Steady(
         variants=tuple(codes),
         codes=np.array([codes[window.variant] for window in windows], dtype=np.int64),
-        starts_ns=starts_ns,
-        ends_ns=ends_ns,
+        starts_ns=np.array([window.start_ns for window in windows], dtype=np.int64),
+        ends_ns=np.array([window.end_ns for window in windows], dtype=np.int64),
     )
-
-
-def edges(windows: Sequence[Window]) -> tuple[Ints, Ints]:
-    """Return where windows start and where they end, nanoseconds, one value a window."""
-    starts_ns = np.array([window.start_ns for window in windows], dtype=np.int64)
-    return starts_ns, np.array([window.end_ns for window in windows], dtype=np.int64)
 
 
 def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
@@ -116,11 +109,6 @@ def _rates(series: Series, name: str, steady: _Steady) -> Floats:
     lengths = np.bincount(codes[good], weights=seconds[good], minlength=variants)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / lengths
-
-
-def increase(t_ns: Ints, counter: Floats, windows: Sequence[Window]) -> Floats:
-    """Return how much a counter grew in each window, as `grown` does."""
-    return grown(t_ns, counter, *edges(windows))
 
 
 def grown(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis.align import increase
 from harness.analysis.measures import Measures
 from harness.analysis.stats import drift
 from harness.model.analysis import Caveat, CaveatKind, Summary
@@ -31,7 +29,7 @@ _OF_GPUS = {
 def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
     """Return what is to be known of the run and of the machine while it measured, warnings first."""
     groups = (
-        _of_run(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _steal(summaries),
+        _of_run(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _host(summaries),
         _clocks(run), _settings(run), *map(_counted, run.trials),
     )  # fmt: skip
     once = dict.fromkeys(caveat for group in groups for caveat in group)
@@ -101,19 +99,18 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
         yield Caveat(kind=CaveatKind.TELEMETRY_GAP, source=source, text=reason)
 
 
-def _steal(summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    steal = max(
-        (
-            value
-            for summary in summaries
-            if summary.variant == BASELINE
-            for key, value in summary.telemetry.items()
-            if key.endswith(".cpu_steal_pct")
-        ),
-        default=0.0,
+def _host(summaries: Sequence[Summary]) -> Iterator[Caveat]:
+    steal, throttled = (
+        max(
+            (value for each in summaries for key, value in each.telemetry.items() if key.endswith(metric)),
+            default=0.0,
+        )
+        for metric in (".cpu_steal_pct", ".cpu_throttle_events_per_s")
     )
     if steal > STEAL_PCT:
         yield Caveat(kind=CaveatKind.STEAL, value=steal / 100)
+    if throttled > 0:
+        yield Caveat(kind=CaveatKind.CPU_THROTTLED)
 
 
 def _counted(trial: Trial) -> Iterator[Caveat]:
@@ -134,12 +131,7 @@ def _settings(run: Run) -> Iterator[Caveat]:
         device = f"gpu{position}"
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
         if limit is not None and default is not None and limit < default:
-            yield Caveat(
-                kind=CaveatKind.POWER_LIMIT,
-                device=device,
-                value=limit,
-                text=f"{default:.0f}",
-            )
+            yield Caveat(kind=CaveatKind.POWER_LIMIT, device=device, value=limit, text=f"{default:.0f}")
         if gpu.mig_enabled:
             yield Caveat(kind=CaveatKind.MIG, device=device)
 
@@ -154,14 +146,3 @@ def _clocks(run: Run) -> Iterator[Caveat]:
             for window in trial.windows
         ):
             yield Caveat(kind=CaveatKind.CLOCKS_APART, workload=trial.workload, device=trial.device)
-        if trial.status is Status.OK and _cores_throttled(trial):
-            yield Caveat(kind=CaveatKind.CPU_THROTTLED)
-
-
-def _cores_throttled(trial: Trial) -> bool:
-    series = next((each for each in trial.telemetry if "cpu_throttle_events" in each.columns), None)
-    if series is None or not trial.windows:
-        return False
-    end_ns = max(window.end_ns for window in trial.windows)
-    whole = replace(min(trial.windows, key=lambda window: window.start_ns), end_ns=end_ns)
-    return bool(increase(series.t_ns, series.columns["cpu_throttle_events"], (whole,))[0] > 0)
