@@ -43,7 +43,7 @@ OTHERS: Mapping[str, str] = {
     "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
     "harness.images": "docker packaging requests",
-    "harness.system": "filelock psutil pynvml requests",
+    "harness.system": "filelock packaging psutil pynvml requests",
     "harness.run": "msgspec numpy psutil",
     "harness.fleet": "psutil ray",
     "harness.cli": "rich typer",

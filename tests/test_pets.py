@@ -14,9 +14,9 @@ from PIL import Image
 from harness.data.datasets import ensure_data
 from harness.data.download import Archive
 from harness.data.pets import is_whole, unpack_pets
-from harness.data.published_datasets import PUBLISHED, Published
+from harness.data.published_datasets import Published
 from harness.digests import file_sha256
-from harness.errors import DataError, UsageError
+from harness.errors import DataError
 from harness.progress import Silent
 from workloads.protocol import Data
 
@@ -42,13 +42,13 @@ BROKEN = {
 }
 
 
-def archive(path: Path, whole: int = 40) -> Path:
+def archive(path: Path) -> Path:
     """Write an archive like Microsoft's: numbered files of two classes, broken ones among the first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as out:
         out.writestr("readme[1].txt", "hello")
         for offset, name in ((0, "Cat"), (1000, "Dog")):
-            contents = [*BROKEN.values(), *(picture(offset + number) for number in range(whole))]
+            contents = [*BROKEN.values(), *(picture(offset + number) for number in range(40))]
             for number, content in enumerate(contents):
                 out.writestr(f"PetImages/{name}/{number}.jpg", content)
             out.writestr(f"PetImages/{name}/Thumbs.db", b"x")
@@ -57,8 +57,7 @@ def archive(path: Path, whole: int = 40) -> Path:
 
 def available(path: Path) -> dict[str, Published]:
     file = Archive(url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}")
-    whole = replace(PETS, train=80, test=0)
-    return {"pets": replace(PUBLISHED["cats-and-dogs"], archives=(file,), whole=whole)}
+    return {"pets": Published(archives=(file,), unpack=unpack_pets)}
 
 
 def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
@@ -72,7 +71,7 @@ def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     assert "10 broken files of 90 skipped" in info.why
     _, again = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
     assert again == info, "what was skipped is remembered"
-    with pytest.raises(UsageError, match="does not fit"):
+    with pytest.raises(DataError, match=r"fewer than 50 .* cat"):
         ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
 
 
@@ -81,9 +80,3 @@ def test_what_counts_as_broken(content: bytes) -> None:
     assert not is_whole(content)
     assert is_whole(picture(5))
     assert is_whole(picture(5, mode="L"))
-
-
-def test_too_few_whole_pictures(tmp_path: Path) -> None:
-    path = archive(tmp_path / "pets.zip", whole=20)
-    with pytest.raises(DataError, match=r"fewer than 40 .* cat"):
-        unpack_pets([path], PETS, tmp_path)

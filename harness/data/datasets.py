@@ -5,7 +5,6 @@ A folder is `<cache>/data/<key>/`, named by what its content is made of; `.conte
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -27,6 +26,8 @@ from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")
 _RECORD = ".content"
+_NO_DATA = "the workload makes its own samples"
+_VERIFIED = "published files, checksums verified"
 
 
 def ensure_data(
@@ -58,21 +59,13 @@ def ensure_data(
         DataError: the real dataset was insisted on and cannot be had, or the cache cannot be written.
     """
     folder = cache / "data"
-    info = DataInfo(
-        workload=workload,
-        name=data.name,
-        kind="synthetic",
-        sha256="",
-        why="the workload makes its own samples",
-    )
     published = real.get(data.name)
-    if data.train and published is not None:
-        published.check(data)
-    elif data.train and mode == "real":
+    if data.train and published is None and mode == "real":
         raise DataError(
             f"The dataset {data.name!r} exists only as procedural data.",
             hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
         )
+    info = DataInfo(workload=workload, name=data.name, kind="synthetic", sha256="", why=_NO_DATA)
     try:
         with filling(folder / ".lock", progress):
             if data.train == 0:
@@ -81,7 +74,7 @@ def ensure_data(
             why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
             if published is not None and mode != "procedural":
                 try:
-                    return _real(published, data, folder, info, progress)
+                    return _real(published, data, folder, replace(info, kind="real", why=_VERIFIED), progress)
                 except DataError as error:
                     if mode == "real":
                         raise
@@ -89,10 +82,9 @@ def ensure_data(
                     why = error.message
             return _procedural(data, seed, folder, replace(info, kind="procedural", why=why), progress)
     except OSError as error:
-        full = "Free some space: a dataset takes up to 1.2 GB. Or: " if error.errno == errno.ENOSPC else ""
         raise DataError(
             f"Data cannot be written to {folder}: {error.strerror}.",
-            hint=f"{full}Set TFBENCH_CACHE to another folder of yours.",
+            hint="Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to another folder of yours.",
         ) from error
 
 
@@ -104,8 +96,8 @@ def _real(
         with progress.task(f"reading {data.name}", None):
             return published.unpack(paths, data, made)
 
-    key = [*(archive.checksum for archive in published.archives), data.train, data.test]
-    return _kept(folder, key, unpack, replace(info, kind="real", why="published files, checksums verified"))
+    key: list[object] = [*(archive.checksum for archive in published.archives), repr(data)]
+    return _kept(folder, key, unpack, info)
 
 
 def _procedural(
@@ -131,7 +123,7 @@ def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
 def _kept(
     folder: Path, key: list[object], make: Callable[[Path], str], info: DataInfo
 ) -> tuple[Path, DataInfo]:
-    """Return the folder that `key` stands for, with what is known of its content added to `info`.
+    """Return the folder that `key` stands for, and `info` with what is known of its content.
 
     `make` fills the folder if need be, and returns a remark on its content.
     """
@@ -145,8 +137,8 @@ def _kept(
             sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
             record = {"sha256": sha256, "size_bytes": _size_bytes(made), "remark": remark}
             (made / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
-    why = ", ".join(filter(None, (info.why, record["remark"])))
-    return path, replace(info, sha256=record["sha256"], size_bytes=record["size_bytes"], why=why)
+    why = ", ".join(filter(None, (info.why, record.pop("remark"))))
+    return path, replace(info, why=why, **record)
 
 
 def _size_bytes(folder: Path) -> int:

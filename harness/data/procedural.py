@@ -49,48 +49,37 @@ class ArrayRecipe:
 
     def __init__(self, data: Data, seed: int) -> None:
         self.data = data
-        self.dtype = np.dtype(data.dtype)
         self._seed = seed
 
     def write(self, folder: Path, bar: Task) -> None:
         """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar moves on by their samples."""
+        dtype = "float32" if self.data.kind == "table" else self.data.dtype
         for part, (name, count) in enumerate((("train", self.data.train), ("test", self.data.test))):
             x = np.lib.format.open_memmap(
-                folder / f"x_{name}.npy", mode="w+", dtype=self.dtype, shape=(count, *self.data.shape)
+                folder / f"x_{name}.npy", mode="w+", dtype=dtype, shape=(count, *self.data.shape)
             )
             y = self.labels(part, count)
-            self._fill_all(x, y, part, bar)
+            chunks = [slice(start, start + self.chunk) for start in range(0, count, self.chunk)]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                jobs = [pool.submit(self.fill, x[chunk], y[chunk], part, chunk.start) for chunk in chunks]
+                for chunk, job in zip(chunks, jobs, strict=True):
+                    job.result()
+                    bar.advance(len(y[chunk]))
             x.flush()
             np.save(folder / f"y_{name}.npy", y)
 
     def labels(self, part: int, count: int) -> NDArray[np.integer]:
         """Return labels, as many of each class as of any other, in random order; uint8 up to 256 classes."""
-        return self.random(0, part).permutation(
-            (np.arange(count) % self.data.classes).astype(self.label_type)
-        )
+        label_type = np.uint8 if self.data.classes <= 256 else np.int32
+        return self.random(0, part).permutation((np.arange(count) % self.data.classes).astype(label_type))
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
         """Write the samples of labels `y` to `x`, with random numbers of `stream`."""
         raise NotImplementedError
 
-    @property
-    def label_type(self) -> type[np.integer]:
-        """The type of labels."""
-        return np.uint8 if self.data.classes <= 256 else np.int32
-
     def random(self, *stream: int) -> np.random.Generator:
         """Return the random numbers of one of the seed's streams."""
         return random_stream(self._seed, *stream)
-
-    def _fill_all(self, x: NDArray[Any], y: NDArray[np.integer], part: int, bar: Task) -> None:
-        def fill(start: int) -> int:
-            end = min(start + self.chunk, len(y))
-            self.fill(x[start:end], y[start:end], part, start)
-            return end - start
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for done in pool.map(fill, range(0, len(y), self.chunk)):
-                bar.advance(done)
 
 
 class PictureRecipe(ArrayRecipe):

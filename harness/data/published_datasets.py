@@ -9,7 +9,7 @@ import gzip
 import pickle
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.data.download import Archive
-from harness.data.pets import CLASSES, unpack_pets
+from harness.data.pets import unpack_pets
 from harness.errors import UsageError
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
 
@@ -33,31 +33,10 @@ class Published:
         archives: its files.
         unpack: (files, what is declared, folder) -> what there is to say about it, "" for nothing; writes
             the first samples into the folder.
-        whole: the declaration of all of it.
-        together: its samples are one heap that is divided as wanted.
     """
 
     archives: tuple[Archive, ...]
     unpack: Callable[[Sequence[Path], Data, Path], str]
-    whole: Data
-    together: bool = False
-
-    def check(self, data: Data) -> None:
-        """Make sure that a declaration is about this dataset or a part of it.
-
-        Raises:
-            UsageError: it is not.
-        """
-        whole = self.whole
-        same = replace(data, train=whole.train, test=whole.test, name=whole.name) == whole
-        enough = data.train <= whole.train and data.test <= whole.test
-        if self.together:
-            enough = data.train + data.test <= whole.train + whole.test
-        if not (same and enough):
-            raise UsageError(
-                f"The declaration of {data.name} does not fit the dataset, which is {whole}.",
-                hint="Correct the workload's Data(...), or use another dataset name.",
-            )
 
 
 def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
@@ -66,23 +45,14 @@ def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
     with tarfile.open(files[0]) as tar:
         members = {Path(name).name: name for name in sorted(tar.getnames())}
         for part, prefixes in (("train", ("data_batch", "train")), ("test", ("test",))):
-            batches = [
-                pickle.loads(_member(tar, path), encoding="bytes")  # noqa: S301
-                for name, path in members.items()
-                if name.startswith(prefixes)
-            ]
+            files_of_part = (tar.extractfile(members[name]) for name in members if name.startswith(prefixes))
+            batches = [pickle.load(file, encoding="bytes") for file in files_of_part if file]  # noqa: S301
             labels = [batch.get(b"fine_labels") or batch[b"labels"] for batch in batches]
             pixels = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in batches])
             planes = pixels.reshape(-1, 3, 32, 32)
             result[f"x_{part}"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
             result[f"y_{part}"] = np.concatenate([np.asarray(each, np.uint8) for each in labels])
     return result
-
-
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    file = tar.extractfile(name)
-    assert file is not None, name
-    return file.read()
 
 
 def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
@@ -130,83 +100,78 @@ def _tokens(review: Sequence[int], data: Data) -> NDArray[np.uint16]:
 def save_arrays(
     read: Callable[[Sequence[Path], Data], Arrays], files: Sequence[Path], data: Data, folder: Path
 ) -> str:
-    """Save the first samples of what `read` gives as four NumPy files."""
-    result = read(files, data)
-    for name in ARRAYS:
-        count = data.train if name.endswith("train") else data.test
-        np.save(folder / f"{name}.npy", result[name][:count])
+    """Save the first samples of what `read` gives as four NumPy files.
+
+    Raises:
+        UsageError: the declaration is not about this dataset or a part of it.
+    """
+    for name, values in read(files, data).items():
+        count, shape = (data.train if name.endswith("train") else data.test), values.shape[1:]
+        fits = shape == data.shape if name.startswith("x") else values.max() == data.classes - 1
+        if not fits or len(values) < count:
+            raise UsageError(
+                f"The declaration of {data.name} does not fit the dataset, whose {name} has the shape {values.shape}.",
+                hint="Correct the workload's Data(...), or use another dataset name.",
+            )
+        np.save(folder / f"{name}.npy", values[:count])
     return ""
 
 
+_CIFAR = "https://www.cs.toronto.edu/~kriz"
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F"
 
 
-def _cifar(classes: int, sha256: str) -> Published:
-    url = f"https://www.cs.toronto.edu/~kriz/cifar-{classes}-python.tar.gz"
-    return Published(
-        archives=(Archive(url=url, checksum=f"sha256:{sha256}"),),
-        unpack=partial(save_arrays, read_cifar),
-        whole=Data(name=f"cifar{classes}", shape=(32, 32, 3), classes=classes, train=50_000, test=10_000),
-    )
+def _published(
+    unpack: Callable[[Sequence[Path], Data, Path], str], folder: str, files: Mapping[str, str]
+) -> Published:
+    """Return a dataset whose files, name -> checksum, lie under one address."""
+    archives = (Archive(url=f"{folder}/{name}", checksum=checksum) for name, checksum in files.items())
+    return Published(archives=tuple(archives), unpack=unpack)
 
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
 # that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
-# see pets.py; the sha256 is what several public projects check, its shape that of the mean picture.
+# see pets.py; the sha256 is what several public projects check.
 # Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011), as Keras' imdb.npz.
 PUBLISHED: Mapping[str, Published] = {
-    "cifar10": _cifar(10, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"),
-    "cifar100": _cifar(100, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"),
-    "fashion-mnist": Published(
-        archives=tuple(
-            Archive(url=f"{_FASHION}/{name}.gz", checksum=f"md5:{md5}")
-            for name, md5 in (
-                ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-                ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe"),
-                ("t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79"),
-                ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310"),
-            )
-        ),
-        unpack=partial(save_arrays, read_idx_files),
-        whole=Data(name="fashion-mnist", shape=(28, 28), classes=10, train=60_000, test=10_000),
+    "cifar10": _published(
+        partial(save_arrays, read_cifar),
+        _CIFAR,
+        {
+            "cifar-10-python.tar.gz": "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        },
     ),
-    "cats-and-dogs": Published(
-        archives=(
-            Archive(
-                url=f"{_PETS}/kagglecatsanddogs_5340.zip",
-                checksum="sha256:b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
-            ),
-        ),
-        unpack=unpack_pets,
-        whole=Data(
-            name="cats-and-dogs",
-            shape=(360, 404, 3),
-            classes=2,
-            train=25_000,
-            test=0,
-            kind="jpeg",
-            class_names=CLASSES,
-        ),
-        together=True,
+    "cifar100": _published(
+        partial(save_arrays, read_cifar),
+        _CIFAR,
+        {
+            "cifar-100-python.tar.gz": "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        },
     ),
-    "imdb": Published(
-        archives=(
-            Archive(
-                url=f"{_KERAS}/imdb.npz",
-                checksum="sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
-            ),
-        ),
-        unpack=partial(save_arrays, read_reviews),
-        whole=Data(
-            name="imdb",
-            shape=(500,),  # nine reviews of ten are shorter
-            classes=2,
-            train=25_000,
-            test=25_000,
-            dtype="uint16",
-            vocabulary=20_000,
-        ),
+    "fashion-mnist": _published(
+        partial(save_arrays, read_idx_files),
+        _FASHION,
+        {
+            "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+    "cats-and-dogs": _published(
+        unpack_pets,
+        _PETS,
+        {
+            "kagglecatsanddogs_5340.zip": "sha256:b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
+        },
+    ),
+    "imdb": _published(
+        partial(save_arrays, read_reviews),
+        _KERAS,
+        {
+            "imdb.npz": "sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
+        },
     ),
 }

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.data.procedural import ArrayRecipe
-from workloads.protocol import Data
 
 _TERMS = 12  # products and thresholds that make up a class's score
 _NOISE = 0.5  # of the score's own spread: a perfect model is right on some 85 % of two classes
@@ -26,22 +25,17 @@ class TableRecipe(ArrayRecipe):
     version = 1
     chunk = 1 << 16
 
-    def __init__(self, data: Data, seed: int) -> None:
-        super().__init__(data, seed)
-        self.dtype = np.dtype(np.float32)
-
-    def labels(self, part: int, count: int) -> NDArray[np.integer]:
-        """Return room for the labels: they follow from the rows."""
-        return np.empty(count, self.label_type)
-
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Write rows, and the label of each."""
+        """Write rows, and the label that follows from each into `y`."""
         random = self.random(1, *stream)
         rows = random.standard_normal(x.shape, dtype=np.float32)
         scores = self._scores(rows)
         scores += _NOISE * random.gumbel(size=scores.shape).astype(np.float32)
-        x[...] = self._dressed(rows)
         y[...] = scores.argmax(axis=1)
+        # Columns of other kinds, one-to-one or nearly so: a tree sees the same order of values as before.
+        np.exp(rows[:, 1::_KINDS] / 2, out=rows[:, 1::_KINDS])
+        np.round(rows[:, 2::_KINDS], 1, out=rows[:, 2::_KINDS])
+        x[...] = rows
 
     def _scores(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return float32[n, classes], each of spread about 1: sums of products and thresholds of columns."""
@@ -60,13 +54,3 @@ class TableRecipe(ArrayRecipe):
                 else:
                     scores[:, label] += weight * x[:, first] * x[:, second]
         return scores
-
-    def _dressed(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Make columns of other kinds of the normal ones; a tree sees the same order of values as before."""
-        for column in range(x.shape[1]):
-            kind = column % _KINDS
-            if kind == 1:
-                np.exp(x[:, column] / 2, out=x[:, column])
-            elif kind == 2:
-                x[:, column] = np.round(x[:, column], 1)
-        return x
