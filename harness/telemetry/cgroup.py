@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.cgroups import UNIFIED, Cgroup, NoCgroupError, limits, locate
 from harness.telemetry import GapSink, Sample, Target
-from harness.telemetry.kernel_files import FileSource, Parse, Reading, Values, pressure, table
+from harness.telemetry.kernel_files import FileReading, FileSource, Parse, Values, pressure, table
 
 CONTAINER = "container"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -49,7 +49,7 @@ class CgroupSource(FileSource):
         columns = super().start(target, unless_ended)
         return {CONTAINER: (*columns[CONTAINER], *self._limits)}
 
-    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return the files of the cgroup."""
         cgroup, layered = self._cgroup, _layered(self._root)
         own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
@@ -74,17 +74,17 @@ def _layered(root: Path) -> frozenset[bytes]:
     )
 
 
-def _reading(path: Path, metrics: tuple[str, ...], parse: Parse, missing: str = "") -> Reading:
-    return Reading(
+def _reading(path: Path, metrics: tuple[str, ...], parse: Parse, missing: str = "") -> FileReading:
+    return FileReading(
         path=path, metrics=metrics, parse=parse, missing=missing or f"The cgroup has no {path.name}."
     )
 
 
-def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> Reading:
+def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> FileReading:
     return _reading(path, (metric,), lambda content: {metric: int(content) * scale}, missing)
 
 
-def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
+def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> FileReading:
     """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
 
     def parse(content: bytes) -> Values:
@@ -94,7 +94,7 @@ def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> Reading:
     return _reading(path, tuple(columns), parse)
 
 
-def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
+def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[FileReading, ...]:
     def io(content: bytes) -> Values:
         totals = dict.fromkeys((b"rbytes", b"wbytes", b"rios", b"wios"), 0)
         for line in content.splitlines():
@@ -124,7 +124,7 @@ def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]
     )
 
 
-def _version_1(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[Reading, ...]:
+def _version_1(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[FileReading, ...]:
     def requests(metrics: tuple[str, ...]) -> Parse:
         def parse(content: bytes) -> Values:
             totals: Values = dict.fromkeys(metrics, 0)

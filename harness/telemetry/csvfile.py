@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +28,22 @@ _TIME = "t_ns"
 
 
 class TelemetryWriter:
-    """Append samples to the files of `folder`; a harness that is killed loses less than a second of them.
+    """Write samples to the files of `folder`; a harness that is killed loses less than a second of them.
 
     One thread may write one source while others write others. Every method raises StoreError when a file cannot be
     written.
 
     Args:
-        folder: is made when it is not there; files in it are appended to.
+        folder: is made when it is not there.
         now_ns: the clock.
     """
 
     def __init__(self, folder: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._folder = folder
         self._now_ns = now_ns
-        self._files: dict[tuple[str, str], _File] = {}
+        self._files: dict[str, dict[str, tuple[TextIO, Sequence[str]]]] = {}
+        self._flushed_ns: dict[str, int] = {}
+        self._open = ExitStack()
 
     def __enter__(self) -> TelemetryWriter:
         with on_disk(self._folder):
@@ -49,46 +52,35 @@ class TelemetryWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *what: object) -> None:
         # What the body raised says more about why the trial ended.
-        with suppress(StoreError) if kind else nullcontext(), on_disk(self._folder), ExitStack() as files:
-            for file in self._files.values():
-                files.callback(file.close)
+        with suppress(StoreError) if kind else nullcontext(), on_disk(self._folder):
+            self._open.close()
 
     def begin(self, source: str, columns: Mapping[str, Sequence[str]]) -> None:
         """Start the files of a source: device -> metrics."""
+        files = self._files[source] = {}
+        self._flushed_ns[source] = self._now_ns()
         for device, metrics in columns.items():
             if metrics:
                 path = self._folder / f"{source}-{device}.csv"
                 with on_disk(path):
-                    self._files[source, device] = _File(path, tuple(metrics), self._now_ns())
+                    file = self._open.enter_context(path.open("w", encoding="utf-8"))
+                    files[device] = file, metrics
+                    file.write(",".join((_TIME, *metrics)) + "\n")
+                    file.flush()
 
     def write(self, source: str, samples: Iterable[Sample]) -> None:
         """Append samples of a source that has begun; metrics that they had not declared are left out."""
-        now_ns = self._now_ns()
+        now_ns, files = self._now_ns(), self._files[source]
         with on_disk(self._folder):
             for sample in samples:
-                self._files[source, sample.device].write(sample, now_ns)
-
-
-class _File:
-    def __init__(self, path: Path, metrics: tuple[str, ...], now_ns: int) -> None:
-        self._metrics = metrics
-        self._flushed_ns = now_ns
-        # Small writes of several rows cost a tenth of one write a row.
-        self._file = path.open("a", encoding="utf-8")
-        if self._file.tell() == 0:
-            self._file.write(",".join((_TIME, *metrics)) + "\n")
-            self._file.flush()
-
-    def write(self, sample: Sample, now_ns: int) -> None:
-        values = sample.values
-        cells = [repr(values[metric]) if metric in values else "" for metric in self._metrics]
-        self._file.write(f"{sample.t_ns},{','.join(cells)}\n")
-        if now_ns - self._flushed_ns >= _FLUSH_NS:
-            self._file.flush()
-            self._flushed_ns = now_ns
-
-    def close(self) -> None:
-        self._file.close()
+                file, metrics = files[sample.device]
+                cells = (repr(sample.values[metric]) if metric in sample.values else "" for metric in metrics)
+                file.write(f"{sample.t_ns},{','.join(cells)}\n")
+            # Small writes of several rows cost a tenth of one write a row.
+            if now_ns - self._flushed_ns[source] >= _FLUSH_NS:
+                self._flushed_ns[source] = now_ns
+                for file, _ in files.values():
+                    file.flush()
 
 
 def read_series(folder: Path) -> tuple[Series, ...]:

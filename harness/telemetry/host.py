@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.telemetry import GapSink, Sample, Target
-from harness.telemetry.kernel_files import FileSource, Reading, Values, pressure
+from harness.telemetry.kernel_files import FileReading, FileSource, Values, pressure
 
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
@@ -35,14 +35,14 @@ class HostSource(FileSource):
             if self._cpus.cores:
                 yield replace(sample, device=CORES, values=self._cpus.cores)
 
-    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return the files under /proc."""
         proc, sys = self._root / "proc", self._root / "sys"
         memory = ("mem_used_bytes", "mem_available_bytes", "mem_cached_bytes", "swap_used_bytes")
         readings = (
-            Reading(path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, all_at_once=False),
-            Reading(path=proc / "meminfo", metrics=memory, parse=_memory),
-            Reading(path=proc / "loadavg", metrics=("load1",), parse=_load),
+            FileReading(path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, all_at_once=False),
+            FileReading(path=proc / "meminfo", metrics=memory, parse=_memory),
+            FileReading(path=proc / "loadavg", metrics=("load1",), parse=_load),
             _disks(proc / "diskstats", sys),
             _network(proc / "self/net/dev", sys),
             pressure(proc / "pressure/cpu", "cpu", ("some",), _NO_PRESSURE),
@@ -129,7 +129,7 @@ def _load(content: bytes) -> Values:
     return {"load1": float(content.split(None, 1)[0])}
 
 
-def _disks(path: Path, sys: Path) -> Reading:
+def _disks(path: Path, sys: Path) -> FileReading:
     """Return the reading of the bytes that whole disks have moved."""
     names = _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS))
     line = _any_of(r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)", names)
@@ -141,10 +141,10 @@ def _disks(path: Path, sys: Path) -> Reading:
         rows = line.findall(content)
         return {name: _SECTOR_BYTES * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
 
-    return Reading(path=path, metrics=metrics, parse=parse, missing="The kernel lists no physical disk.")
+    return FileReading(path=path, metrics=metrics, parse=parse, missing="The kernel lists no physical disk.")
 
 
-def _network(path: Path, sys: Path) -> Reading:
+def _network(path: Path, sys: Path) -> FileReading:
     """Return the reading of the bytes through interfaces with hardware behind them, and through loopback.
 
     Bonds, bridges and containers' ends only repeat the former. Where there are none, in a container, all but
@@ -161,7 +161,7 @@ def _network(path: Path, sys: Path) -> Reading:
             values["net_recv_bytes"], values["net_sent_bytes"] = map(sum, zip(*rows.values(), strict=True))
         return values
 
-    return Reading(path=path, metrics=("net_recv_bytes", "net_sent_bytes", "loopback_bytes"), parse=parse)
+    return FileReading(path=path, metrics=("net_recv_bytes", "net_sent_bytes", "loopback_bytes"), parse=parse)
 
 
 def _any_of(line: str, names: Collection[str]) -> re.Pattern[bytes]:

@@ -50,7 +50,7 @@ class KernelFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class FileReading:
     """One file, the metrics that come of it, and how.
 
     Attributes:
@@ -63,60 +63,6 @@ class Reading:
     parse: Parse
     missing: str = ""
     all_at_once: bool = True
-
-
-class FileReader:
-    """Read several files into the values of one device of a source; a failing file is a gap.
-
-    Args:
-        device: as in gaps and samples.
-        gap: where gaps go.
-    """
-
-    def __init__(self, device: str, gap: GapSink) -> None:
-        self.device = device
-        self._gap = gap
-        self._open: list[tuple[Reading, KernelFile]] = []
-
-    def open(self, readings: Sequence[Reading]) -> tuple[str, ...]:
-        """Open what exists, read it once, and return the metrics that `read` can give."""
-        metrics: list[str] = []
-        for each in readings:
-            file = None
-            try:
-                file = KernelFile(each.path)
-                values = each.parse(file.read())
-            except _UNREADABLE as error:
-                if file is not None:
-                    file.close()
-                missing = isinstance(error, FileNotFoundError) and each.missing
-                self._note(each.metrics, missing or f"{each.path} cannot be read: {error}.")
-                continue
-            self._open.append((each, file))
-            absent = [name for name in each.metrics if each.all_at_once and name not in values]
-            metrics += [name for name in each.metrics if name not in absent]
-            self._note(absent, f"{each.path.name} does not have it: it is not enabled, or there is none.")
-        return tuple(metrics)
-
-    def read(self) -> Values:
-        """Read every file once."""
-        values: Values = {}
-        for each, file in self._open:
-            try:
-                values |= each.parse(file.read())
-            except _UNREADABLE as error:
-                self._note(each.metrics, f"{each.path} cannot be read: {error}.")
-        return values
-
-    def close(self) -> None:
-        """Close the files."""
-        for _, file in self._open:
-            file.close()
-        self._open = []
-
-    def _note(self, metrics: Sequence[str], reason: str) -> None:
-        for metric in metrics:
-            self._gap(self.device, metric, reason)
 
 
 class FileSource:
@@ -133,32 +79,63 @@ class FileSource:
     def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._root = root
         self._now_ns = now_ns
-        self._readers: list[FileReader] = []
+        self._gap: GapSink = lambda *_: None
+        self._files: dict[str, list[tuple[FileReading, KernelFile]]] = {}
 
-    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return what to read of each device."""
         raise NotImplementedError
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the files; one that does not exist is a gap for its metrics."""
+        """Open the files and read each once; one that does not exist is a gap for its metrics."""
+        self._gap = gap
         columns = {}
         for device, readings in self.readings(target, gap).items():
-            self._readers.append(FileReader(device, gap))
-            columns[device] = self._readers[-1].open(readings)
+            self._files[device] = []
+            columns[device] = tuple(metric for each in readings for metric in self._open(device, each))
         return columns
 
     def read(self) -> Iterable[Sample]:
-        """Read every file once."""
-        for reader in self._readers:
-            now_ns = self._now_ns()
-            if values := reader.read():
-                yield Sample(t_ns=now_ns, device=reader.device, values=values)
+        """Read every file once; a failing one is a gap."""
+        for device, files in self._files.items():
+            now_ns, values = self._now_ns(), Values()
+            for each, file in files:
+                try:
+                    values |= each.parse(file.read())
+                except _UNREADABLE as error:
+                    self._note(device, each.metrics, f"{each.path} cannot be read: {error}.")
+            if values:
+                yield Sample(t_ns=now_ns, device=device, values=values)
 
     def stop(self) -> None:
         """Close the files."""
-        for reader in self._readers:
-            reader.close()
-        self._readers = []
+        for files in self._files.values():
+            for _, file in files:
+                file.close()
+        self._files = {}
+
+    def _open(self, device: str, reading: FileReading) -> Sequence[str]:
+        """Open a file and return the metrics that it has."""
+        file = None
+        try:
+            file = KernelFile(reading.path)
+            values = reading.parse(file.read())
+        except _UNREADABLE as error:
+            if file is not None:
+                file.close()
+            missing = isinstance(error, FileNotFoundError) and reading.missing
+            self._note(device, reading.metrics, missing or f"{reading.path} cannot be read: {error}.")
+            return ()
+        self._files[device].append((reading, file))
+        absent = [name for name in reading.metrics if reading.all_at_once and name not in values]
+        self._note(
+            device, absent, f"{reading.path.name} does not have it: it is not enabled, or there is none."
+        )
+        return [name for name in reading.metrics if name not in absent]
+
+    def _note(self, device: str, metrics: Sequence[str], reason: str) -> None:
+        for metric in metrics:
+            self._gap(device, metric, reason)
 
 
 def table(content: bytes) -> dict[bytes, int]:
@@ -167,7 +144,7 @@ def table(content: bytes) -> dict[bytes, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].lstrip(b"-").isdigit()}
 
 
-def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> Reading:
+def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> FileReading:
     """Return the reading of a file of pressure stall information: cumulative seconds.
 
     Args:
@@ -184,4 +161,4 @@ def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> 
         }
 
     metrics = tuple(f"{resource}_pressure_{share}_s" for share in shares)
-    return Reading(path=path, metrics=metrics, parse=parse, missing=missing)
+    return FileReading(path=path, metrics=metrics, parse=parse, missing=missing)

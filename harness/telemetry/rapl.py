@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.telemetry import GapSink, Target
-from harness.telemetry.kernel_files import FileSource, Reading, Values
+from harness.telemetry.kernel_files import FileReading, FileSource, Values
 
 
 class _Counter:
@@ -29,14 +29,14 @@ class RaplSource(FileSource):
 
     name = "rapl"
 
-    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[Reading]]:
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return the counters that this user may read."""
         # AMD's CPUs appear under the same name.
         folders = sorted((self._root / "sys/class/powercap").glob("intel-rapl:*"))
         if not folders:
             gap("*", "*", "This machine has no RAPL counters; virtual machines hide them.")
         names: dict[str, str] = {}
-        result: dict[str, Sequence[Reading]] = {}
+        result: dict[str, Sequence[FileReading]] = {}
         for folder in folders:
             path = folder / "energy_uj"
             try:
@@ -51,5 +51,5 @@ class RaplSource(FileSource):
             except (OSError, ValueError) as error:
                 gap(folder.name.replace("-", ""), "energy_j", f"{folder} cannot be read: {error}.")
             else:
-                result[device] = (Reading(path=path, metrics=("energy_j",), parse=counter.parse),)
+                result[device] = (FileReading(path=path, metrics=("energy_j",), parse=counter.parse),)
         return result
