@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,8 +44,7 @@ def _devices(folder: Path) -> Iterator[str]:
         if path.suffix not in (".json", ".yaml", ".yml"):
             continue
         try:
-            text = path.read_text(encoding="utf-8")
-            spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+            spec: Any = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML too
         except (OSError, ValueError, yaml.YAMLError):
             # The engine ignores it as well.
             continue

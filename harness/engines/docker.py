@@ -45,9 +45,9 @@ class DockerEngine:
 
     def connect(self) -> EngineInfo:
         """Reach the first engine that answers."""
-        self._client, socket = connect_first(endpoints(self._environment))
+        self._client = connect_first(endpoints(self._environment))
         with engine_call("describe itself"):
-            self._daemon = describe(self._client, socket)
+            self._daemon = describe(self._client)
         return self._daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:

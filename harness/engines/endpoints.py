@@ -49,8 +49,8 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
     }
 
 
-def connect_first(tried: Mapping[Path, str]) -> tuple[docker.DockerClient, Path]:
-    """Return a client of the first socket that answers, and the socket.
+def connect_first(tried: Mapping[Path, str]) -> docker.DockerClient:
+    """Return a client of the first socket that answers.
 
     Raises:
         EngineError: none does; the message gives the reason for each.
@@ -65,7 +65,7 @@ def connect_first(tried: Mapping[Path, str]) -> tuple[docker.DockerClient, Path]
             failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
         else:
             client.api.timeout = ANSWER_S
-            return client, socket
+            return client
     raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=HINT)
 
 

@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from harness.engines import Mount
 from harness.errors import GpuError
 from harness.model.platform import Gpu
@@ -65,9 +67,8 @@ def driver_folder() -> Path:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
         raise GpuError(f"the driver's library cannot be loaded: {error}", hint=_LIBRARIES_HINT) from error
-    # proc(5): the path is a line's sixth field.
-    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    return next(Path(line.split(None, 5)[5]).parent for line in lines if "/libnvidia-ml.so" in line)
+    loaded = (Path(library.path) for library in psutil.Process().memory_maps())
+    return next(path.parent for path in loaded if path.name.startswith("libnvidia-ml.so"))
 
 
 def driver_mounts(folder: Path) -> tuple[Mount, ...]:
