@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -55,13 +54,6 @@ def container_spec(out: Path) -> ContainerSpec:
 
 
 class TestCases:
-    def test_there_are_enough_of_every_kind(self) -> None:
-        assert len(SUITES["cpu"]) >= 24
-        planted = Counter(case.planted for case in SUITES["cpu"])
-        assert len(planted) >= 15
-        assert planted[Cause.COMPUTE] >= 8, "workloads that are not input-bound, for false alarms to show"
-        assert len({case.name for case in CASES}) == len(CASES)
-
     @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
     def test_each_names_a_workload_and_parameters_that_there_are(self, case: Case) -> None:
         (workload,) = (
@@ -116,18 +108,6 @@ class TestJudging:
 
 
 class TestScoring:
-    def test_summary(self) -> None:
-        ones = [
-            judged("a", share=0.5, planted=0.4, unexplained=-0.02, prediction=1.2),
-            judged("b", answer=Cause.LAUNCH, unexplained=0.3, prediction=0.5),
-            judged("c", Cause.COMPUTE, Cause.OVERLAP),
-            judged("d", Cause.COMPUTE, Cause.COMPUTE),
-        ]
-        lines = "\n".join(scoring.summary(ones))
-        for expected in ("right: 2 of 4 (50%)", "missed: 1 of 2 (b)", "made up: 1 of 2 (c)", "within 15% in 0 of 1",
-                         "off by 25.0% in the median", "under 10 %: 1 of 2", "ablation's: 1 of 2"):  # fmt: skip
-            assert expected in lines
-
     def test_others_are_asked_only_whether_the_device_waits(self) -> None:
         ones = [
             judged("a", utilisation=0.5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workloads.protocol import Data, Spec, Workload
-from workloads.tuning import resolve, unfit, variant_changes, variant_params
+from workloads.tuning import unfit, variant_changes, variant_params
 
 DATA = Data(name="d", shape=(2,), classes=2, train=8, test=4)
 WORKLOAD = Workload(
@@ -28,11 +28,6 @@ def changes(variant, **spec):
     }
 
 
-def test_a_prefixed_key_holds_on_its_device_only_and_wins_there():
-    assert resolve({"a": 1, "cpu:a": 2, "gpu:b": 3}, "cpu") == {"a": 2}
-    assert resolve({"a": 1, "cpu:a": 2, "gpu:b": 3}, "gpu") == {"a": 1, "b": 3}
-
-
 @pytest.mark.parametrize(
     ("variant", "spec", "changed"),
     [
@@ -46,18 +41,21 @@ def test_a_prefixed_key_holds_on_its_device_only_and_wins_there():
         ("opt:half", GPU, {"precision": ("tf32", "fp16")}),
         ("baseline", {**GPU, "gpus": 4}, {"global batch": ("32", "128")}),
         ("opt:half", {**GPU, "gpus": 4}, {"precision": ("tf32", "fp16")}),
+        # Held against the baseline on as many.
+        (
+            "tuned",
+            {**GPU, "gpus": 4, "params": {"feed": "fit"}},
+            {"batch_size": ("32", "256"), "global batch": ("128", "1024")},
+        ),
     ],
 )
 def test_what_a_variant_changes(variant, spec, changed):
     assert changes(variant, **spec) == changed
 
 
-def test_the_global_batch_of_several_gpus_is_held_against_that_of_baseline_on_as_many():
-    assert changes("tuned", device="gpu", gpus=4)["global batch"] == ("128", "1024")
-
-
 def test_overrides_reach_every_variant_but_not_what_an_optimization_is_made_of():
     assert params("tuned", **GPU, params={"batch_size": 8})["batch_size"] == 8
+    assert (params("tuned", **CPU)["width"], params("tuned", **GPU)["width"]) == (3, 5)
     half = params("opt:half", **GPU, params={"precision": "bf16", "width": 9})
     assert (half["precision"], half["width"]) == ("fp16", 9)
 
