@@ -160,7 +160,7 @@ class TestPlanting:
         assert inner.left_behind == []
 
     def test_readings_are_put_over_those_of_a_recording(self, tmp_path: Path) -> None:
-        readings = {"nvml.sm_clock_mhz": 990.0, "nvml.throttle_sw_thermal": 0.25, "nvml.power_capped_s": 0.25}
+        readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
         run = read_run(tmp_path / "planted")
         columns = {

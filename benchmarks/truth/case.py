@@ -45,7 +45,7 @@ class Case:
         mixed: the bottleneck is another, and makes the device wait for its input too.
         also: causes that are as right an answer, where two were planted alike.
         recording: a recorded run to judge instead of running anything.
-        telemetry: "source.metric" -> reading, put over those of the recording.
+        telemetry: metric of NVML -> reading, put over those of the recording.
     """
 
     name: str

@@ -18,53 +18,46 @@ RECORDING = "h200-compute-bound"
 FULL_MHZ = 1980.0
 
 
-def capped(name: str, text: str, planted: Cause, *, share: float, clock: float) -> Case:
+POWER = ("throttle_sw_power_cap", "power_capped_s")
+HEAT = ("throttle_sw_thermal",)
+
+
+def capped(
+    name: str, text: str, planted: Cause, by: tuple[str, ...], *, share: float = 1.0, clock: float
+) -> Case:
     """Return a case of a GPU that was held down for `share` of the time, at `clock` of its highest clock."""
-    reasons = {"nvml.throttle_sw_power_cap": share, "nvml.power_capped_s": share}
-    if planted is Cause.HEAT or "heat" in text:
-        reasons = {
-            "nvml.throttle_sw_thermal": share,
-            "nvml.throttle_sw_power_cap": 0.0, "nvml.power_capped_s": 0.0,
-        }  # fmt: skip
-    mean_clock = share * clock + 1 - share
+    reasons = {**dict.fromkeys(POWER, 0.0), **dict.fromkeys(by, share)}
     return Case(
-        name=name,
-        text=text,
-        planted=planted,
+        name,
+        planted,
         workload="",
+        text=text,
         device="gpu",
         recording=RECORDING,
-        telemetry={**reasons, "nvml.sm_clock_mhz": FULL_MHZ * mean_clock},
-        lost=share * (1 - clock) if planted in (Cause.HEAT, Cause.POWER) else 0.0,
+        telemetry={**reasons, "sm_clock_mhz": FULL_MHZ * (share * clock + 1 - share)},
+        lost=share * (1 - clock),
     )
 
 
 STANDIN_CASES = (
-    capped("power-capped", "a power cap, always, at 60 % of the clock", Cause.POWER, share=1.0, clock=0.6),
-    capped("power-cap-mild", "a power cap, always, at 80 % of the clock", Cause.POWER, share=1.0, clock=0.8),
-    capped("power-cap-harmless", "at its power cap, yet at full clock", Cause.COMPUTE, share=1.0, clock=1.0),
-    capped("hot", "heat, always, at half of the clock", Cause.HEAT, share=1.0, clock=0.5),
-    capped("hot-mild", "heat, always, at 75 % of the clock", Cause.HEAT, share=1.0, clock=0.75),
-    capped("hot-moment", "heat for 2 % of the time", Cause.COMPUTE, share=0.02, clock=0.75),
+    capped("power-capped", "a power cap, always, at 60 % of the clock", Cause.POWER, POWER, clock=0.6),
+    capped("power-cap-mild", "a power cap, always, at 80 % of the clock", Cause.POWER, POWER, clock=0.8),
+    capped("power-cap-harmless", "at its power cap, yet at full clock", Cause.COMPUTE, POWER, clock=1.0),
+    capped("hot", "heat, always, at half of the clock", Cause.HEAT, HEAT, clock=0.5),
+    capped("hot-mild", "heat, always, at 75 % of the clock", Cause.HEAT, HEAT, clock=0.75),
+    capped("hot-moment", "heat for 2 % of the time", Cause.COMPUTE, HEAT, share=0.02, clock=0.75),
 )
 
 
 def plant(recorded: Path, into: Path, readings: Mapping[str, float]) -> None:
-    """Copy a run folder and put `readings` in the place of its own.
+    """Copy a run folder and put `readings` in the place of what NVML gave.
 
     Args:
-        readings: "source.metric" -> its mean over any stretch of time; a counter in seconds grows so fast.
+        readings: metric -> its mean over any stretch of time; a counter in seconds grows so fast.
     """
     shutil.copytree(recorded, into)
-    for trial in (into / "trials").iterdir():
-        for source in {name.partition(".")[0] for name in readings}:
-            own = {
-                name.partition(".")[2]: value
-                for name, value in readings.items()
-                if name.partition(".")[0] == source
-            }
-            for file in (trial / "telemetry").glob(f"{source}-gpu*.csv"):
-                _rewrite(file, own)
+    for file in into.glob("trials/*/telemetry/nvml-gpu*.csv"):
+        _rewrite(file, readings)
 
 
 def _rewrite(file: Path, readings: Mapping[str, float]) -> None:
