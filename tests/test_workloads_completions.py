@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 
 import pytest
 
-from workloads.completions import Completions, idle_ns
+from workloads.completions import Completions
 
 
 class Result:
@@ -23,18 +24,23 @@ class Result:
             raise self._error
 
 
-def test_one_result_is_left_undone_and_the_one_before_it_is_waited_for() -> None:
+def test_a_wait_is_idleness_from_the_end_of_the_last_step() -> None:
     first, second = Result(), Result()
     with closing(Completions()) as completions:
+        assert completions.idle_ns(0, 30) == 0, "nothing was started"
         completions.follow(first)
-        assert completions.last_ns() is None
         threading.Timer(0.05, first.done.set).start()
         completions.follow(second)
-        assert first.done.is_set()
-        assert completions.last_ns() is None
+        assert first.done.is_set(), "one result is left undone, and the one before it is waited for"
+        began = time.monotonic_ns()
+        assert completions.idle_ns(began, time.monotonic_ns()) == 0, "the device is at work"
         second.done.set()
-        while completions.last_ns() is None:
+        while not completions.idle_ns(began, time.monotonic_ns()):
             pass
+        now = time.monotonic_ns()
+        assert completions.idle_ns(now, now + 30) == 30
+        assert 0 < completions.idle_ns(began, now) < now - began
+        assert completions.idle_ns(began - 30, began) == 0, "the batch came while it was at work"
 
 
 def test_what_a_result_raises_comes_with_the_next() -> None:
@@ -45,8 +51,3 @@ def test_what_a_result_raises_comes_with_the_next() -> None:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
             completions.follow(after)
-
-
-@pytest.mark.parametrize(("done", "idle"), [(None, 0), (5, 30), (25, 15), (60, 0)])
-def test_waiting_is_idleness_from_the_end_of_the_last_step(done: int | None, idle: int) -> None:
-    assert idle_ns(10, 40, done) == idle

@@ -1,20 +1,10 @@
-"""When asynchronous results were done, seen from a thread of its own; and which waiting that was idleness."""
+"""Whether a device is idle while the host waits: its results are waited for in a thread of its own."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
-
-
-def idle_ns(asked_ns: int, got_ns: int, done_ns: int | None) -> int:
-    """Return how much of a wait for input the device was idle.
-
-    Args:
-        asked_ns, got_ns: when the next batch was asked for and came.
-        done_ns: when the device had done all earlier steps, None when it is still at work.
-    """
-    return 0 if done_ns is None else max(0, got_ns - max(asked_ns, done_ns))
 
 
 class Completions:
@@ -42,9 +32,11 @@ class Completions:
         if earlier is not None:
             earlier.result()
 
-    def last_ns(self) -> int | None:
-        """Return when the last followed result was done, None when it is not, or there was none."""
-        return self._last.result() if self._last is not None and self._last.done() else None
+    def idle_ns(self, asked_ns: int, got_ns: int) -> int:
+        """Return how much of a wait for input the device had nothing to do: all that it followed was done."""
+        if self._last is None or not self._last.done():
+            return 0
+        return max(0, got_ns - max(asked_ns, self._last.result()))
 
 
 def _done_ns(result: Any) -> int:

@@ -61,11 +61,6 @@ def prove(names: list[str]) -> None:
         tf.config.set_soft_device_placement(soft)
 
 
-def strategy_for(devices: list[str]) -> tf.distribute.Strategy | None:
-    """Return a MirroredStrategy over several devices, None for one."""
-    return tf.distribute.MirroredStrategy(devices) if len(devices) > 1 else None
-
-
 def synchronise() -> None:
     """Wait until every device has done all that was asked of it."""
     tf.test.experimental.sync_devices()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -107,17 +107,10 @@ class Job:
         """Return where the data lies: on disk, or in memory for storage="ram"."""
         return in_ram(self.spec.data_dir) if self.params.get("storage") == "ram" else self.spec.data_dir
 
-    def resident(self) -> Split | None:
-        """Return the training data as arrays; None where the workload has none, only batches."""
-        return self.train if self.train is not None else self._part("train")
-
-    def held_out(self) -> Split | None:
-        """Return the held-out data as arrays, None where the workload has none."""
-        return self.test if self.test is not None else self._part("test")
-
-    def _part(self, part: str) -> Split | None:
-        in_memory = self.loaded.in_memory
-        return in_memory(self.params, self.data_dir(), part) if in_memory else None
+    def part(self, name: Literal["train", "test"]) -> Split | None:
+        """Return a whole part of the data as arrays; None where the workload has none, only batches."""
+        mounted, in_memory = self.train if name == "train" else self.test, self.loaded.in_memory
+        return in_memory(self.params, self.data_dir(), name) if mounted is None and in_memory else mounted
 
     def metric(self, name: str, value: float) -> None:
         """Write a figure of the variant."""

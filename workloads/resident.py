@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def train(job: Job, models: Sequence[Any]) -> None:
     params, meter = job.params, job.meter
     batch, per_call = params["batch_size"], params["steps_per_execution"]
     began = meter.clock()
-    whole = job.resident()
+    whole = job.part("train")
     x, y = whole if whole is not None else first_batch(job)
     jit = building.uses_xla(models[0], params)
     for model, name in zip(models, job.devices, strict=True):
@@ -32,17 +33,16 @@ def train(job: Job, models: Sequence[Any]) -> None:
     tensors = on_devices(job, (x, y))
     meter.phase(DATA, began)
     a_call = per_call * batch * job.replicas
-    order = Permutations(len(x), job.spec.seed)
-    nothing = tf.zeros([per_call, job.replicas, 1], tf.int32)
-
-    def selection() -> Any:
-        return tf.constant(order.take(a_call).reshape(per_call, job.replicas, batch))
-
+    if whole is None:
+        chosen = itertools.repeat(tf.zeros([per_call, job.replicas, 1], tf.int32))
+    else:
+        shape = (per_call, job.replicas, batch)
+        chosen = (tf.constant(taken.reshape(shape)) for taken in shuffled(len(x), a_call, job.spec.seed))
     workload = job.workload
     an_epoch = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
     meter.loss = lambda: building.take_loss(models[0])
     drive(
-        meter, lambda: run(tensors, nothing if whole is None else selection()),
+        meter, lambda: run(tensors, next(chosen)),
         steps=per_call, samples=a_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
 
@@ -93,28 +93,19 @@ def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, to
             return
 
 
-class Permutations:
-    """Indices of one shuffled epoch after the other, cut wherever the caller likes.
+def shuffled(count: int, size: int, seed: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield indices, int32[size], of one shuffled epoch of `count` samples after the other.
 
     Keras' last batch of an epoch is short; here it is filled from the next epoch, so that all batches have
     one shape. Every sample still comes once an epoch.
     """
-
-    def __init__(self, count: int, seed: int) -> None:
-        self._count = count
-        self._random = np.random.default_rng(seed)
-        self._left = np.empty(0, np.int32)
-
-    def take(self, number: int) -> np.ndarray[Any, Any]:
-        """Return the next `number` indices, int32[number]."""
-        parts = [self._left]
-        missing = number - len(self._left)
-        while missing > 0:
-            parts.append(self._random.permutation(self._count).astype(np.int32))
-            missing -= self._count
-        joined = np.concatenate(parts)
-        self._left = joined[number:]
-        return joined[:number]
+    random = np.random.default_rng(seed)
+    left = np.empty(0, np.int32)
+    while True:
+        while len(left) < size:
+            left = np.concatenate([left, random.permutation(count).astype(np.int32)])
+        yield left[:size]
+        left = left[size:]
 
 
 def on_devices(job: Job, tensors: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:

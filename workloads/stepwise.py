@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import building, pipeline, resident, steps
-from workloads.completions import Completions, idle_ns
+from workloads.completions import Completions
 from workloads.job import Job
 from workloads.protocol import (
     BASELINE,
@@ -58,7 +58,7 @@ def custom_loop(job: Job) -> None:
             batch = next(batches)
             got = time.monotonic_ns()
             # A CPU is idle for all of the wait: it computes before the call returns.
-            idle = idle_ns(asked, got, completions.last_ns()) if completions else got - asked
+            idle = completions.idle_ns(asked, got) if completions else got - asked
             waited = max(0, idle - floor_ns)
             loss = step(batch)
             if completions:

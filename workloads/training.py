@@ -154,7 +154,7 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Pass]:
 
 def _evaluate(job: Job, model: Any) -> None:
     began = job.meter.clock()
-    held_out = job.held_out()
+    held_out = job.part("test")
     if held_out is None:
         return
     x, y = held_out

@@ -65,8 +65,12 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         NoGpuError: the GPUs that were asked for are not there.
     """
     names = devices.select(spec.device, spec.gpus)
+    strategy = None
     # Collectives can be set up only before anything has run.
-    strategy = together.strategy(spec.workers) if spec.workers else devices.strategy_for(names)
+    if spec.workers:
+        strategy = together.strategy(spec.workers)
+    elif len(names) > 1:
+        strategy = tf.distribute.MirroredStrategy(names)
     devices.prove(names)
     loaded = loading.load(spec.file, spec.workload)
     began = events.phase(IMPORT, began_ns)

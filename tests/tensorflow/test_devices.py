@@ -67,15 +67,17 @@ def test_the_drained_pipeline_is_the_one_that_keras_fit_builds(script):
 
 
 PERMUTATIONS = """
-import json
-from workloads.resident import Permutations
-order = Permutations(10, seed=3)
-print(json.dumps([order.take(n).tolist() for n in (4, 13, 3, 0, 20)]))
+import itertools, json
+from workloads.resident import shuffled
+print(json.dumps([taken.tolist() for taken in itertools.islice(shuffled(10, SIZE, seed=3), 40 // SIZE + 1)]))
 """
 
 
-def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script):
-    joined = list(itertools.chain.from_iterable(script(PERMUTATIONS)))
+@pytest.mark.parametrize("size", [3, 10, 27])
+def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script, size):
+    taken = script(PERMUTATIONS.replace("SIZE", str(size)))
+    assert {len(part) for part in taken} == {size}
+    joined = list(itertools.chain.from_iterable(taken))
     epochs = [joined[start : start + 10] for start in range(0, 40, 10)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 4

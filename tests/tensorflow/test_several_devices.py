@@ -12,7 +12,7 @@ TOGETHER = """
 import json, tempfile
 from pathlib import Path
 import tensorflow as tf
-from workloads import devices, loading, trial
+from workloads import loading, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
 file, name, folder, variants, steps, params = WHAT
@@ -23,7 +23,7 @@ train, test = trial.load_arrays(loaded, spec)
 path = Path(tempfile.mkdtemp()) / "events"
 with path.open("w") as file:
     job = Job(loaded=loaded, spec=spec, events=EventWriter(file), devices=names,
-              strategy=devices.strategy_for(names), train=train, test=test)
+              strategy=tf.distribute.MirroredStrategy(names), train=train, test=test)
     trial.run_variants(job)
 print(json.dumps(list(read_events(path.open()))))
 """
@@ -100,7 +100,7 @@ import io, json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-from workloads import building, devices, replicas, steps, tuning
+from workloads import building, replicas, steps, tuning
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec
 def factory(params):
@@ -112,7 +112,7 @@ def factory(params):
 names = ["CPU:0", "CPU:1"]
 params = {**tuning.DRIVER_DEFAULTS, "precision": PRECISION}
 job = Job(loaded=SimpleNamespace(model=factory), spec=Spec(gpus=2), events=EventWriter(io.StringIO()), devices=names,
-          strategy=devices.strategy_for(names), params=params)
+          strategy=tf.distribute.MirroredStrategy(names), params=params)
 random = np.random.default_rng(0)
 data = [(tf.constant(random.random((8, 6), np.float32)), tf.constant(random.integers(0, 3, 8))) for _ in names]
 models = replicas.build(job)
