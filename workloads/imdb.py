@@ -171,6 +171,5 @@ def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
         batch = tf.TensorSpec((params["batch_size"], params["length"]), tf.int32)
         traced = tf.function(lambda x: model(x, training=True), autograph=False).get_concrete_function(batch)
     operations = {operation.type for operation in traced.graph.get_operations()}
-    name = "CudnnRNNV3" if "CudnnRNNV3" in operations else "While"
-    kernel = {"CudnnRNNV3": "cuDNN's kernel", "While": "the generic while loop"}[name]
-    return {"recurrent kernel": f"{kernel} ({name} on {params['device']})"}
+    kernel = "cuDNN's kernel (CudnnRNNV3" if "CudnnRNNV3" in operations else "the generic while loop (While"
+    return {"recurrent kernel": f"{kernel} on {params['device']})"}

@@ -107,20 +107,11 @@ class Client:
             rate = (low + high) / 2
             if rate * LONGEST_PROBE_WINDOWS * self._window_s < SERVER_REQUESTS[0]:
                 break
-            planned, latencies, began = self.offer(sizes, rate, bound_ms, probe)
-            self._write(SERVER, max(sizes), rate, began, latencies, planned=planned)
-            late = sum(latency > bound_ms * 1e6 for latency in latencies) + planned - len(latencies)
-            low, high = (rate, high) if late <= LATE_SHARE * planned else (low, rate)
+            low, high = (rate, high) if self.offer(sizes, rate, bound_ms, probe) else (low, rate)
         return low
 
-    def offer(
-        self, sizes: Sequence[int], rate: float, bound_ms: float, probe: int
-    ) -> tuple[int, list[int], int]:
-        """Offer samples at `rate` a second; stop when so many were late that the bound is lost anyway.
-
-        Returns:
-            How many were planned, the latencies of those served in nanoseconds, and when it began.
-        """
+    def offer(self, sizes: Sequence[int], rate: float, bound_ms: float, probe: int) -> bool:
+        """Offer samples at `rate` a second; return whether they keep to the bound, and stop once it is lost."""
         least, most = SERVER_REQUESTS
         lasts_s = max(PROBE_WINDOWS * self._window_s, LASTS_BOUNDS * bound_ms / 1e3)
         lasts_s = min(lasts_s, LONGEST_PROBE_WINDOWS * self._window_s)
@@ -141,7 +132,8 @@ class Client:
             latencies += own
             late += sum(latency > bound_ms * 1e6 for latency in own)
             served += count
-        return planned, latencies, began
+        self._write(SERVER, sizes[-1], rate, began, latencies, planned=planned)
+        return late <= LATE_SHARE * planned
 
     def _warn(self, text: str) -> None:
         self._job.events.warning(f"{self._job.variant}: {text}")
