@@ -5,6 +5,7 @@ What is lost there is told by the step time of the same workload without the bot
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from benchmarks.truth.case import Case, Environment
@@ -15,67 +16,63 @@ PICTURES: dict[str, Any] = {"real": "convolutions", "width": 128, "batch_size": 
 FILES = {**PICTURES, "width": 192}
 SMALL = {**FILES, "side": 128}
 
+gpu_case = partial(Case, device="gpu")
+
 GPU_CASES = (
-    Case(
-        "gpu-pictures-small", Cause.COMPUTE, "jpegs", "small JPEG files decoded on all CPUs", SMALL,
-        device="gpu",
-    ),
-    Case(
+    gpu_case("gpu-pictures-small", Cause.COMPUTE, "jpegs", "small JPEG files decoded on all CPUs", SMALL),
+    gpu_case(
         "gpu-jpeg-large", Cause.INPUT, "jpegs", "JPEG files of a megapixel, decoded on all CPUs",
-        {**FILES, "side": 1024}, stage="decode", device="gpu", control="gpu-pictures-small",
+        {**FILES, "side": 1024}, stage="decode", control="gpu-pictures-small",
     ),
-    Case(
+    gpu_case(
         "gpu-jpeg-serial", Cause.INPUT, "jpegs", "small JPEG files decoded one after another",
-        {**SMALL, "threads": 1}, device="gpu", control="gpu-pictures-small",
+        {**SMALL, "threads": 1}, control="gpu-pictures-small",
     ),
-    Case(
-        "gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {**PICTURES, "rounds": 0},
-        device="gpu",
-    ),
-    Case(
+    gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {**PICTURES, "rounds": 0}),
+    gpu_case(
         "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of recolouring",
-        {**PICTURES, "rounds": 4}, stage="augment", device="gpu", control="gpu-augment-light",
+        {**PICTURES, "rounds": 4}, stage="augment", control="gpu-augment-light",
     ),
-    Case(
+    gpu_case(
         "gpu-generator", Cause.INPUT, "generating", "text parsed by a Python generator",
-        {"real": "dense", "width": 4096, "batch_size": 256, "fields": 2000}, stage="generate", device="gpu",
+        {"real": "dense", "width": 4096, "batch_size": 256, "fields": 2000}, stage="generate",
     ),
-    Case(
+    gpu_case(
         "gpu-copy", Cause.COPY, "computing",
         "half a gigabyte copied to the GPU each step, of which little is computed",
-        {"side": 1024, "batch_size": 32}, stage="copy", device="gpu",
+        {"side": 1024, "batch_size": 32}, stage="copy",
     ),
-    Case(
+    gpu_case(
         "gpu-run-eagerly", Cause.RUN_EAGERLY, "framework", "six convolutions, run eagerly",
-        {"convolutions": 6, "eager": 1, "batch_size": 64}, device="gpu",
+        {"convolutions": 6, "eager": 1, "batch_size": 64},
     ),
-    Case(
+    gpu_case(
         "gpu-numpy-in-step", Cause.PYTHON_IN_STEP, "framework", "20 ms of numpy_function in the step",
-        {"convolutions": 6, "python_ms": 20, "batch_size": 64}, device="gpu",
+        {"convolutions": 6, "python_ms": 20, "batch_size": 64},
     ),
-    Case(
+    gpu_case(
         "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, 32 samples a step",
-        {"batch_size": 32, "width": 16, "depth": 2}, device="gpu",
+        {"batch_size": 32, "width": 16, "depth": 2},
     ),
-    Case(
+    gpu_case(
         "gpu-batch-1", Cause.LAUNCH, "computing", "a network of some size, one sample a step",
-        {"batch_size": 1, "width": 512, "depth": 8}, device="gpu",
+        {"batch_size": 1, "width": 512, "depth": 8},
     ),
-    Case(
+    gpu_case(
         "gpu-dense", Cause.COMPUTE, "computing", "products of 8192 x 8192 matrices",
-        {"batch_size": 4096, "width": 8192, "depth": 4}, device="gpu",
+        {"batch_size": 4096, "width": 8192, "depth": 4},
     ),
-    Case(
-        "gpu-table", Cause.MEMORY_BANDWIDTH, "computing", "each sample goes over a gigabyte of the GPU's memory",
-        {"rows": 262_144, "batch_size": 8}, device="gpu",
+    gpu_case(
+        "gpu-table", Cause.MEMORY_BANDWIDTH, "computing",
+        "each sample goes over a gigabyte of the GPU's memory", {"rows": 262_144, "batch_size": 8},
     ),
-    Case(
+    gpu_case(
         "gpu-quota", Cause.QUOTA, "jpegs", "small JPEG files, one CPU's time for 16 threads", SMALL,
-        mixed=True, device="gpu", control="gpu-pictures-small", environment=Environment(cpu_quota=1.0),
+        mixed=True, control="gpu-pictures-small", environment=Environment(cpu_quota=1.0),
     ),
-    Case(
+    gpu_case(
         "gpu-neighbour-harmless", Cause.COMPUTE, "augmenting",
         "four neighbours on CPUs that the workload does not need", {**PICTURES, "rounds": 0, "threads": 8},
-        device="gpu", environment=Environment(neighbours=4),
+        environment=Environment(neighbours=4),
     ),
 )  # fmt: skip
