@@ -17,11 +17,7 @@ POLICIES: Mapping[str, str] = {
 
 
 def set_precision(precision: str) -> None:
-    """Allow TF32 in float32 products except for "fp32". It is one switch for the whole process.
-
-    Raises:
-        ValueError: not one of POLICIES.
-    """
+    """Allow TF32 in float32 products except for "fp32". It is one switch for the whole process."""
     if precision not in POLICIES:
         raise ValueError(f"precision={precision!r} is not one of {', '.join(POLICIES)}.")
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")

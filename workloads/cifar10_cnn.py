@@ -131,11 +131,7 @@ def model(params: Mapping[str, Any]) -> tf.keras.Model:
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
-    """Return the stages read, augment, batch and prefetch.
-
-    Raises:
-        ValueError: preprocess is neither "host" nor "device".
-    """
+    """Return the stages read, augment, batch and prefetch."""
     if params["preprocess"] not in ("host", "device"):
         raise ValueError(f"preprocess={params['preprocess']!r} is neither host nor device.")
 

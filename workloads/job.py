@@ -44,7 +44,6 @@ class Job:
     """One variant of a trial.
 
     Attributes:
-        loaded: the workload's file.
         devices: TensorFlow's names of the devices in use here.
         strategy: for several devices or workers, else None.
         train, test: (x, y) arrays; None for workloads with a pipeline of their own.

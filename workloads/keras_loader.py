@@ -37,11 +37,7 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
 
 
 def flow(params: Mapping[str, Any], folder: str) -> Any:
-    """Return the published loader: batches of float32[batch, side, side, 3] and labels float32[batch].
-
-    Raises:
-        ValueError: there are fewer files than a batch takes.
-    """
+    """Return the published loader: batches of float32[batch, side, side, 3] and labels float32[batch]."""
     moving = {"shear_range": augment.SHEAR_DEGREES, "zoom_range": augment.ZOOM, "horizontal_flip": True}
     generator = tf.keras.preprocessing.image.ImageDataGenerator(
         rescale=1.0 / augment.WHITE, **(moving if params["augment"] else {})

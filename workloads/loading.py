@@ -30,7 +30,6 @@ class Loaded:
     """What a workload file offers.
 
     Attributes:
-        workload: its declaration.
         model: params -> compiled Keras model.
         data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
         dataset: (params, data_dir) -> stages, or None for workloads on arrays.
@@ -51,12 +50,7 @@ class Loaded:
 
 
 def load(file: str, name: str = "") -> Loaded:
-    """Import a workload: see `import_workload`.
-
-    Raises:
-        WorkloadFileError: the file has no such workload or no function that builds its model, or it declares a
-            pipeline without having one, or the other way round.
-    """
+    """Import a workload: see `import_workload`."""
     module, workload = import_workload(file, name)
     loaded = Loaded(
         workload=workload,
@@ -76,11 +70,7 @@ def load(file: str, name: str = "") -> Loaded:
 
 
 def required(module: ModuleType, function: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function of a workload file.
-
-    Raises:
-        WorkloadFileError: it has none of that name.
-    """
+    """Return a function of a workload file."""
     builder = getattr(module, function, None)
     if not callable(builder):
         raise WorkloadFileError(f"{module.__file__} has no function `{function}(params)`.")
@@ -93,9 +83,6 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
     Args:
         file: of this package by its name alone, of any other folder by its path.
         name: of the workload; "" for the only one of the file.
-
-    Raises:
-        WorkloadFileError: the file does not declare it.
     """
     path = Path(file)
     own = file == path.name
@@ -110,11 +97,7 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
 
 
 def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
-    """Hold what `dataset` gave against what the file declares.
-
-    Raises:
-        WorkloadFileError: they differ, so that what the host planned to measure is not there.
-    """
+    """Hold what `dataset` gave against what the file declares."""
     names = tuple(name for name, _ in stages)
     if workload.stages and names != workload.stages:
         raise WorkloadFileError(

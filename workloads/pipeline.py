@@ -149,11 +149,7 @@ def size(batch: Any) -> int:
 
 
 def assemble(stages: Sequence[Stage], upto: str = "") -> Any:
-    """Chain stages, all of them or those up to and including the one named `upto`.
-
-    Raises:
-        ValueError: no such stage.
-    """
+    """Chain stages, all of them or those up to and including the one named `upto`."""
     names = [name for name, _ in stages]
     if upto and upto not in names:
         raise ValueError(f"No stage {upto!r}; the pipeline has: {', '.join(names)}.")

@@ -41,11 +41,6 @@ def compile_train(
     """Return a function (tensors of each device, selection) -> loss that trains all copies in step.
 
     The selection has shape [steps, replicas, ...], replicas of other workers included.
-
-    Args:
-        pick: makes a step's batch of one device.
-        steps: of one call.
-        jit: compile by XLA.
     """
     # Among several machines it has not been tried.
     whole = jit and job.gpu and job.replicas == len(models)

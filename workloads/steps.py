@@ -28,13 +28,7 @@ def same(tensors: Any, indices: Any) -> tuple[Any, Any]:
 
 
 def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[[Any, Any], Any]:
-    """Return a function (tensors, selection) -> loss that trains `steps` steps in one call.
-
-    Args:
-        pick: makes a step's batch.
-        steps: loops inside the compiled function, a number known to XLA.
-        jit: compile by XLA.
-    """
+    """Return a function (tensors, selection) -> loss that trains `steps` steps in one call."""
     return tf.function(
         looped(lambda tensors, chosen: model.train_step(pick(tensors, chosen))["loss"], steps),
         jit_compile=jit,

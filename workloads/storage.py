@@ -22,9 +22,6 @@ def in_ram(folder: str) -> str:
     """Return a copy of `folder` in memory, made once in a process.
 
     A container's temporary folder is in memory; the local engine's, whose trials have MEMORY_ENV, may be on a disk.
-
-    Raises:
-        StorageError: there is no room.
     """
     prefix = os.environ.get(MEMORY_ENV)
     place = SHARED_MEMORY if prefix else tempfile.gettempdir()

@@ -54,7 +54,6 @@ class Meter:
     """Measure one variant.
 
     Attributes:
-        variant: its name.
         spec: window_s, windows, warmup_s, steps.
         events: where windows and phases go.
         synchronise: waits until the devices are idle.

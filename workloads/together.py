@@ -22,11 +22,7 @@ EXCHANGES = 20
 
 
 def strategy(workers: int) -> tf.distribute.Strategy:
-    """Return the strategy over all workers of TF_CONFIG; waits until each of them has come.
-
-    Raises:
-        RuntimeError: there are more or fewer of them than `workers`.
-    """
+    """Return the strategy over all workers of TF_CONFIG; waits until each of them has come."""
     made = tf.distribute.MultiWorkerMirroredStrategy()
     spec = made.cluster_resolver.cluster_spec().as_dict()
     listed = len(spec.get("worker", ()))

@@ -90,11 +90,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
 
 
 def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
-    """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own.
-
-    Raises:
-        ValueError: the spec names no data.
-    """
+    """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own."""
     if loaded.workload.pipeline:
         return None, None
     if not spec.data_dir:
@@ -104,12 +100,9 @@ def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
 
 
 def run_variants(job: Job) -> None:
-    """Measure every variant that makes sense here, one after the other.
-
-    Raises:
-        NoGpuError: inference on several devices: one of them would be measured, and called all.
-    """
+    """Measure every variant that makes sense here, one after the other."""
     spec = job.spec
+    # Else one device would be measured, and called all.
     if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
         among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
         raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
