@@ -327,17 +327,17 @@ def run(
     )
 
 
-def cpu_run(*, seed: int = 1, trials: int = 5) -> Run:
+def cpu_run(*, trials: int = 5) -> Run:
     """Give a run on a machine without a GPU."""
-    return run({"cpu": CPU_SPEEDS}, seed=seed, trials=trials)
+    return run({"cpu": CPU_SPEEDS}, trials=trials)
 
 
-def gpu_run(*, seed: int = 1, trials: int = 5, speeds: Mapping[str, VariantSpeed] = LAUNCH_BOUND) -> Run:
+def gpu_run(*, trials: int = 5, speeds: Mapping[str, VariantSpeed] = LAUNCH_BOUND) -> Run:
     """Give a run on the CPU and one H200 with NVML telemetry; launch-bound unless told otherwise."""
-    return run({"cpu": CPU_SPEEDS, "gpu0": speeds}, seed=seed, trials=trials)
+    return run({"cpu": CPU_SPEEDS, "gpu0": speeds}, trials=trials)
 
 
-def four_gpu_run(*, seed: int = 1, trials: int = 3) -> Run:
+def four_gpu_run(*, trials: int = 3) -> Run:
     """Give a compute-bound run on the CPU and on one, two and four GPUs, at 95 and 90 % efficiency."""
     devices: dict[str, Mapping[str, VariantSpeed]] = {"cpu": CPU_RESNET}
     for count, efficiency in ((1, 1.0), (2, 0.95), (4, 0.90)):
@@ -345,12 +345,12 @@ def four_gpu_run(*, seed: int = 1, trials: int = 3) -> Run:
             variant: replace(speed, step_s=speed.step_s / efficiency, batch=speed.batch * count)
             for variant, speed in COMPUTE_BOUND.items()
         }
-    return run(devices, name="resnet50", seed=seed, trials=trials, min_accuracy=0.0, accuracy=0.0)
+    return run(devices, name="resnet50", trials=trials, min_accuracy=0.0, accuracy=0.0)
 
 
-def interrupted_run(*, seed: int = 1) -> Run:
+def interrupted_run() -> Run:
     """Give a run stopped by Ctrl-C: the fourth of ten trials was cut short, six never began."""
-    whole = gpu_run(seed=seed)
+    whole = gpu_run()
     cut = whole.trials[3]
     middle = cut.started_ns + (cut.ended_ns - cut.started_ns) // 2
     cut = replace(
@@ -375,9 +375,9 @@ def until(series: Series, end_ns: int) -> Series:
     return replace(series, t_ns=series.t_ns[keep], columns=columns)
 
 
-def bare_run(*, seed: int = 1) -> Run:
+def bare_run() -> Run:
     """Give a run in which everything that may be missing is: no telemetry, no steps, no metrics, no facts."""
-    whole = gpu_run(seed=seed, trials=1)
+    whole = gpu_run(trials=1)
     trials = tuple(
         replace(
             each, facts={}, phases=(), steps=(), metrics=(), telemetry=(), sampling={}, variants=(),
@@ -396,9 +396,9 @@ def empty_run() -> Run:
     return replace(cpu_run(trials=1), trials=())
 
 
-def failed_run(*, seed: int = 1) -> Run:
+def failed_run() -> Run:
     """Give a run in which every GPU trial failed because TensorFlow registered no GPU."""
-    whole = gpu_run(seed=seed, trials=3)
+    whole = gpu_run(trials=3)
     trials = tuple(
         replace(each, status=Status.NO_GPU, exit_code=3, message="TensorFlow registered 0 of 1 GPUs.",
                 phases=(), windows=(), steps=(), metrics=())
@@ -411,9 +411,9 @@ def failed_run(*, seed: int = 1) -> Run:
 HOSTILE = "<script>alert(1)</script>\"'&</style>{{7*7}}\u202e"
 
 
-def hostile_run(*, seed: int = 1) -> Run:
+def hostile_run() -> Run:
     """Give a run in which every name and text that comes from outside tries to break out of a page."""
-    whole = gpu_run(seed=seed, trials=2)
+    whole = gpu_run(trials=2)
     trials = tuple(
         replace(
             each, workload=HOSTILE, id=f"{HOSTILE}-{each.id}", message=HOSTILE, warnings=(HOSTILE,),
@@ -442,18 +442,16 @@ def hostile_run(*, seed: int = 1) -> Run:
     return Run(manifest=marked, workloads=(declared,), planned=planned, trials=trials)
 
 
-def long_run(*, seed: int = 1, seconds: int = 3600, gpus: int = 8) -> Run:
+def long_run(*, seconds: int = 3600, gpus: int = 8) -> Run:
     """Give one trial of an hour on eight GPUs, sampled at 10 Hz."""
     device = "+".join(f"gpu{index}" for index in range(gpus))
     name = "resnet50"
     variants = len(COMPUTE_BOUND)
     windows = max(1, int((seconds - 20) / (variants * 10.03)))
-    played = trial(
-        name, device, speeds=COMPUTE_BOUND, seed=seed, windows=windows, window_s=10.0, accuracy=0.0
-    )
+    played = trial(name, device, speeds=COMPUTE_BOUND, windows=windows, window_s=10.0, accuracy=0.0)
     planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, variants=VARIANTS),)
     return Run(
-        manifest=manifest(gpus=gpus, workloads=(name,), seed=seed),
+        manifest=manifest(gpus=gpus, workloads=(name,)),
         workloads=(workload(name),),
         planned=planned,
         trials=(played,),

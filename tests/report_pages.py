@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,25 +17,19 @@ from harness.analysis import analyse
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
 from harness.run.recording import carried
+from harness.run.store import read_run
 from reports.frame import charts_code
 from reports.page import render_html
 from tests import builders
 from tests.builders_requests import serving_run
-from tests.builders_suite import suite_run
 from tests.builders_sweep import sweep_run
-from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, STAGE_PREFIX
+from tests.recordings import SUITE, recording
 
 
-def optimizations_run() -> Run:
-    """Give a run with steps between baseline and tuned, and with the input pipeline's stages."""
-    speeds = builders.INPUT_BOUND
-    variants = {
-        **speeds,
-        f"{OPTIMIZATION_PREFIX}xla": replace(speeds[BASELINE], step_s=0.03),
-        f"{STAGE_PREFIX}decode": replace(speeds[INPUT_ONLY], step_s=0.02),
-    }
-    run = builders.run({"gpu0": variants}, trials=2)
-    return replace(run, workloads=(replace(run.workloads[0], optimizations={"xla": {"jit_compile": True}}),))
+def recorded(name: str) -> Run:
+    """Read a recorded run."""
+    with tempfile.TemporaryDirectory() as folder:
+        return read_run(recording(name, Path(folder)))
 
 
 def priced_run() -> Run:
@@ -48,8 +43,8 @@ def priced_run() -> Run:
 KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
-    "suite": suite_run,
-    "optimizations": optimizations_run,
+    "suite": partial(recorded, SUITE),
+    "optimizations": partial(recorded, "h200-compute-bound"),
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
     "four-gpus": priced_run,

@@ -8,19 +8,18 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 
 import pytest
 
 from harness.analysis import analyse
 from harness.analysis.measures import measures
 from harness.model.analysis import Analysis, Estimate
-from harness.model.run import Prices, Run
+from harness.model.run import Run
 from harness.run.recording import carried
 from reports import numbers
 from reports.charts import still
 from reports.figures import figures_of
-from reports.fix_cards import fixes
 from reports.frame import charts_code, environment
 from reports.messages import limit
 from reports.overview import rows
@@ -195,27 +194,6 @@ def test_a_limit_has_the_share_that_its_bar_has():
         assert text.partition(" (")[0].removeprefix("removable: ") in labels
 
 
-def test_a_fix_has_code_unless_it_was_measured_to_be_slower():
-    result = analysis("suite")
-    cards = [card for group in fixes(rows(result)) for card in group]
-    assert len(cards) == 4
-    assert all(card.diff and not card.tried for card in cards)
-    slower = replace(
-        result,
-        findings=tuple(
-            replace(each, remedy=replace(each.remedy, gain=replace(each.remedy.gain, median=0.7)))
-            if each.remedy
-            else each
-            for each in result.findings
-        ),
-    )
-    cards = [card for group in fixes(rows(slower)) for card in group]
-    assert [(card.diff, card.tried is None) for card in cards] == [((), False)] * 4
-    assert "<pre id" in page("suite").partition('id="fix"')[2].partition("</section>")[0]
-    text = render_html(slower, code=pages.javascript)
-    assert "<pre id" not in text.partition('id="fix"')[2].partition("</section>")[0]
-
-
 @pytest.mark.parametrize(("name", "banners"), [("gpu", 0), ("interrupted", 1), ("failed", 1), ("empty", 1)])
 def test_what_must_be_known_first_comes_first(name, banners):
     text = page(name)
@@ -225,23 +203,24 @@ def test_what_must_be_known_first_comes_first(name, banners):
     assert render_html(analyse(local)).count('class="banner"') == 2
 
 
-def test_failures_are_listed_with_their_message():
-    text = pages.document("failed").text
-    assert "no-gpu" in text
-    assert "TensorFlow registered 0 of 1 GPUs." in text
-
-
-def test_missing_telemetry_has_its_reason_and_no_figure():
-    assert "NVML is not installed" in pages.document("bare").text
-    assert "figure-telemetry-1" not in figures_of(analysis("bare"))
-
-
-def test_the_machine_is_in_mlperf_field_names_with_what_mlperf_leaves_out():
-    text = pages.document("gpu").text
-    for words in ("host_processor_model_name", "accelerator_model_name", "sha256:" + "ab" * 32, "Power limit",
-                  "ECC", "MIG", analysis("gpu").run.manifest.command):  # fmt: skip
-        assert words in text
-    assert "accelerator_model_name" not in pages.document("cpu").text
+@pytest.mark.parametrize(
+    ("name", "words", "absent"),
+    [
+        ("failed", ("no-gpu", "TensorFlow registered 0 of 1 GPUs."), ()),
+        ("bare", ("NVML is not installed",), ("figure-telemetry-1",)),
+        ("gpu", ("host_processor_model_name", "accelerator_model_name", "sha256:" + "ab" * 32, "Power limit",
+                 "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "figure-requests")),
+        ("cpu", ("host_processor_model_name",), ("accelerator_model_name",)),
+        ("four-gpus", ("USD",), ()),
+        ("serving", ("CudnnRNNV3 on GPU:0", "901/s"), ()),
+    ],
+)  # fmt: skip
+def test_what_a_run_has_is_on_its_page_and_nothing_else(
+    name: str, words: tuple[str, ...], absent: tuple[str, ...]
+) -> None:
+    document = pages.document(name)
+    assert [word for word in words if word not in document.text] == []
+    assert [word for word in absent if word in document.text or word in document.ids] == []
 
 
 def unpacked(name, id_):
@@ -272,16 +251,3 @@ def test_the_page_carries_the_charts_code_where_it_has_charts(tmp_path):
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), (
         "what cannot be kept is made again"
     )
-
-
-def test_prices_and_requests_have_their_tables_only_where_there_are_any():
-    run = builders.gpu_run(trials=2)
-    prices = Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3, currency="EUR", source="--price")
-    priced = replace(run, manifest=replace(run.manifest, prices=prices))
-    assert "EUR" in Document(render_html(analyse(priced), code=pages.javascript)).text
-    assert "EUR" not in pages.document("gpu").text
-    assert "figure-requests" in figures_of(analysis("serving"))
-    assert "figure-requests" not in figures_of(analysis("gpu"))
-    text = pages.document("serving").text
-    assert "CudnnRNNV3 on GPU:0" in text
-    assert "901/s" in text

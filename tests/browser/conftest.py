@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from harness.analysis import analyse
-from harness.run.store import read_run
-from reports.page import render_html
 from tests import comparisons, report_pages
-from tests.recordings import recording
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -58,7 +54,9 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
         name: str, *, width: int = 1200, height: int = 900, scripts: bool = True, scheme="light"
     ) -> Opened:
         path = tmp_path / "page.html"
-        path.write_text(_page(name, tmp_path), encoding="utf-8")
+        kind, _, rest = name.partition(":")
+        text = comparisons.page(rest) if kind == "compare" else report_pages.page(name)
+        path.write_text(text, encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": height}, java_script_enabled=scripts, color_scheme=scheme
         )
@@ -75,13 +73,3 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
     yield open_
     for context in contexts:
         context.close()
-
-
-def _page(name: str, folder: Path) -> str:
-    """Return the report of one of the builders' runs, of "recorded:NAME", or the comparison "compare:NAME"."""
-    kind, _, rest = name.partition(":")
-    if kind == "compare":
-        return comparisons.page(rest)
-    if kind == "recorded":
-        return render_html(analyse(read_run(recording(rest, folder))), code=report_pages.javascript)
-    return report_pages.page(name)

@@ -13,7 +13,6 @@ from axe_playwright_python.sync_playwright import Axe
 from reports import compare_charts
 from reports.figures import figures_of
 from tests.comparisons import comparison
-from tests.recordings import SUITE
 from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.browser
@@ -78,11 +77,7 @@ def test_no_text_of_a_chart_lies_over_another(open_report, name, width):
     assert found == {}
 
 
-PAGES = [
-    "suite",
-    f"recorded:{SUITE}",
-    *(f"compare:{name}" for name in (*COMPARED, "eight") if name != "hostile"),
-]
+PAGES = ["suite", *(f"compare:{name}" for name in (*COMPARED, "eight") if name != "hostile")]
 
 
 @pytest.mark.parametrize("name", PAGES)
