@@ -80,12 +80,6 @@ COMPUTE_BOUND: Mapping[str, VariantSpeed] = {
     MODEL_ONLY: VariantSpeed(step_s=0.2860, batch=256, load=GpuLoad(util=99, power_w=640)),
     TUNED: VariantSpeed(step_s=0.0357, batch=256, wait_share=0.01, load=GpuLoad(util=98, power_w=670)),
 }
-INPUT_BOUND: Mapping[str, VariantSpeed] = {
-    BASELINE: VariantSpeed(step_s=0.0440, batch=32, wait_share=0.88, load=GpuLoad(util=9, power_w=130)),
-    INPUT_ONLY: VariantSpeed(step_s=0.0425, batch=32, load=GpuLoad(util=0, power_w=118)),
-    MODEL_ONLY: VariantSpeed(step_s=0.0048, batch=32, load=GpuLoad(util=61, power_w=260)),
-    TUNED: VariantSpeed(step_s=0.0120, batch=32, wait_share=0.55, load=GpuLoad(util=34, power_w=190)),
-}
 
 
 def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Workload:
@@ -332,9 +326,9 @@ def cpu_run(*, trials: int = 5) -> Run:
     return run({"cpu": CPU_SPEEDS}, trials=trials)
 
 
-def gpu_run(*, trials: int = 5, speeds: Mapping[str, VariantSpeed] = LAUNCH_BOUND) -> Run:
-    """Give a run on the CPU and one H200 with NVML telemetry; launch-bound unless told otherwise."""
-    return run({"cpu": CPU_SPEEDS, "gpu0": speeds}, trials=trials)
+def gpu_run(*, trials: int = 5) -> Run:
+    """Give a launch-bound run on the CPU and one H200 with NVML telemetry."""
+    return run({"cpu": CPU_SPEEDS, "gpu0": LAUNCH_BOUND}, trials=trials)
 
 
 def four_gpu_run(*, trials: int = 3) -> Run:

@@ -47,22 +47,6 @@ class TestExtract:
         made = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
-    @pytest.mark.parametrize(("most", "adaptive"), [(7, True), (3, False)])
-    def test_knows_whether_the_interval_chose_the_trials(self, most: int, adaptive: bool) -> None:
-        run = builders.cpu_run(trials=1)
-        profile = replace(run.manifest.profile, trials=3, max_trials=most)
-        run = replace(run, manifest=replace(run.manifest, profile=profile))
-        assert extract(analyse(run)).adaptive is adaptive
-
-    def test_names_the_family_of_images_and_the_version_of_its_framework(self) -> None:
-        run = builders.cpu_run(trials=1)
-        trials = (replace(run.trials[0], facts={"xgboost": "3.0.0", "python": "3.13"}),)
-        made = extract(
-            analyse(replace(run, workloads=(replace(run.workloads[0], image="trees"),), trials=trials))
-        )
-        assert made.images == {"cifar100-mlp": "trees"}
-        assert made.facts[Section.SOFTWARE]["xgboost"] == "3.0.0"
-
     @pytest.mark.parametrize(
         "run",
         [builders.gpu_run, builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run],
