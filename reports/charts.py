@@ -58,7 +58,6 @@ class Figure:
 
     Attributes:
         id: the element's id in the page.
-        title, description: the caption, and what a reader who does not see the chart should know.
         spec: Vega-Lite; a concatenation of panels of equal width.
         reserve_px: width that the panels' axes take up beside them.
         extent_s: of a figure whose horizontal axis is bound to a selection called "zoom", its end.
@@ -67,7 +66,6 @@ class Figure:
 
     id: str
     title: str
-    description: str
     spec: Spec
     table: Table
     reserve_px: int
@@ -176,15 +174,13 @@ def _log_ticks(low: float, high: float) -> list[float]:
 def dot_plot(
     id_: str,
     title: str,
-    description: str,
     panels: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
     labels_px: int,
     text_px: int,
     row_px: int = 16,
     around: float = 0.0,
-    header: tuple[str, ...] = (),
-    table: Table | None = None,
+    table: Table | Mapping[str, str],
     references: Sequence[Mapping[str, Any]] = (),
     legend: tuple[Key, ...] = (),
 ) -> Figure:
@@ -194,9 +190,7 @@ def dot_plot(
         panels: heading -> records with a `row`, which several may share, `text`, `name` for the tooltip, a `colour`
             and, where there is something to draw, `value`, `low` and `high`.
         around: for ratios: the axis has 1 with at least this on both sides, and a line there.
-        header: of the table of all records: what its columns of headings, rows, texts and names are called, "" for
-            none.
-        table: another one.
+        table: the numbers behind it; or of a table of all records, name of a column -> field, "heading" being one.
         references: records of other machines in the same rows, drawn as diamonds.
     """
     drawn = []
@@ -224,23 +218,20 @@ def dot_plot(
     return Figure(
         id=id_,
         title=title,
-        description=description,
         spec=stacked(drawn, spacing=44),
-        table=table or _table(panels, header),
+        table=table if isinstance(table, Table) else _table(panels, table),
         reserve_px=labels_px + text_px,
         legend=legend,
     )
 
 
-def _table(panels: Mapping[str, Sequence[Mapping[str, Any]]], header: Sequence[str]) -> Table:
-    columns = [(place, name) for place, name in enumerate(header) if name]
-    cells = [
-        (heading, record["row"], record["text"], record["name"])
+def _table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
+    rows = (
+        tuple({"heading": heading, **record}[field] for field in columns.values())
         for heading, records in panels.items()
         for record in records
-    ]
-    kept = tuple(tuple(row[place] for place, _ in columns) for row in cells)
-    return Table(header=tuple(name for _, name in columns), rows=kept)
+    )
+    return Table(header=tuple(columns), rows=tuple(rows))
 
 
 def _unity(x: alt.X) -> alt.Chart:

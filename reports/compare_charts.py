@@ -72,8 +72,6 @@ def _step_times(versus: Versus) -> charts.Figure | None:
     return breakdown_figure(
         panels,
         "A bar is as long as its step; milliseconds at its end",
-        "A stacked bar a run for each workload, device and variant; its length is the time of a step, and the "
-        "milliseconds stand at the end.",
         labels_px=_LABELS_PX,
         common=True,
     )
@@ -100,9 +98,8 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     return charts.dot_plot(
         "figure-ratios",
         f"Speed over {over(versus)}",
-        "Dots on a logarithmic axis, one a run; 1 is as fast.",
         {"": records},
-        header=("", "What", "", "Run, ratio with its 95 % interval, speed"),
+        table={"What": "row", "Run, ratio with its 95 % interval, speed": "name"},
         labels_px=_LABELS_PX,
         text_px=10,
         row_px=22,
@@ -135,7 +132,6 @@ def _trends(versus: Versus) -> charts.Figure | None:
     return charts.Figure(
         id="figure-trends",
         title="Speed through time, over the first run",
-        description="Lines through the runs of one machine in the order of time, with 95 % intervals.",
         spec=charts.stacked(panels, spacing=_BETWEEN_PX),
         table=charts.Table(header=("What", "Run", "Time", "Variant", "Speed"), rows=tuple(cells)),
         reserve_px=_AXIS_PX + 10,

@@ -37,12 +37,12 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "gpu-1": ("#d55e00", "#e69f00"),
     "gpu-2": ("#009e73", "#3bbf98"),
     "gpu-3": ("#cc79a7", "#d99cc0"),
-    "phase-start": ("#c9ced4", "#4a5158"),
-    "phase-first": ("#f3d9a4", "#6b5320"),
-    "phase-warm": ("#f7ead0", "#4a3d20"),
+    "phase-start-up": ("#c9ced4", "#4a5158"),
+    "phase-first-step": ("#f3d9a4", "#6b5320"),
+    "phase-warm-up": ("#f7ead0", "#4a3d20"),
     "phase-measured": ("#cfe3f1", "#1d3f57"),
     "phase-requests": ("#cdeadd", "#1d4a3a"),
-    "phase-other": ("#e3e6ea", "#333a41"),
+    "phase-between": ("#e3e6ea", "#333a41"),
 }
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 
@@ -50,6 +50,11 @@ DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 def part_colour(part: Part) -> str:
     """Return the CSS colour of a part of a step's time."""
     return f"var(--part-{part.value.replace(' ', '-')})"
+
+
+def phase_colour(kind: str) -> str:
+    """Return the CSS colour of a kind of phase of a trial."""
+    return f"var(--phase-{kind.replace(' ', '-')})"
 
 
 def gpu_colour(index: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model.run import Phase, Trial
@@ -12,10 +12,6 @@ from workloads.protocol import BASELINE, FIRST_STEP, STEADY, TUNED, WARM_UP
 START, FIRST, WARM, MEASURED, REQUESTS, OTHER = (
     "start-up", "first step", "warm-up", "measured", "requests", "between",
 )  # fmt: skip
-COLOURS: Mapping[str, str] = {
-    START: "var(--phase-start)", FIRST: "var(--phase-first)", WARM: "var(--phase-warm)",
-    MEASURED: "var(--phase-measured)", REQUESTS: "var(--phase-requests)", OTHER: "var(--phase-other)",
-}  # fmt: skip
 _KINDS = {FIRST_STEP: FIRST, WARM_UP: WARM, STEADY: MEASURED, REQUESTS: REQUESTS}
 # Phases that touch within this are one.
 _TOUCHING_S = 0.05

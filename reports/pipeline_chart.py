@@ -37,7 +37,6 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         id="figure-pipeline",
         title="Time that each stage adds, µs a sample",
-        description="Bars of the time that each stage adds to a sample, with 95 % intervals.",
         spec=stacked(
             [_panel(f"{name}{_use(own)}", own) for name, own in zip(names, shown, strict=True)], spacing=44
         ),

@@ -39,7 +39,6 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
     return charts.dot_plot(
         "figure-published",
         "Here over published: 1× is as fast as published",
-        "Dots on a logarithmic axis: how many times the published speed or ratio was measured here.",
         {"": records},
         table=charts.Table(header=header, rows=tuple(_cells(each, titles, devices) for each in shown)),
         labels_px=330,

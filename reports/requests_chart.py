@@ -37,9 +37,7 @@ def requests_figure(analysis: Analysis) -> Figure | None:
     )  # fmt: skip
     return dot_plot(
         "figure-requests",
-        "Latency by batch size, median and 99th percentile",
-        "A dot at the median of latency, a line up to the 99th percentile, or to the 90th or the median "
-        "itself where requests were too few, on a logarithmic axis.",
+        "Latency by batch size: median, with a line up to the 99th percentile",
         panels,
         table=Table(header=header, rows=tuple(cells)),
         labels_px=170,

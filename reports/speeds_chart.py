@@ -37,9 +37,8 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
     return dot_plot(
         "figure-speeds",
         "Samples a second: single changes, and all of them (tuned)",
-        "Dots on a logarithmic axis with 95 % intervals, for the baseline, single changes and tuned.",
         panels,
-        header=("Workload", "Variant", "Speed", "Changes"),
+        table={"Workload": "heading", "Variant": "row", "Speed": "text", "Changes": "name"},
         labels_px=170,
         text_px=130,
         row_px=15,

@@ -32,14 +32,12 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     return breakdown_figure(
         panels,
         "Shares of one step; milliseconds at the end of each bar",
-        "A stacked bar a workload, device and variant, as shares of its own step; at its end the milliseconds.",
     )
 
 
 def breakdown_figure(
     panels: Mapping[str, Mapping[str, StepTime]],
     title: str,
-    description: str,
     *,
     labels_px: int = _LABELS_PX,
     common: bool = False,
@@ -61,7 +59,6 @@ def breakdown_figure(
     return Figure(
         id="figure-step-time",
         title=title,
-        description=f"{description} The table below has every part in milliseconds with its interval.",
         spec=stacked(drawn, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),

@@ -39,8 +39,6 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     return dot_plot(
         f"figure-sweep-{number}",
         f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
-        f"A dot for each combination of {', '.join(sweep.axes)}, the fastest first, "
-        "with its 95 % interval on a logarithmic axis.",
         {"": records},
         table=sweep_table(sweep),
         labels_px=300,

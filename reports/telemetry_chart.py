@@ -18,8 +18,8 @@ from harness.run.thinning import thin
 from reports import numbers
 from reports.charts import COLOUR, Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
-from reports.palette import DASHES, gpu_colour
-from reports.phases import COLOURS, MEASURED, Band, bands, measured_span
+from reports.palette import DASHES, gpu_colour, phase_colour
+from reports.phases import MEASURED, Band, bands, measured_span
 
 Floats = NDArray[np.float64]
 Records = list[dict[str, Any]]
@@ -132,8 +132,6 @@ def telemetry_figure(
     return Figure(
         id=f"figure-telemetry-{number}",
         title=title,
-        description=f"Telemetry through time: {', '.join(own[0].quantity.title for own in groups)}. "
-        "It opens on the measured windows. The table below has least, mean and greatest values.",
         spec=stacked([whole, *panels], spacing=_SPACING_PX, params=params),
         table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
@@ -158,7 +156,7 @@ def _gpu_index(device: str) -> int | None:
 def _records(shaded: Sequence[Band]) -> Records:
     return [
         {
-            "t": round(band.start_s, 2), "end": round(band.end_s, 2), "colour": COLOURS[band.kind],
+            "t": round(band.start_s, 2), "end": round(band.end_s, 2), "colour": phase_colour(band.kind),
             "what": band.label, "long": numbers.duration(band.end_s - band.start_s),
             "name": variant_name(band.variant) if band.kind == MEASURED else "",
         }
@@ -264,7 +262,7 @@ def _legend(drawn: Sequence[Line], shaded: Sequence[Band]) -> tuple[Key, ...]:
     several = gpus.items() if len(gpus) > 1 else ()
     keys = [Key(colour=gpu_colour(place), shape="line", name=device_name(gpu)) for gpu, place in several]
     kinds = dict.fromkeys(band.kind for band in shaded)
-    keys += [Key(colour=COLOURS[kind], shape="bar", name=kind) for kind in kinds]
+    keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
     if any(line.quantity.unit == "W" for line in drawn):
         keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)

@@ -35,9 +35,8 @@ def trials_figure(analysis: Analysis) -> Figure | None:
     return dot_plot(
         "figure-trials",
         "Every trial, over the median of its variant",
-        "A strip of dots a workload, device and variant; the further apart, the less a speed says.",
         {"": records},
-        header=("", "Workload, device, variant", "", "Trial"),
+        table={"Workload, device, variant": "row", "Trial": "name"},
         labels_px=220,
         text_px=8,
         row_px=15,
