@@ -13,6 +13,7 @@ from typing import Any
 
 import altair as alt
 import vl_convert
+from markupsafe import Markup
 
 from harness.model.analysis import Estimate
 from reports.escaping import harmless
@@ -246,14 +247,14 @@ def device_colour(device: str) -> str:
     return "var(--gpu)" if is_gpu(device) else "var(--cpu)"
 
 
-def still(figure: Figure) -> str:
+def still(figure: Figure) -> Markup:
     """Draw a figure as SVG for paper and for readers without scripts."""
     width = PRINT_WIDTH_PX - figure.reserve_px
     sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
     shown: dict[str, int] = {}
     svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{shown.setdefault(clip[2], len(shown))}", svg)
-    return _PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg)
+    return Markup(_PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg))  # noqa: S704 - Vega escapes text
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"

@@ -35,7 +35,7 @@ _FILTERS: tuple[Callable[..., Any], ...] = (
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word,
-    sweep_table, variant_name,
+    still, sweep_table, variant_name,
 )  # fmt: skip
 
 
@@ -109,13 +109,7 @@ def framed(
         }
         for figure in figures.values()
     }
-    # For paper and for readers without scripts.
-    stills = {
-        figure.id: Markup(still(figure))  # noqa: S704 - made by Vega, text escaped
-        for figure in figures.values()
-        if not figure.zoomable
-    }
-    context = {"page": page, "figures": figures, "stills": stills}
+    context = {"page": page, "figures": figures}
     style, script = palette.style() + _text("report.css"), _text("report.js")
     charts = code() if figures else ""
     return (
