@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.model.analysis import Key, PublishedComparison, RatioKind, of_key
+from harness.model.analysis import Key, PublishedComparison, of_key
 from harness.model.run import Run
 from tests.builders import cpu_run, four_gpu_run, gpu_run
 from workloads.protocol import BASELINE, Published
@@ -65,15 +65,6 @@ def test_shares_have_no_factor(unit: str) -> None:
     assert each.factor is None
     assert each.measured is not None
     assert 0 <= each.measured.median <= 1
-
-
-def test_the_gain_by_tuning() -> None:
-    run = gpu_run()
-    gain = analyse(run).ratio(RatioKind.OVER_BASELINE, Key("cifar100-mlp", "gpu0", "tuned"))
-    assert gain is not None
-    each = beside(run, unit="gain", value=gain.median)
-    assert each.factor is not None
-    assert each.factor.median == 1
 
 
 @pytest.mark.parametrize("fields", [{"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}])

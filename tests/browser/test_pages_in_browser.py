@@ -106,23 +106,6 @@ def test_nothing_that_is_brought_in_runs_or_styles(open_report):
     assert len([text for text in opened.messages if "Content Security Policy" in text]) == 2
 
 
-def test_a_steps_parts_are_as_long_as_their_shares(open_report):
-    page = open_report("cpu").page
-    widths = page.eval_on_selector_all(
-        "#figure-step-time .live g.mark-rect path", "paths => paths.map(path => path.getBBox().width)"
-    )
-    shares = [
-        part.median / time.total.median
-        for time in analysis("cpu").step_times
-        for part in time.parts.values()
-        if part.median > 0
-    ]
-    assert len(widths) == len(shares) > 2
-    whole = sum(widths) / len(analysis("cpu").step_times)
-    for width, share in zip(widths, shares, strict=True):
-        assert width / whole == pytest.approx(share, abs=0.02)
-
-
 def test_the_crosshair_reads_all_gpus_at_one_instant_in_every_panel(open_report):
     page = open_report("four-gpus").page
     unfold(page)
