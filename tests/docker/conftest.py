@@ -16,6 +16,7 @@ from docker.errors import ImageNotFound
 from harness.engines import Container, ContainerSpec, Exit
 from harness.engines.docker import DockerEngine
 from harness.model.platform import ImageInfo
+from harness.system.gpu_proof import run_to_end
 from tests.builders import container_spec, image
 
 BASE = "tfbench-base:test"
@@ -62,15 +63,7 @@ def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
 @pytest.fixture
 def run_it(engine: DockerEngine) -> Callable[[ContainerSpec], tuple[Exit, str]]:
     """Return a function that runs a specification to its end and gives exit and log."""
-
-    def run(spec: ContainerSpec) -> tuple[Exit, str]:
-        container = engine.start(spec)
-        try:
-            return wait_for(container), container.log()
-        finally:
-            container.remove()
-
-    return run
+    return lambda spec: run_to_end(engine, spec, 60)
 
 
 def wait_for(container: Container) -> Exit:
