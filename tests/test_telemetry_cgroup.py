@@ -20,62 +20,67 @@ DOCKER = "/docker/abc"
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 total=250000\n"
 
 
+PRESSURES = dict.fromkeys(("cpu.pressure", "memory.pressure", "io.pressure"), PRESSURE)
+V2 = {
+    "cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n"
+                "nr_periods 40\nnr_throttled 10\nthrottled_usec 750000\n",
+    "cpu.max": "150000 100000\n",
+    "memory.current": "4096\n",
+    "memory.peak": "8192\n",
+    "memory.stat": "anon 1000\nfile 2000\nkernel 3\n",
+    "memory.max": "max\n",
+    "io.stat": "259:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n"
+               "253:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n",
+    "pids.current": "7\n",
+    "pids.max": "100\n",
+    **PRESSURES,
+}  # fmt: skip
+NO_LIMIT = "9223372036854771712\n"
+V1 = {
+    "cpu,cpuacct": {
+        "cpuacct.usage": "3500000000\n",
+        "cpuacct.stat": "user 300\nsystem 50\n",
+        "cpu.stat": "nr_periods 40\nnr_throttled 10\nthrottled_time 750000000\nnr_bursts 0\n",
+        "cpu.cfs_quota_us": "150000\n",
+        "cpu.cfs_period_us": "100000\n",
+    },
+    "memory": {
+        "memory.usage_in_bytes": "4096\n",
+        "memory.max_usage_in_bytes": "8192\n",
+        "memory.limit_in_bytes": NO_LIMIT,
+        "memory.stat": "cache 1\nrss 1\ntotal_cache 2000\ntotal_rss 1000\n",
+    },
+    "blkio": {
+        "blkio.throttle.io_service_bytes_recursive":
+            "259:0 Read 100\n259:0 Write 200\n259:0 Total 300\n253:0 Read 100\n253:0 Write 200\nTotal 600\n",
+        "blkio.throttle.io_serviced_recursive":
+            "259:0 Read 1\n259:0 Write 2\n259:0 Total 3\n253:0 Read 1\nTotal 4\n",
+    },
+    "pids": {"pids.current": "7\n", "pids.max": "100\n"},
+}  # fmt: skip
+LAYERED = {"sys/block/dm-0/dev": "253:0\n"}
+
+
 def v2(root: Path, own: str = "/user.slice", path: str = DOCKER, mounted: str = "/") -> None:
-    folder = f"sys/fs/cgroup{path.removeprefix(mounted) if mounted != '/' else path}"
-    write_files(root, {
+    folder = f"sys/fs/cgroup/{path.removeprefix(mounted)}"
+    write_files(root, LAYERED | {f"{folder}/{name}": text for name, text in V2.items()} | {
         f"proc/{PID}/cgroup": f"0::{path}\n",
         "proc/self/cgroup": f"0::{own}\n",
         "proc/self/mountinfo": f"31 23 0:28 {mounted} /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n",
-        f"{folder}/cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n"
-                              "nr_periods 40\nnr_throttled 10\nthrottled_usec 750000\n",
-        f"{folder}/cpu.max": "150000 100000\n",
-        f"{folder}/memory.current": "4096\n",
-        f"{folder}/memory.peak": "8192\n",
-        f"{folder}/memory.stat": "anon 1000\nfile 2000\nkernel 3\n",
-        f"{folder}/memory.max": "max\n",
-        f"{folder}/io.stat": "259:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n"
-                             "253:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n",
-        f"{folder}/pids.current": "7\n",
-        f"{folder}/pids.max": "100\n",
-        f"{folder}/cpu.pressure": PRESSURE,
-        f"{folder}/memory.pressure": PRESSURE,
-        f"{folder}/io.pressure": PRESSURE,
-        "sys/block/dm-0/dev": "253:0\n",
     })  # fmt: skip
 
 
 def v1(root: Path, own: str = "/") -> None:
-    controllers = ("cpu,cpuacct", "memory", "blkio", "pids")
-    mounts = [
-        f"3{n} 31 0:2{n} / /sys/fs/cgroup/{names} rw - cgroup cgroup rw,{names}\n"
-        for n, names in enumerate(controllers)
-    ]
-    write_files(root, {
-        f"proc/{PID}/cgroup": "".join(f"{n}:{names}:{DOCKER}\n" for n, names in enumerate(controllers, 1))
-                              + f"0::{DOCKER}\n",
-        "proc/self/cgroup": "".join(f"{n}:{names}:{own}\n" for n, names in enumerate(controllers, 1)),
-        "proc/self/mountinfo": "".join(mounts)
-                               + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
-        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpuacct.usage": "3500000000\n",
-        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpuacct.stat": "user 300\nsystem 50\n",
-        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.stat": "nr_periods 40\nnr_throttled 10\n"
-                                                       "throttled_time 750000000\nnr_bursts 0\n",
-        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.cfs_quota_us": "150000\n",
-        f"sys/fs/cgroup/cpu,cpuacct{DOCKER}/cpu.cfs_period_us": "100000\n",
-        f"sys/fs/cgroup/memory{DOCKER}/memory.usage_in_bytes": "4096\n",
-        f"sys/fs/cgroup/memory{DOCKER}/memory.max_usage_in_bytes": "8192\n",
-        f"sys/fs/cgroup/memory{DOCKER}/memory.limit_in_bytes": "9223372036854771712\n",
-        f"sys/fs/cgroup/memory{DOCKER}/memory.stat": "cache 1\nrss 1\ntotal_cache 2000\ntotal_rss 1000\n",
-        f"sys/fs/cgroup/blkio{DOCKER}/blkio.throttle.io_service_bytes_recursive":
-            "259:0 Read 100\n259:0 Write 200\n259:0 Total 300\n253:0 Read 100\n253:0 Write 200\nTotal 600\n",
-        f"sys/fs/cgroup/blkio{DOCKER}/blkio.throttle.io_serviced_recursive":
-            "259:0 Read 1\n259:0 Write 2\n259:0 Total 3\n253:0 Read 1\nTotal 4\n",
-        f"sys/fs/cgroup/pids{DOCKER}/pids.current": "7\n",
-        f"sys/fs/cgroup/pids{DOCKER}/pids.max": "100\n",
-        f"sys/fs/cgroup/unified{DOCKER}/cpu.pressure": PRESSURE,
-        f"sys/fs/cgroup/unified{DOCKER}/memory.pressure": PRESSURE,
-        f"sys/fs/cgroup/unified{DOCKER}/io.pressure": PRESSURE,
-        "sys/block/dm-0/dev": "253:0\n",
+    mounts = "".join(f"3 1 0:2 / /sys/fs/cgroup/{names} rw - cgroup cgroup rw,{names}\n" for names in V1)
+    unified = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    groups = V1 | {"unified": PRESSURES}
+    write_files(root, LAYERED | {
+        f"proc/{PID}/cgroup": "".join(f"1:{names}:{DOCKER}\n" for names in (*V1, "")),
+        "proc/self/cgroup": "".join(f"1:{names}:{own}\n" for names in V1),
+        "proc/self/mountinfo": mounts + unified,
+    } | {
+        f"sys/fs/cgroup/{group}{DOCKER}/{name}": text for group, files in groups.items()
+        for name, text in files.items()
     })  # fmt: skip
 
 
@@ -125,16 +130,15 @@ def test_own_limits_are_the_tightest_of_all_ancestors(tmp_path):
     assert own_limits(tmp_path) == (2, Limits(cpus=2.0, memory_bytes=1 << 30))
 
 
-def test_own_limits_in_a_container_of_version_1(tmp_path):
-    v1(tmp_path, own="/")
-    write_files(tmp_path, {
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+@pytest.mark.parametrize(("quota", "cpus"), [("150000\n", 1.5), ("-1\n", None)])
+def test_own_limits_in_a_container_of_version_1(tmp_path, quota, cpus):
+    v1(tmp_path)
+    write_files(tmp_path / "sys/fs/cgroup", {
+        "cpu,cpuacct/cpu.cfs_quota_us": quota,
+        "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+        "memory/memory.limit_in_bytes": NO_LIMIT,
     })  # fmt: skip
-    assert own_limits(tmp_path) == (1, Limits(cpus=1.5))
-    write_files(tmp_path, {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n"})
-    assert own_limits(tmp_path) == (1, Limits())
+    assert own_limits(tmp_path) == (1, Limits(cpus=cpus))
 
 
 def test_missing_files_are_gaps_with_reasons(tmp_path):
@@ -156,7 +160,6 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
     ("make", "pid", "words"),
     [
         (lambda root: v2(root, own=DOCKER), PID, "shares the harness's cgroup"),
-        (lambda root: v1(root, own=DOCKER), PID, "shares the harness's cgroup"),
         (v2, None, "The process has ended"),
         (v2, 1, "cannot be read"),
         (lambda root: write_files(root, {f"proc/{PID}/cgroup": "0::/x\n", "proc/self/cgroup": "0::/\n",
@@ -188,7 +191,6 @@ def test_a_cgroup_that_fails_is_a_gap_unless_it_went_with_its_process(tmp_path, 
     assert [gap[1] for gap in gaps] == (["mem_used_bytes"] if lives else [])
 
 
-BUSY = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 CHILD = """
 import os, time
 data = bytearray(60_000_000)
@@ -198,8 +200,8 @@ while time.process_time() < 20: pass
 
 
 def test_a_plain_process_is_summed_over_its_tree():
-    process = subprocess.Popen([sys.executable, "-c", BUSY, CHILD], stdout=subprocess.PIPE)
-    try:
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with subprocess.Popen([sys.executable, "-c", parent, CHILD], stdout=subprocess.PIPE) as process:
         child = int(process.stdout.readline())
         source = ProcessSource()
         columns, gaps = start(source, process.pid)
@@ -216,10 +218,6 @@ def test_a_plain_process_is_summed_over_its_tree():
         os.kill(child, signal.SIGKILL)
         process.wait()
         assert list(source.read()) == []
-        source.stop()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_process_with_a_cgroup_of_its_own_is_left_to_that_source(tmp_path):
