@@ -24,10 +24,8 @@ import pytest
 
 from harness.model.platform import Gpu
 from harness.system.gpus import discover
-from harness.telemetry import Target
-from harness.telemetry.gpm import GpmSource
-from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
-from harness.telemetry.nvml_utilisation import UtilisationSource
+from harness.telemetry import Source, Target
+from harness.telemetry.sources import default_sources
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 ONE_GPU = f"gpu 0 {UUID} -1\n"
@@ -273,16 +271,6 @@ class Library:
         return 0
 
 
-class Clock:
-    """Moves only when a test says so."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-
-    def __call__(self) -> int:
-        return self.ns
-
-
 @dataclass(frozen=True)
 class Reading:
     """What sources gave; gaps are (when in ns, source, device, metric, reason)."""
@@ -322,43 +310,30 @@ class Standin:
     def read(
         self,
         script: str,
-        *sources: str,
+        *names: str,
         reads: int = 3,
         gpus: Mapping[str, str] | None = None,
         pid: int | None = None,
-        step_s: float = 0.1,
         pause_s: float = 0.0,
     ) -> Reading:
-        """Start sources, read them `reads` times and stop them.
-
-        Between two reads the sources' clock moves by `step_s`, and `pause_s` really pass.
-        """
+        """Start sources by name, read them `reads` times, each time after a pause, and stop them."""
         self.load(script)
-        clock = Clock()
-        makers = {
-            "nvml": lambda: NvmlSource(clock),
-            "nvml_slow": lambda: NvmlSlowSource(clock),
-            "gpm": lambda: GpmSource(clock),
-            "nvml_util": UtilisationSource,
-        }
-        made = [makers[name]() for name in sources]
-        target = Target(pid=pid, gpus=gpus or {"gpu0": UUID})
+        sources = [source for source in default_sources() if source.name in names]
         gaps: list[Any] = []
-        columns = {
-            source.name: source.start(
-                target, lambda *gap, name=source.name: gaps.append((clock.ns, name, *gap))
-            )
-            for source in made
-        }
+
+        def start(source: Source) -> Mapping[str, Sequence[str]]:
+            target = Target(pid=pid, gpus=gpus or {"gpu0": UUID})
+            return source.start(target, lambda *gap: gaps.append((time.monotonic_ns(), source.name, *gap)))
+
+        columns = {source.name: start(source) for source in sources}
         samples = []
         for _ in range(reads):
             time.sleep(pause_s)
-            clock.ns += round(step_s * 1e9)
             samples += [
                 {"source": source.name, **dataclasses.asdict(each)}
-                for source in made
+                for source in sources
                 for each in source.read()
             ]
-        for source in made:
+        for source in sources:
             source.stop()
         return Reading(columns=columns, samples=samples, gaps=gaps)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import socket
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from harness.system.cloud import cloud_facts, provider_of
+from tests.folders import write_files
+from tests.web_server import served
 
 DMI = {
     "aws": {"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"},
@@ -23,11 +22,7 @@ DMI = {
 
 
 def firmware(root: Path, name: str) -> Path:
-    folder = root / "sys/class/dmi/id"
-    folder.mkdir(parents=True)
-    for file, content in DMI[name].items():
-        (folder / file).write_text(content + "\n", encoding="utf-8")
-    return root
+    return write_files(root, {f"sys/class/dmi/id/{file}": f"{text}\n" for file, text in DMI[name].items()})
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -58,26 +53,6 @@ class Metadata(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class Hung(Metadata):
-    def do_PUT(self) -> None:
-        self.server.released.wait(10)
-
-    def do_GET(self) -> None:
-        self.do_PUT()
-
-
-@contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.released = threading.Event()
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.released.set()
-            server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("name", "instance"),
     [("aws", "g5.xlarge"), ("gcp", "a2-highgpu-1g"), ("azure", "Standard_NC4as_T4_v3")],
@@ -97,12 +72,10 @@ def test_a_machine_of_no_cloud_is_not_asked(tmp_path: Path, name: str) -> None:
 
 
 def test_a_service_that_hangs_costs_its_time_out_and_nothing_else(tmp_path: Path) -> None:
-    began = time.monotonic()
-    with served(Hung) as address:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         result = cloud_facts(firmware(tmp_path, "aws"), address, patience_s=0.2)
-        took = time.monotonic() - began
     assert result == {"cloud_provider": "aws"}
-    assert took < 5, "it would hang for ten seconds"
 
 
 def test_what_answers_otherwise_or_not_at_all_tells_nothing(tmp_path: Path) -> None:

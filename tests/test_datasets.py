@@ -6,12 +6,10 @@ import gzip
 import io
 import pickle
 import tarfile
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.progress import Silent
+from tests.web_server import served
 from workloads.protocol import ARRAYS, RARE, START, Data
 
 RANDOM = np.random.default_rng(7)
@@ -75,23 +74,6 @@ def got(
     return ensure_data(data, "w", cache, mode, 1, Silent(), table)
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder's files and give its address."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def check_cifar(folder: Path) -> None:
     arrays = load(folder)
     assert arrays["x_train"].shape == (20, 32, 32, 3)
@@ -112,39 +94,33 @@ class TestReal:
         few, _ = got(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
 
-    def test_is_fetched_once(self, tmp_path: Path) -> None:
+    def test_is_fetched_once_though_a_torn_one_is_there(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
+        torn = tmp_path / "cache/data/archives/small.tar.gz"
+        torn.parent.mkdir(parents=True)
+        torn.write_bytes(archive.read_bytes()[:-5])
         unreachable = available(archive)
         _, info = got(tmp_path / "cache", unreachable, "auto")
         assert (info.kind, "could not be fetched (ConnectionError)" in info.why) == ("procedural", True)
         with pytest.raises(DataError) as caught:
             got(tmp_path / "cache", unreachable)
-        assert str(tmp_path / "cache/data/archives/small.tar.gz") in caught.value.hint
-        with served(tmp_path / "home") as url:
+        assert str(torn) in caught.value.hint
+        with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             folder, _ = got(tmp_path / "cache", table, "auto")
         check_cifar(folder)
+        assert torn.read_bytes() == archive.read_bytes()
         again, info = got(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
 
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        with served(tmp_path / "home") as url:
+        with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             archive.write_bytes(b"<html>please log in</html>")
             with pytest.raises(DataError, match="not the published file"):
                 got(tmp_path / "cache", table)
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
-
-    def test_a_torn_file_by_hand_is_fetched_again(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        torn = tmp_path / "data/archives/small.tar.gz"
-        torn.parent.mkdir(parents=True)
-        torn.write_bytes(archive.read_bytes()[:-5])
-        with served(tmp_path / "home") as url:
-            _, info = got(tmp_path, available(archive, url))
-        assert info.kind == "real"
-        assert torn.read_bytes() == archive.read_bytes()
 
     @pytest.mark.parametrize(
         "wrong",
