@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,18 @@ def test_the_kernel_frees_it_when_its_holder_is_killed(tmp_path: Path) -> None:
         pass
 
 
+@pytest.fixture
+def strict_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("strict_umask")
 def test_any_user_may_take_it_whatever_the_umask_of_the_first(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    before = os.umask(0o077)
-    try:
-        with pytest.raises(RuntimeError), measuring(lock):
-            raise RuntimeError
-    finally:
-        os.umask(before)
+    with pytest.raises(RuntimeError), measuring(lock):
+        raise RuntimeError
     assert stat.S_IMODE(lock.stat().st_mode) == 0o666
     with measuring(lock):
         pass  # it is free again when a run fails
@@ -83,15 +88,12 @@ def test_who_fills_the_cache_second_waits_and_says_so(tmp_path: Path) -> None:
     assert entered.is_set()
 
 
+@pytest.mark.usefixtures("strict_umask")
 def test_a_folder_takes_anothers_place_whole_or_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "cache/x"
-    before = os.umask(0o077)
-    try:
-        for content in ("old", "new"):
-            with replacing(folder) as made:
-                (made / content).touch()
-    finally:
-        os.umask(before)
+    for content in ("old", "new"):
+        with replacing(folder) as made:
+            (made / content).touch()
     with pytest.raises(RuntimeError), replacing(folder) as made:
         (made / "torn").touch()
         raise RuntimeError
