@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -92,10 +91,6 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
 
 
 def _host_checks() -> Iterator[Check]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    new = sys.version_info[:2] > (3, 13)
-    remedy = "The local engine needs Python 3.11 to 3.13: make PYTHON=python3.13 bench"
-    yield _noted("Python", f"{version} runs the harness", remedy if new else "")
     governor = text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
     slow = governor not in ("", "performance")
     cpus = f"{len(os.sched_getaffinity(0))} usable, load {os.getloadavg()[0]:.1f}"

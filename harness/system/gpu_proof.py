@@ -35,7 +35,10 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
             gpu=access,
         )
         ended, log = run_to_end(engine, spec, LIMIT_S)
-    answer = _answer(log)
+    # The probe prints one line of JSON, TensorFlow whatever it likes.
+    answer: dict[str, Any] = next(
+        (json.loads(line) for line in log.splitlines() if line.startswith('{"ok"')), {}
+    )
     if ended.code != 0 or not answer.get("ok"):
         text = answer.get("message") or "\n".join(log.strip().splitlines()[-5:]) or "nothing"
         raise GpuError(
@@ -68,14 +71,3 @@ def run_to_end(engine: Engine, spec: ContainerSpec, limit_s: float) -> tuple[Exi
         return exit_, container.log()
     finally:
         container.remove()
-
-
-def _answer(log: str) -> dict[str, Any]:
-    for line in reversed(log.splitlines()):
-        if line.startswith("{"):
-            try:
-                answer: dict[str, Any] = json.loads(line)
-            except ValueError:
-                continue
-            return answer
-    return {}
