@@ -1,4 +1,4 @@
-"""A workload with an input pipeline of its own, whose stages tfbench times one by one.
+"""A workload with its own input pipeline; tfbench times each stage.
 
 tfbench bench --workload-file examples/my_pipeline.py
 """
@@ -14,14 +14,14 @@ workload = Workload(
     data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
     batch_size=64,
     epochs=5,
-    samples_per_epoch=20_000,  # as many as dataset() gives
+    samples_per_epoch=20_000,  # length of dataset()
     params={"side": 128},
-    stages=("read", "resize", "augment", "batch"),  # what dataset() gives, in order
+    stages=("read", "resize", "augment", "batch"),  # the stages of dataset(), in order
 )
 
 
 def dataset(params: dict, data_dir: str):
-    """Return the pipeline as named stages, each a function from the dataset before it to the next."""
+    """Return the pipeline as named stages; each is a function from the previous dataset to the next."""
     x = np.load(f"{data_dir}/x_train.npy", mmap_mode="r")[:20_000]
     y = np.load(f"{data_dir}/y_train.npy")[:20_000]
     side = params["side"]

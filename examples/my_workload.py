@@ -1,17 +1,17 @@
-"""A workload of your own: `tfbench bench --workload-file examples/my_workload.py`."""
+"""A custom workload: `tfbench bench --workload-file examples/my_workload.py`."""
 
 import tensorflow as tf
 
 from workloads.protocol import Data, Workload
 
-# Read on the host without running this file, so: literals only.
+# The host parses this file without running it, so use literals only.
 workload = Workload(
     name="my-cnn",
     title="A small convolutional network on CIFAR-10",
     data=Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
     batch_size=64,
     epochs=5,
-    params={"filters": 16},  # each one can be set with --param, e.g. --param filters=64
+    params={"filters": 16},  # defaults; change them with --param, e.g. --param filters=64
 )
 
 
