@@ -15,10 +15,10 @@ comma     := ,
 empty     :=
 space     := $(empty) $(empty)
 split      = $(subst $(comma),$(space),$(1))
-# pip of the environment $(1) does $(2). What it says is kept there, and shown when it fails only: a warning that
-# an index is not asked, or a folder not used, is of the machine's own configuration.
+# Run `pip $(2)` in the environment $(1). The output goes to a log that is only shown on failure, because pip also
+# warns about the machine's own configuration.
 pip        = $(1)/bin/pip $(2) --quiet --disable-pip-version-check >$(1)/pip.log 2>&1 || \
-  { code=$$?; cat $(1)/pip.log >&2; echo "This is in $(1)/pip.log too." >&2; exit $$code; }
+  { code=$$?; cat $(1)/pip.log >&2; echo "This output is also in $(1)/pip.log." >&2; exit $$code; }
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,19 +29,19 @@ help: ## list the targets
 	@echo "Variables of bench: PROFILE=smoke|quick|full ENGINE=auto|docker|local DEVICE=auto|cpu|gpu|..."
 	@echo "                    WORKLOADS=name,name OUT=folder ARGS='any option of tfbench bench'"
 
-# The environment is complete only when the stamp is there; an interrupted installation starts again.
+# The stamp is written last, so an interrupted installation starts again.
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }
-	@echo "Installing what the harness needs into $(VENV)"
+	@echo "Installing the harness into $(VENV)"
 	@$(call pip,$(VENV),install --require-hashes --requirement requirements.lock)
 	@$(call pip,$(VENV),install --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed dev.lock
-	@echo "Installing what the tests need into $(VENV)"
+	@echo "Installing development tools into $(VENV)"
 	@$(call pip,$(VENV),install --require-hashes --requirement dev.lock)
 	@touch $@
 
@@ -49,24 +49,24 @@ $(VENV)/installed-dev: $(VENV)/installed dev.lock
 install: $(VENV)/installed ## install the harness into .venv
 
 .PHONY: bench
-bench: $(VENV)/installed ## run the benchmark and write the report (the main job)
+bench: $(VENV)/installed ## run the benchmarks and write the report
 	@$(TFBENCH) bench --profile $(PROFILE) --engine $(ENGINE) --device $(DEVICE) --out $(OUT) \
 	  $(foreach name,$(call split,$(WORKLOADS)),--workload $(name)) $(ARGS)
 
 .PHONY: doctor
-doctor: $(VENV)/installed ## say what this host can and cannot do
+doctor: $(VENV)/installed ## check what this host can run
 	@$(TFBENCH) doctor
 
 .PHONY: wheels
-wheels: $(VENV)/installed ## fetch and check the images' wheels; then docker-compose build works
+wheels: $(VENV)/installed ## download and verify the images' wheels, for docker-compose build
 	@$(TFBENCH) images --fetch-only
 
 .PHONY: images
-images: $(VENV)/installed ## build the CPU and the CUDA image
+images: $(VENV)/installed ## build the CPU and CUDA images
 	@$(TFBENCH) images
 
 .PHONY: engine
-engine: ## install and start a Docker Engine, unless one answers
+engine: ## install and start Docker if it is not running
 	@images/engine.sh
 
 .PHONY: test
@@ -75,41 +75,41 @@ test: lint ## run all tests; needs a Docker Engine (make engine)
 	@$(BIN)/pytest --numprocesses auto --dist worksteal
 
 .PHONY: quick
-quick: $(VENV)/installed-dev ## run most tests: none with engine, TensorFlow or browser, none marked slow (whole pages, replayed runs, fuzzing)
+quick: $(VENV)/installed-dev ## run the fast tests: no Docker, TensorFlow, browser or slow tests
 	@$(BIN)/pytest --numprocesses auto --dist worksteal --quiet \
 	  -m "not docker and not tensorflow and not browser and not slow"
 
 .PHONY: faults
-faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, hostile options and workloads, kills
+faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, bad options and workloads, kills
 	@TFBENCH_FAULTS=$(FAULTS) $(BIN)/pytest --numprocesses auto --dist worksteal --quiet tests/faults
 
 .PHONY: lint
-lint: $(VENV)/installed-dev ## check format, style and types
+lint: $(VENV)/installed-dev ## check formatting, style and types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
 
-# Other people's samplers run as processes of an environment of their own: ours stays as small as it is.
+# Third-party samplers are installed into a separate environment.
 build/compare/installed: compare.lock $(VENV)/installed
 	@$(PYTHON) -m venv build/compare
-	@echo "Installing the samplers to compare with into build/compare"
+	@echo "Installing third-party samplers into build/compare"
 	@$(call pip,build/compare,install --require-hashes --requirement compare.lock)
 	@touch $@
 
 .PHONY: overhead
-overhead: $(VENV)/installed-dev build/compare/installed ## measure what measuring costs
+overhead: $(VENV)/installed-dev build/compare/installed ## measure the overhead of sampling
 	@$(BIN)/python -m benchmarks.sampling $(ARGS)
 
 .PHONY: truth
-truth: $(VENV)/installed ## plant bottlenecks; are the verdicts right?
+truth: $(VENV)/installed ## check the step-time breakdown on planted bottlenecks
 	@$(BIN)/python -m benchmarks.truth $(ARGS)
 
 .PHONY: power
-power: $(VENV)/installed-dev ## how often compare is wrong: like with like, and a planted slowdown
+power: $(VENV)/installed-dev ## measure error rates of compare, with equal runs and planted slowdowns
 	@$(BIN)/python -m benchmarks.power $(ARGS)
 
 .PHONY: lock
-lock: $(VENV)/installed-dev ## resolve the lock files again
+lock: $(VENV)/installed-dev ## update the lock files
 	@BIN=$(BIN) images/lock.sh
 
 .PHONY: clean
-clean: ## remove what was installed and built here; keeps runs/ and the cache
+clean: ## remove installed and built files; keeps runs/ and the cache
 	rm -rf $(VENV) images/context build .env *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Bootstrap a base image out of distribution packages, for hosts that no image registry answers.
-#   images/base.sh FILE.tar     writes its root file system
-#   images/base.sh NAME:TAG     imports it into the engine, with the docker command
-#   LOCK=1 images/base.sh FILE.tar   takes the newest packages and writes their versions into base.lock
-# It holds what the slim Python image holds as far as tfbench needs it: Debian 13 and its Python 3.13.
-# Packages and their signatures come from the mirror that this host's apt is set up with, in the versions that
-# base.lock pins: the same bytes wherever the mirror still has them. Which it has not is said.
+# Bootstrap a base image from distribution packages, for hosts without access to an image registry.
+#   images/base.sh FILE.tar     write its root file system
+#   images/base.sh NAME:TAG     import it into the engine, using the docker command
+#   LOCK=1 images/base.sh FILE.tar   use the newest packages and write their versions to base.lock
+# It replaces the slim Python image: Debian 13 with its Python 3.13.
+# Signed packages come from the mirror that apt on this host uses, in the versions pinned by base.lock.
+# Prints a warning for versions that the mirror no longer has.
 set -euo pipefail
 export LC_ALL=C
 
@@ -15,12 +15,12 @@ suite=trixie
 fail() { echo "images/base.sh: $1" >&2; exit 1; }
 
 [ "$(uname -m)" = x86_64 ] || fail "only x86_64 is supported; TensorFlow's wheels in the lock are for it."
-command -v apt-get >/dev/null || fail "this host has no apt to bootstrap a base image from."
+command -v apt-get >/dev/null || fail "bootstrapping a base image needs apt, which this host does not have. Build on another image with --base."
 
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo -n)
 
-# An Ubuntu host does not have Debian's signing keys by itself.
+# Ubuntu does not install Debian's signing keys by default.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 wanted=()
 command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
@@ -36,7 +36,7 @@ if [ "${#wanted[@]}" != 0 ]; then
     } >&2 || fail "${wanted[*]} could not be installed; see above."
 fi
 
-# The host's own Debian mirror, whatever its name; an Ubuntu host leaves the choice to mmdebstrap.
+# The Debian mirror configured on the host; on Ubuntu, mmdebstrap uses its default.
 # shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)' 2>/dev/null |
     sed -n 's/^Debian|\(.*\/debian\/\?\)$/\1/p' | head -n 1)
@@ -49,9 +49,9 @@ trap 'rm -rf "$work"' EXIT
 lock=$(dirname "$0")/base.lock
 [ -n "${LOCK:-}" ] || sed 's/\(.*\)=\(.*\)/Package: \1\nPin: version \2\nPin-Priority: 1001\n/' "$lock" > "$work/preferences"
 touch "$work/preferences"
-# A lab's mirror may be a snapshot that is older than the validity its Release file claims; signatures
-# are checked all the same. Documentation and translations would add a third to the size. Where resolv.conf and hosts
-# are missing, an engine that mounts its own there leaves the time of the build in /etc.
+# Release files of mirror snapshots may have expired; signatures are still checked. Documentation and translations
+# would add a third to the size. resolv.conf and hosts must exist: an engine that creates them to mount its own changes
+# the timestamp of /etc.
 # shellcheck disable=SC2016
 SOURCE_DATE_EPOCH=0 mmdebstrap --quiet --variant=minbase --format=tar \
     --include=python3,ca-certificates \

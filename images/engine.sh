@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Install a Docker Engine from the distribution's own packages and start it: Debian and Ubuntu.
-#   images/engine.sh            does nothing when an engine answers already
-# The variables below are for hosts that already run an engine of another kind, and for tests:
-#   TFBENCH_ENGINE_HOST   where it listens      (unix:///var/run/docker.sock)
-#   TFBENCH_ENGINE_ROOT   where its data lies   (/var/lib/docker)
-#   TFBENCH_ENGINE_STATE  its run-time state    (/var/run/docker)
-#   TFBENCH_ENGINE_LOG    its log, where systemd does not keep it (/var/log/tfbench-dockerd.log)
+# Install a Docker Engine from the distribution's packages and start it, on Debian and Ubuntu.
+#   images/engine.sh            does nothing if an engine is already running
+# The variables below are for hosts that already run another engine, and for tests:
+#   TFBENCH_ENGINE_HOST   socket to listen on   (unix:///var/run/docker.sock)
+#   TFBENCH_ENGINE_ROOT   data directory        (/var/lib/docker)
+#   TFBENCH_ENGINE_STATE  run-time state        (/var/run/docker)
+#   TFBENCH_ENGINE_LOG    log file, without systemd (/var/log/tfbench-dockerd.log)
 set -euo pipefail
 
 default_host=unix:///var/run/docker.sock
@@ -23,7 +23,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# A request of the engine's own protocol: neither the docker command nor group membership is needed.
+# Uses the HTTP API, so that the docker command is not needed.
 ping_engine() {
     if command -v curl >/dev/null; then
         "$@" curl -fsS --max-time 5 --unix-socket "$socket" http://engine/_ping 2>/dev/null | grep -q OK
@@ -34,33 +34,33 @@ ping_engine() {
 
 answers() { [ -S "$socket" ] && ping_engine "$@"; }
 
-# Whatever DOCKER_HOST or the current context point at is what tfbench will use.
+# tfbench uses the engine of DOCKER_HOST or of the current docker context.
 if [ -z "${TFBENCH_ENGINE_HOST:-}" ] && command -v docker >/dev/null && docker version >/dev/null 2>&1; then
-    say "an engine answers already ($(docker version --format '{{.Server.Version}}')); nothing to do."
+    say "an engine is already running ($(docker version --format '{{.Server.Version}}')); nothing to do."
     exit 0
 fi
 if answers; then
-    say "an engine answers already at $host; nothing to do."
+    say "an engine is already running at $host; nothing to do."
     exit 0
 fi
 [ -z "${DOCKER_HOST:-}" ] || [ -n "${TFBENCH_ENGINE_HOST:-}" ] ||
     fail "DOCKER_HOST is set to $DOCKER_HOST, but no engine answers there. Correct or unset it."
 
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || fail "root is needed, and there is no sudo. Run this as root."
+    command -v sudo >/dev/null || fail "this needs root, and sudo is not installed. Run it as root."
     if answers sudo; then
-        say "an engine runs, but $(id -un) may not use it. Join its group: sudo usermod -aG docker $(id -un), then log in anew."
+        say "an engine is running, but $(id -un) may not use it. Try: sudo usermod -aG docker $(id -un), then log in again."
         exit 1
     fi
 fi
 
 if ! PATH=$PATH:/usr/sbin:/sbin command -v dockerd >/dev/null; then
     if ! command -v apt-get >/dev/null; then
-        fail "only Debian and Ubuntu are set up by this script. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Podman's socket serves as well: systemctl --user start podman.socket, then make bench. Without any engine: make bench ENGINE=local."
+        fail "this script supports only Debian and Ubuntu. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Podman works too: systemctl --user start podman.socket, then make bench. Without any engine: make bench ENGINE=local."
     fi
     say "installing docker.io from the distribution's packages"
     as_root apt-get update -q
-    # iptables and the rest that Docker recommends is wanted only for networks, which trials do not have.
+    # Docker recommends iptables and other packages for networking, which trials do not use.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends docker.io ||
         fail "docker.io could not be installed; see above."
 fi
@@ -80,7 +80,7 @@ started() {
     say "an engine answers at $host."
     if [ "$(id -u)" != 0 ] && ! answers; then
         as_root usermod -aG docker "$(id -un)"
-        say "$(id -un) was added to its group: log in anew (or run: newgrp docker), then go on."
+        say "$(id -un) was added to the docker group: log in again (or run: newgrp docker), then continue."
     fi
     exit 0
 }
@@ -92,9 +92,8 @@ if [ -d /run/systemd/system ] && [ "$host" = "$default_host" ] && command -v sys
     fail "docker.service does not answer. See: journalctl -u docker"
 fi
 
-# Without systemd: our own daemon process, which outlives this shell.
-# The pid of a dead one may since belong to another program, or to nobody but a first process that never
-# reaps its children, as in many sandboxes.
+# Without systemd: start a daemon that outlives this shell.
+# The pid of a dead daemon may have been reused, or be a zombie that the container's init does not reap.
 running() {
     [ -e "$pidfile" ] || return 1
     local status
@@ -102,11 +101,11 @@ running() {
     grep -q '^Name:[[:space:]]*dockerd$' "$status" 2>/dev/null && ! grep -q '^State:[[:space:]]*Z' "$status"
 }
 
-# dockerd refuses to start over a pid that exists, whoever has it.
+# dockerd refuses to start if the pid in its pid file exists, even as another program.
 remove_stale_pid() {
     [ -e "$pidfile" ] || return 0
     if running; then
-        fail "a dockerd runs already (process $(cat "$pidfile")) but does not answer at $host. See its log, or end it and try again."
+        fail "dockerd is already running (process $(cat "$pidfile")) but does not answer at $host. See its log, or stop it and try again."
     fi
     as_root rm -f "$pidfile"
 }
@@ -120,7 +119,7 @@ start_daemon() {
         # shellcheck disable=SC2046
         if answers $(under); then return 0; fi
         sleep 0.5
-        # dockerd writes its pid file first of all and removes it when it gives up.
+        # dockerd writes its pid file first and removes it when it fails.
         if [ "$try" -gt 4 ] && ! running; then return 1; fi
     done
     return 1
@@ -139,7 +138,7 @@ fi
 
 if start_daemon; then started; fi
 stop_daemon
-# Sandboxes without the right to set up bridges or packet filters: trials have no network anyway.
+# Some sandboxes do not allow bridges or packet filters. Trials have no network anyway.
 say "the engine did not start with its usual network; trying without bridge and iptables"
 if start_daemon --iptables=false --ip6tables=false --bridge=none; then started; fi
 stop_daemon

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run as root by the Dockerfile: install what lies beside this script, add the user, put CUDA on the loader's path.
-# What it makes lies below /opt and /etc, but for byte code of Python's own modules, which not every base has.
+# Run as root during the image build: install the wheels next to this script, add the user, put CUDA on the loader path.
+# Everything goes to /opt and /etc, except byte code of the standard library, which some bases lack.
 set -eu
 export PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0
 here=$(dirname "$0")
@@ -14,8 +14,8 @@ sh "$here/install.sh" /opt/tfbench python3
 echo 'tfbench:x:10001:' >> /etc/group
 echo 'tfbench:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd
 
-# TensorFlow's wheel does not find the libraries of its own CUDA wheels (libcusolver.so.11 first): it would register
-# no GPU and train on the CPU without a word. XLA looks for ptxas and libdevice under its own data directory.
+# TensorFlow does not find all libraries of the CUDA wheels (libcusolver.so.11 first): it would register
+# no GPU and silently train on the CPU. XLA looks for ptxas and libdevice in its CUDA data directory.
 nvidia=$(echo /opt/tfbench/lib/python3*/site-packages/nvidia)
 if [ -e "$nvidia/cuda_nvcc" ]; then
     ls -d "$nvidia"/*/lib > /etc/ld.so.conf.d/tfbench-cuda.conf

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Resolve the lock files again: hashes, no addresses. Needs uv in $BIN (a development dependency).
+# Update the lock files, with hashes and without URLs. Needs uv in $BIN (a development dependency).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compile() { "${BIN:-.venv/bin}/uv" pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header "$@"; }
 
 platform=x86_64-manylinux_2_28
 
-# Write the sizes of a lock's wheels into it, for the bar of the bytes that are fetched.
+# Add wheel sizes to a lock file, for the download progress bar.
 add_sizes() {
     "${BIN:-.venv/bin}/uv" pip compile --quiet --no-deps --format pylock.toml --python-version 3.13 --python-platform $platform "$1" |
         "${BIN:-.venv/bin}/python" -c '
@@ -28,7 +28,7 @@ done
 mkdir -p build
 LOCK=1 images/base.sh build/base.tar
 compile --universal --python-version 3.11 pyproject.toml --group build --output-file requirements.lock
-# Ray is 80 MB: nodes of a fleet and whoever drives them install it, and the tests.
+# Ray is 80 MB, so only fleets and the tests install it.
 compile --universal --python-version 3.11 pyproject.toml --extra fleet --group build --constraint requirements.lock --output-file fleet.lock
 compile --universal --python-version 3.11 pyproject.toml --all-extras --group dev --constraint requirements.lock --output-file dev.lock
 compile --universal --python-version 3.11 --group compare --output-file compare.lock

@@ -49,7 +49,7 @@ def make(clone: Path, target: str, **surroundings: str) -> subprocess.CompletedP
 def test_installing_says_one_line_and_keeps_what_pip_said(clone: Path) -> None:
     done = make(clone, "install")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "Installing what the harness needs into .venv\n"
+    assert done.stdout == "Installing the harness into .venv\n"
     assert "Location '/nowhere' is ignored" in (clone / ".venv/pip.log").read_text()
     asked = (clone / ".venv/asked").read_text().splitlines()
     assert [line.split()[:2] for line in asked] == [["install", "--require-hashes"], ["install", "--no-deps"]]
