@@ -220,13 +220,14 @@ def dot_plot(
         id=id_,
         title=title,
         spec=stacked(drawn, spacing=44),
-        table=table if isinstance(table, Table) else _table(panels, table),
+        table=table if isinstance(table, Table) else records_table(panels, table),
         reserve_px=labels_px + text_px,
         legend=legend,
     )
 
 
-def _table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
+def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
+    """Return a table of all records: name of a column -> field, "heading" being one."""
     rows = (
         tuple({"heading": heading, **record}[field] for field in columns.values())
         for heading, records in panels.items()

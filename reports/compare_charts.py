@@ -122,18 +122,17 @@ def _trends(versus: Versus) -> charts.Figure | None:
     if not groups:
         return None
     several = len({trend.machine for trend in versus.trends}) > 1
-    panels, cells = [], []
+    panels = {}
     for (machine, workload, device), own in groups.items():
         where = f" ({machine})" if several else ""
         heading = f"{_heading(versus, workload, device)}{where}{trend_line(own)}"
-        records = [record for trend in own for record in _points(versus, trend)]
-        panels.append(_trend_panel(heading, records))
-        cells += [(heading, each["run"], each["when"], each["variant"], each["text"]) for each in records]
+        panels[heading] = [record for trend in own for record in _points(versus, trend)]
+    columns = {"What": "heading", "Run": "run", "Time": "when", "Variant": "variant", "Speed": "text"}
     return charts.Figure(
         id="figure-trends",
         title="Speed through time, over the first run",
-        spec=charts.stacked(panels, spacing=_BETWEEN_PX),
-        table=charts.Table(header=("What", "Run", "Time", "Variant", "Speed"), rows=tuple(cells)),
+        spec=charts.stacked([_trend_panel(*each) for each in panels.items()], spacing=_BETWEEN_PX),
+        table=charts.records_table(panels, columns),
         reserve_px=_AXIS_PX + 10,
         legend=tuple(
             charts.Key(colour=gpu_colour(place), shape="line", name=variant_name(variant))

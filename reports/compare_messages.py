@@ -212,8 +212,3 @@ def scaling_caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
         f"Oversubscribed: {each} workers used {cpus}, and so did one alone. "
         f"Expect {numbers.percent(1 / each)} efficiency at most where one keeps them busy."
     )
-
-
-def divided(placement: Placement) -> str:
-    """Return whose the CPUs of workers are."""
-    return "shared by all workers" if placement.oversubscribed else "its own"

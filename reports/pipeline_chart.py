@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import altair as alt
 
-from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, of_key
+from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, Stage, of_key
 from reports import numbers
-from reports.charts import Figure, Panel, Table, beside, labelled, panel, span, stacked, whiskers
+from reports.charts import Figure, Panel, beside, labelled, panel, records_table, span, stacked, whiskers
 from reports.names import devices_of, titles_of
 from workloads.protocol import BASELINE
 
@@ -33,26 +36,16 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
     if not shown:
         return None
     titles, devices = titles_of(analysis), devices_of(analysis)
-    names = [f"{titles[pipeline.workload]}, {devices[pipeline.device]}" for pipeline in shown]
+    panels = {
+        f"{titles[own.workload]}, {devices[own.device]}{_use(own)}": [_record(stage) for stage in own.stages]
+        for own in shown
+    }
+    columns = {"Workload": "heading", "Stage": "row", "Time a sample": "text", "95 % interval": "interval"}
     return Figure(
         id="figure-pipeline",
         title="Time that each stage adds, µs a sample",
-        spec=stacked(
-            [_panel(f"{name}{_use(own)}", own) for name, own in zip(names, shown, strict=True)], spacing=44
-        ),
-        table=Table(
-            header=("Workload", "Stage", "Time a sample", "95 % interval"),
-            rows=tuple(
-                (
-                    name,
-                    stage.name,
-                    numbers.duration(stage.cost.median),
-                    f"{numbers.duration(stage.cost.low)} to {numbers.duration(stage.cost.high)}",
-                )
-                for name, own in zip(names, shown, strict=True)
-                for stage in own.stages
-            ),
-        ),
+        spec=stacked([_panel(heading, records) for heading, records in panels.items()], spacing=44),
+        table=records_table(panels, columns),
         reserve_px=_LABELS_PX + _TEXT_PX,
     )
 
@@ -64,14 +57,17 @@ def _use(pipeline: Pipeline) -> str:
     return f": uses {numbers.number(pipeline.cpus_used, 2)} of {numbers.number(pipeline.cpus, 2)} CPUs"
 
 
-def _panel(heading: str, pipeline: Pipeline) -> Panel:
-    base = labelled(
-        [
-            {**span(stage.cost, 1e6), "row": stage.name, "text": numbers.duration(stage.cost.median)}
-            for stage in pipeline.stages
-        ],
-        _LABELS_PX,
-    )
+def _record(stage: Stage) -> dict[str, Any]:
+    return {
+        **span(stage.cost, 1e6),
+        "row": stage.name,
+        "text": numbers.duration(stage.cost.median),
+        "interval": f"{numbers.duration(stage.cost.low)} to {numbers.duration(stage.cost.high)}",
+    }
+
+
+def _panel(heading: str, records: Sequence[dict[str, Any]]) -> Panel:
+    base = labelled(records, _LABELS_PX)
     bars = base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(
         x=alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
     )
