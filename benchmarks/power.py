@@ -161,7 +161,7 @@ def generated(noise: float, count: int | None, random: np.random.Generator) -> E
         workload="w", device="cpu", variant=COMPARED[0], throughput=tuple(values[:trials]), batch_size=32
     )
     return Extract(
-        run_id="", label="", created="", tfbench_version="", machine="", facts={}, speeds=(speed,),
+        run_id="", label="", created="", machine="", facts={}, speeds=(speed,),
         adaptive=count is None, planned=trials, ok=trials,
     )  # fmt: skip
 

@@ -36,7 +36,6 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         run_id=manifest.run_id,
         label=label or manifest.run_id,
         created=manifest.created,
-        tfbench_version=manifest.tfbench_version,
         machine=machine_name(manifest),
         facts=valid,
         speeds=speeds,

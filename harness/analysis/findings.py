@@ -248,7 +248,7 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
             predicted = without(_removed(case, time, parts))
-            return Ablation(variant=variant, parts=parts, predicted=predicted, gain=gain)
+            return Ablation(variant=variant, predicted=predicted, gain=gain)
     return None
 
 
@@ -281,7 +281,7 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if mine and gain is not None:
             others = len(changed) - len(mine)
-            remedy = Remedy(variant=variant, changes=tuple(changed), gain=gain, alone=not others)
+            remedy = Remedy(variant=variant, gain=gain, alone=not others)
             # What answers the cause by itself says more of it than all fixes together.
             result.setdefault((others, variant == TUNED, -len(mine)), remedy)
     return result[min(result)] if result else None

@@ -250,21 +250,19 @@ class Ablation:
     """
 
     variant: str
-    parts: tuple[Part, ...]
     predicted: float
     gain: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A variant that answers a cause as a user can: what it changes, and its speed over the baseline's.
+    """A variant that answers a cause as a user can, and its speed over the baseline's.
 
     Attributes:
         alone: it changes nothing that does not answer the cause.
     """
 
     variant: str
-    changes: tuple[Change, ...]
     gain: Estimate
     alone: bool
 

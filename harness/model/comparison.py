@@ -73,7 +73,6 @@ class Extract:
     run_id: str
     label: str
     created: str
-    tfbench_version: str
     machine: str
     facts: Facts
     speeds: tuple[Speed, ...]
