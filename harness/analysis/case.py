@@ -8,11 +8,10 @@ from statistics import median
 
 from harness.analysis.align import core_mean, gpu_names
 from harness.analysis.measures import Measure, Measures
-from harness.analysis.stages import slowest_stages
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import CPU, Run, Trial
-from workloads.protocol import STAGE_PREFIX, Workload
+from workloads.protocol import Workload
 
 # USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.
 SATURATED_FREE = 0.15
@@ -114,20 +113,6 @@ class Case:
             quota = self.host(variant, "cgroup", "cpu_limit_cpus")
             limits += [quota] if quota else []
         return min(limits, default=None)
-
-    @property
-    def stage_names(self) -> tuple[str, ...]:
-        """The stages that were drained, in the pipeline's order."""
-        declared = self.workload.stages if self.workload else ()
-        ran = [name.removeprefix(STAGE_PREFIX) for name in self.variants if name.startswith(STAGE_PREFIX)]
-        return tuple(
-            sorted(ran, key=lambda name: declared.index(name) if name in declared else len(declared))
-        )
-
-    @property
-    def slowest_stages(self) -> tuple[str, ...]:
-        """The stage that costs most, or those that cannot be told apart."""
-        return slowest_stages(self.stage_names, self.measures)
 
 
 def cases(

@@ -9,7 +9,7 @@ from harness.analysis.case import Case, cpus_used
 from harness.analysis.host_taken import taken
 from harness.analysis.learning import not_learning
 from harness.analysis.limits import impossible
-from harness.analysis.pipelines import is_serial
+from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
 from harness.model.analysis import (
     INPUT_PARTS,
@@ -138,7 +138,7 @@ def _of_step(case: Case, time: StepTime) -> Iterator[Finding]:
     ):
         share = _share(time, *parts)
         if share.low > 0.0 and share.median >= (LAUNCH_MATTERS if cause is Cause.LAUNCH else MATTERS):
-            stages = case.slowest_stages if parts is INPUT_PARTS else ()
+            stages = slowest_stages(case) if parts is INPUT_PARTS else ()
             made = _finding(case, cause, parts, share, facts)
             yield replace(made, gain=without(share.median), stages=stages)
     yield from clock_findings(case)

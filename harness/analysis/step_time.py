@@ -31,6 +31,7 @@ from harness.analysis.align import Floats
 from harness.analysis.case import Case, cpus_used, device_activity, free_cpus
 from harness.analysis.host_taken import taken
 from harness.analysis.measures import Measure
+from harness.analysis.pipelines import slowest_stages
 from harness.analysis.stats import chi_median
 from harness.model.analysis import Estimate, Part, StepTime
 from workloads.protocol import (
@@ -205,7 +206,7 @@ def baseline_time(case: Case, alone: Case | None = None) -> StepTime | None:
         on_gpu=case.on_gpu,
     )
     parts = split(times)
-    if case.slowest_stages == (COPY_STAGE,) and Part.INPUT_WAIT in parts:
+    if slowest_stages(case) == (COPY_STAGE,) and Part.INPUT_WAIT in parts:
         waited = parts.pop(Part.INPUT_WAIT)
         parts[Part.COPY] = parts.get(Part.COPY, np.zeros_like(waited)) + waited
     return _made(case, BASELINE, baseline, parts)
