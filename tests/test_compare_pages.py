@@ -11,10 +11,9 @@ import pytest
 from harness.analysis.gate import gate
 from harness.analysis.results import comparison_document
 from harness.analysis.versus import versus
-from harness.model.comparison import Decision, Section
+from harness.model.comparison import Decision
 from reports.compare_charts import figures_of, shown_runs
-from reports.compare_page import render_html, render_markdown
-from reports.table import comparison_csv
+from reports.compare_page import render_markdown
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 
@@ -53,11 +52,6 @@ def test_hostile_names_are_text() -> None:
     text = render_markdown(comparison("hostile"))
     assert "<script>" not in text
     assert "\u202e" not in made + text
-
-
-def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
-    made = versus([again(whole(), 1), again(whole(), 2, label="=1+1")])
-    assert "\n'=1+1," in comparison_csv(made)
 
 
 def test_at_most_four_runs_have_a_column_and_every_kind_of_machine_one() -> None:
@@ -100,15 +94,6 @@ def test_a_pair_of_bars_has_one_axis() -> None:
     assert ends["before"] == pytest.approx(0.93, abs=0.01)
 
 
-def test_only_fields_that_all_runs_know_are_shown() -> None:
-    facts = {**whole().facts, Section.SOFTWARE: {"kernel": "6.1", "engine": "docker 28"}}
-    runs = [replace(again(whole(), seed), facts=facts) for seed in (1, 2)]
-    runs[1] = replace(runs[1], facts={**facts, Section.SOFTWARE: {"kernel": "6.2"}})
-    text = Document(render_html(versus(runs), code=str)).text
-    assert "6.2" in text
-    assert "docker 28" not in text
-
-
 class TestMarkdown:
     @pytest.mark.parametrize("name", ["two", "eight", "together"])
     def test_tables_are_tables(self, name: str) -> None:
@@ -121,8 +106,3 @@ class TestMarkdown:
                 assert set(lines[1]) <= set("|-: ")
         slower = sum(check.decision is Decision.SLOWER for check in gate(made, 0.05).checks)
         assert text.count("❌ ") == slower
-
-    def test_of_a_few_has_every_ratio(self) -> None:
-        made = comparison("trend")
-        rows = [line for line in render_markdown(made).splitlines() if "| day-8 | " in line]
-        assert len(rows) == sum(each.run == 8 for each in made.results)

@@ -39,11 +39,6 @@ def test_it_has_a_row_for_each_of_the_overview_the_caveats_and_the_command(name)
     assert "None" not in text
 
 
-def test_what_was_served_is_there():
-    text = render_markdown(analysis("serving"))
-    assert re.search(r"\| cifar100-mlp, GPU \| baseline \| 15\.0.ms \| 901/s \|", text)
-
-
 def test_hostile_names_start_nothing():
     text = render_markdown(analysis("hostile"))
     outside_code = re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)
