@@ -5,7 +5,6 @@ Colours are names of CSS variables: the same drawing, interactive or still, foll
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,6 @@ INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 Spec = Mapping[str, Any]
 Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
 COLOUR = alt.Color("colour:N", scale=None)  # of records that name their own
-
-# Parts of a decade that a logarithmic axis may mark.
-_PARTS = ((1,), (1, 3), (1, 2, 5))
 
 # A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
 _PATH = re.compile(r' d="[^"]*"')
@@ -159,17 +155,8 @@ def ratio_axis(values: Iterable[float], around: float) -> alt.X:
 
 def _log_axis(values: Sequence[float], margin: float, format_: str) -> alt.X:
     low, high = min(values) / margin, max(values) * margin
-    axis = alt.Axis(title=None, values=_log_ticks(low, high) or alt.Undefined, tickCount=5, format=format_)
+    axis = alt.Axis(title=None, tickCount=5, format=format_)
     return alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return the round numbers that a logarithmic axis marks; none for a narrow one, which Vega does well."""
-    decades = math.log10(high / low)
-    marked = next((parts for parts in _PARTS if len(parts) * decades >= 3), ())
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = (float(f"{part}e{exponent}") for exponent in exponents for part in marked)
-    return [tick for tick in ticks if low <= tick <= high]
 
 
 def dot_plot(

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.model.comparison import (
-    Difference,
     Extract,
     Gate,
     Outcome,
@@ -19,7 +18,7 @@ from harness.model.comparison import (
 )
 from harness.model.run import Placement
 from harness.model.workers import Scaling
-from harness.rounding import counted, short_digests, some
+from harness.rounding import counted, some
 from reports import numbers
 from reports.messages import listed
 from reports.names import device_name, device_names, variant_name
@@ -128,24 +127,12 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
         yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke, _NAMED)}."
-    groups: dict[Section, list[Difference]] = {}
+    groups: dict[Section, list[str]] = {}
     for each in versus.differences:
         if not each.comparable:
-            groups.setdefault(each.section, []).append(each)
+            groups.setdefault(each.section, []).append(each.field)
     for section, fields in groups.items():
-        parts = [_holders(versus.runs, each) for each in fields[:2]]
-        more = [f"{counted(len(fields) - 2, 'more field')}"] if len(fields) > 2 else []
-        yield f"Not comparable: {_SECTIONS[section]} ({'; '.join((*parts, *more))})."
-
-
-def _holders(runs: Sequence[Extract], difference: Difference) -> str:
-    holders: dict[str, list[str]] = {}
-    for run, value in zip(runs, difference.values, strict=True):
-        holders.setdefault(value, []).append(run.label)
-    most = sorted(holders.items(), key=lambda pair: -len(pair[1]))
-    texts = [f"{short_digests(value)} in {some(labels, _NAMED)}" for value, labels in most[:_NAMED]]
-    more = [counted(len(most) - _NAMED, "other value")] if len(most) > _NAMED else []
-    return f"{difference.field}: {', '.join((*texts, *more))}"
+        yield f"Not comparable: {_SECTIONS[section]} ({some(fields, _NAMED)})."
 
 
 def notes(versus: Versus) -> list[str]:

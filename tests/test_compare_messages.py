@@ -96,15 +96,15 @@ def test_an_outlier_of_a_fleet_is_named() -> None:
     assert line(comparison("fleet")).endswith("Slower: node-017.")
 
 
-def test_warnings_name_who_has_what() -> None:
+def test_warnings_name_smoke_runs_and_the_fields_that_decide() -> None:
     base = whole(3)
     other = {**base.facts, Section.DATA: {**base.facts[Section.DATA], "cifar100-mlp": "other data"}}
     smoke = {**other, Section.SETTINGS: {"profile": "smoke"}}
     made = versus([replace(base, label="a"), replace(base, label="b", facts=smoke)])
-    first, *rest = warnings(made, None)
+    first, data, settings = warnings(made, None)
     assert "Ignore the numbers of b." in first
-    (data,) = (text for text in rest if "data" in text)
-    assert "other data in b" in data
+    assert "(cifar100-mlp)" in data
+    assert "(profile)" in settings
 
 
 def test_incomplete_runs_are_noted_once() -> None:
