@@ -25,15 +25,12 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
     """
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return (), explain(error)
-    try:
-        return _gpus()
-    except pynvml.NVMLError as error:
-        return (), explain(error)
-    finally:
-        with suppress(pynvml.NVMLError):
+        try:
+            return _gpus()
+        finally:
             pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        return (), explain(error)
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str]:
@@ -50,8 +47,8 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
         except pynvml.NVMLError as error:
             wrong.append(f"GPU {index}: {explain(error)}")
             continue
-        instances = tuple(_instances(handle)) if gpu.mig_enabled else ()
-        gpus += [_instance(gpu, each) for each in instances] or [gpu]
+        instances = [_instance(gpu, each) for each in _instances(handle)] if gpu.mig_enabled else []
+        gpus += instances or [gpu]
         if gpu.mig_enabled and not instances:
             wrong.append(
                 f"GPU {index} is in MIG mode and has no instances: create one with nvidia-smi mig -cgi."
@@ -62,11 +59,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
-    """Describe a GPU.
-
-    Raises:
-        NVMLError: not even name and UUID can be had: the GPU is lost.
-    """
+    """Describe a GPU; raises NVMLError where not even name and UUID can be had: it is lost."""
     memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
     mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))

@@ -121,9 +121,8 @@ class TickLoop:
         self.ticks += 1
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
-        """End the gaps that are open and return all, in order of start."""
-        gaps = (gap for book in self.books.values() for gap in book.close(now_ns))
-        return tuple(sorted(gaps, key=lambda gap: (gap.start_ns, gap.source, gap.device, gap.metric)))
+        """End the gaps that are open and return all."""
+        return tuple(gap for book in self.books.values() for gap in book.close(now_ns))
 
     @contextmanager
     def _guarded(self, source: Source) -> Iterator[None]:
@@ -182,7 +181,7 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
                 if thread.is_alive():
                     for book in loop.books.values():
                         book.note(end_ns, ALL, ALL, f"A read did not return within {_JOIN_S:g} s.")
-            gaps = [gap for loop in loops for gap in loop.close(clock.now_ns())]
+            gaps = (gap for loop in loops for gap in loop.close(clock.now_ns()))
             sampling.gaps = tuple(sorted(gaps, key=lambda gap: gap.start_ns))
             sampling.cost = _cost(loops, (end_ns - began_ns) / 1e9)
         for loop in loops:
