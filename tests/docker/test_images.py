@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tarfile
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import docker
 import pytest
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError, NotFound
 
 from harness.errors import ImageError
 from harness.images.bases import obtain, pull_missing
@@ -30,7 +29,7 @@ from tests.wheelhouse import ROOT, make_checkout, make_wheel
 pytestmark = pytest.mark.docker
 
 # Nothing listens there: the engine is told so at once.
-DEAD_REGISTRY = "127.0.0.1:9"
+DEAD_REGISTRY = "127.0.0.1:9/none:1"
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def builder(
         client.images.remove(result.reference)
 
 
-def test_an_image_is_built_once_from_its_lock(
+def test_an_image_is_built_once_and_again_with_the_same_bits(
     tmp_path: Path, builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo, module: str
 ) -> None:
     base = base_image.reference
@@ -79,39 +78,28 @@ def test_an_image_is_built_once_from_its_lock(
     # What only the build needed is gone.
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"images.lock", "logs", "wheels"}
 
+    client.images.remove(info.reference)
+    left_by_a_killed_build = f"{info.reference.replace('tfbench:', 'tfbench-build-')}-{os.getuid()}"
+    client.containers.create(base, "true", name=left_by_a_killed_build)
+    second = again.ensure("cpu", base)
+    assert second.digest != info.digest
+    assert second.contents == info.contents
+    with pytest.raises(NotFound):
+        client.containers.get(left_by_a_killed_build)
 
-@pytest.mark.parametrize(
-    "real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["tiny lock", "real lock"]
-)
-def test_two_builds_give_the_same_bits(
-    tmp_path: Path, checkout: Path, client: docker.DockerClient, base_image: ImageInfo, real: bool
-) -> None:
-    base, source, cache = base_image.reference, checkout, tmp_path / "cache"
-    if real:
-        base, source, cache = None, ROOT, paths_here().cache
-    first = ImageBuilder(source, cache, client, Silent()).ensure("cpu", base)
+
+@pytest.mark.slow
+def test_two_builds_of_the_real_lock_give_the_same_bits(tmp_path: Path, client: docker.DockerClient) -> None:
+    cache = paths_here().cache
+    first = ImageBuilder(ROOT, cache, client, Silent()).ensure("cpu")
     # Another comment is another name.
-    shutil.copytree(source / "images", tmp_path / "again/images", ignore=shutil.ignore_patterns("context"))
-    with (tmp_path / "again/images/Dockerfile").open("a") as dockerfile:
+    shutil.copytree(ROOT / "images", tmp_path / "images", ignore=shutil.ignore_patterns("context"))
+    with (tmp_path / "images/Dockerfile").open("a") as dockerfile:
         dockerfile.write(f"# {uuid.uuid4()}\n")
-    second = ImageBuilder(tmp_path / "again", cache, client, Silent()).ensure("cpu", base)
+    second = ImageBuilder(tmp_path, cache, client, Silent()).ensure("cpu")
     client.images.remove(second.reference)
-    if not real:
-        client.images.remove(first.reference)
     assert second.digest != first.digest
     assert second.contents == first.contents
-
-
-def test_what_a_killed_build_left_is_in_nobodys_way(
-    builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo
-) -> None:
-    info = builder.ensure("cpu", base_image.reference)
-    client.images.remove(info.reference)
-    name = f"{info.reference.replace('tfbench:', 'tfbench-build-')}-{os.getuid()}"
-    client.containers.create(base_image.reference, "true", name=name)
-    assert builder.ensure("cpu", base_image.reference).contents == info.contents
-    with pytest.raises(NotFound):
-        client.containers.get(name)
 
 
 def test_compose_builds_the_same_under_the_same_name(
@@ -149,52 +137,32 @@ def test_a_build_that_fails_says_why_and_leaves_nothing_but_its_log(
     assert "broken on purpose" in caught.value.message
     assert builder.existing("cpu", base_image.reference) is None
     assert {path.name for path in checkout.iterdir()} == {"docker-compose.yml", "images"}
-    assert not (checkout / "images/context").exists()
 
 
-class TestBases:
-    def test_a_registry_that_stays_silent_is_not_waited_for(self, client: docker.DockerClient) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
-            with pytest.raises(ImageError, match="no answer for 1 s"):
-                pull_missing(client, reference, Silent(), answer_s=1)
-
-    def test_without_a_registry_the_script_makes_one_and_a_line_says_so(
-        self, tmp_path: Path, client: docker.DockerClient
-    ) -> None:
-        with tarfile.open(tmp_path / "root.tar", "w") as tar:
-            tar.add(script_of(tmp_path, f'cp {tmp_path}/root.tar "$1"'), "etc/script")
-        pinned, made = bases()
-        progress = RecordingProgress()
-        try:
-            for _ in range(2):  # the second time nobody is asked
-                assert obtain(client, pinned, made, tmp_path / "base.sh", progress) == made
-            assert client.images.get(made.reference)
-            (line,) = progress.lines
-            assert "distribution packages" in line
-        finally:
-            client.images.remove(made.reference)
-
-    def test_neither_registry_nor_script(self, tmp_path: Path, client: docker.DockerClient) -> None:
-        pinned, made = bases()
-        with pytest.raises(ImageError, match="no apt here") as caught:
-            obtain(client, pinned, made, script_of(tmp_path, "echo no apt here >&2; exit 1"), Silent())
-        assert "--base" in caught.value.hint
-        with pytest.raises(ImageNotFound):
-            client.images.get(made.reference)
+def test_a_registry_that_stays_silent_is_not_waited_for(client: docker.DockerClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
+        with pytest.raises(ImageError, match="no answer for 1 s"):
+            pull_missing(client, reference, Silent(), answer_s=1)
 
 
-def bases() -> tuple[Base, Base]:
-    """Return a base that no registry has, and the name of one to make."""
-    names = (f"{DEAD_REGISTRY}/none:1", f"tfbench-test-base:{uuid.uuid4().hex}")
-    return Base(reference=names[0], identity=""), Base(reference=names[1], identity="")
-
-
-def script_of(folder: Path, line: str) -> Path:
-    script = folder / "base.sh"
-    script.write_text(f"#!/bin/sh\n{line}\n")
-    script.chmod(0o755)
-    return script
+def test_without_a_registry_a_script_makes_the_base(tmp_path: Path, client: docker.DockerClient) -> None:
+    pinned = Base(reference=DEAD_REGISTRY, identity="")
+    made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
+    script, progress = tmp_path / "base.sh", RecordingProgress()
+    script.touch(mode=0o755)
+    script.write_text("#!/bin/sh\necho no apt here >&2; exit 1")
+    with pytest.raises(ImageError, match="no apt here") as caught:
+        obtain(client, pinned, made, script, Silent())
+    assert "--base" in caught.value.hint
+    script.write_text('#!/bin/sh\ntar --create --file "$1" /etc/hostname')
+    try:
+        for _ in range(2):  # the second time nobody is asked
+            assert obtain(client, pinned, made, script, progress) == made
+        (line,) = progress.lines
+        assert "distribution packages" in line
+    finally:
+        client.images.remove(made.reference)
 
 
 def test_an_image_of_the_users_own(builder: ImageBuilder, base_image: ImageInfo) -> None:
@@ -202,4 +170,4 @@ def test_an_image_of_the_users_own(builder: ImageBuilder, base_image: ImageInfo)
     assert (info.reference, info.digest, info.lock_sha256) == (base_image.reference, base_image.digest, "")
     for get in (builder.own, builder.ensure):
         with pytest.raises(ImageError, match="could not be pulled"):
-            get("cpu", f"{DEAD_REGISTRY}/none:1")
+            get("cpu", DEAD_REGISTRY)
