@@ -104,10 +104,10 @@ def start(source, pid=PID):
 @pytest.mark.parametrize("make", [v1, v2])
 def test_both_versions_give_the_same_metrics(tmp_path, make):
     make(tmp_path)
-    source = CgroupSource(tmp_path, lambda: 77)
+    source = CgroupSource(tmp_path)
     columns, gaps = start(source)
     (sample,) = source.read()
-    assert (sample.t_ns, sample.device) == (77, "container")
+    assert sample.device == "container"
     assert sample.values == pytest.approx(EXPECTED)
     assert set(columns["container"]) == set(EXPECTED)
     assert gaps == []

@@ -8,8 +8,6 @@ from harness.errors import StoreError
 from harness.telemetry import Sample
 from harness.telemetry.csvfile import TelemetryWriter, read_series
 
-SECOND = 1_000_000_000
-
 
 def a_sample(t_ns, device="gpu0", **values):
     return Sample(t_ns=t_ns, device=device, values=values)
@@ -23,13 +21,14 @@ def test_what_is_written_is_read_back_and_a_gap_is_an_empty_cell(tmp_path):
             [a_sample(1, energy_j=0.1 + 0.2, pids=2**53), a_sample(2, device="gpu-1a", energy_j=5)],
         )
         writer.write("nvml_slow", [a_sample(4, pids=7), a_sample(3, pids=6)])
+        # Before it is closed: a harness may be killed.
+        frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
     second, first = read_series(tmp_path)
     assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
     assert first.t_ns.dtype == np.int64
     np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "late samples are put in order")
     np.testing.assert_array_equal(first.columns["energy_j"], [0.1 + 0.2, np.nan, np.nan])
     np.testing.assert_array_equal(first.columns["pids"], [2.0**53, 6, 7])
-    frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
     assert frame["t_ns"].tolist() == [1, 4, 3]
     assert frame["energy_j"].isna().tolist() == [False, True, True]
 
@@ -53,17 +52,6 @@ def test_what_is_not_ours_is_an_error_that_names_the_file(tmp_path, text):
     (tmp_path / "host-host.csv").write_text(text)
     with pytest.raises(StoreError, match=r"host-host\.csv"):
         read_series(tmp_path)
-
-
-def test_rows_reach_the_file_within_a_second(tmp_path):
-    now = 0
-    with TelemetryWriter(tmp_path, lambda: now) as writer:
-        writer.begin("host", {"host": ("load1",)})
-        for now in range(0, 3 * SECOND, SECOND // 10):
-            writer.write("host", [a_sample(now, "host", load1=1)])
-            lines = (tmp_path / "host-host.csv").read_text().splitlines()
-            last = int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
-            assert now - last < SECOND
 
 
 def test_what_the_disk_refuses_is_a_store_error(tmp_path):

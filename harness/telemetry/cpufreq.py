@@ -16,27 +16,24 @@ _CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
 _THROTTLE = "cpu_throttle_events"
 
 
+def _clocks_mhz() -> Sequence[float]:
+    return [each.current for each in psutil.cpu_freq(percpu=True)]
+
+
 class FrequencySource:
     """Clocks of all logical CPUs, once a second.
 
     Args:
         root: where sys is, for tests.
         clocks: gives every CPU's clock in MHz; by default psutil, which knows where kernels keep it.
-        now_ns: the clock.
     """
 
     name = "cpufreq"
     interval_s: float | None = 1.0
 
-    def __init__(
-        self,
-        root: Path = Path("/"),
-        clocks: Callable[[], Sequence[float]] | None = None,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, root: Path = Path("/"), clocks: Callable[[], Sequence[float]] = _clocks_mhz) -> None:
         self._root = root
-        self._clocks = clocks or _clocks_mhz
-        self._now_ns = now_ns
+        self._clocks = clocks
         self._throttle: list[KernelFile] = []
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
@@ -54,7 +51,7 @@ class FrequencySource:
 
     def read(self) -> Iterable[Sample]:
         """Read all clocks."""
-        now_ns = self._now_ns()
+        now_ns = time.monotonic_ns()
         if values := self._values():
             yield Sample(t_ns=now_ns, device="host", values=values)
 
@@ -74,7 +71,3 @@ class FrequencySource:
         for file in self._throttle:
             file.close()
         self._throttle = []
-
-
-def _clocks_mhz() -> Sequence[float]:
-    return [each.current for each in psutil.cpu_freq(percpu=True)]

@@ -155,16 +155,12 @@ class GpuSource:
     """A source that reads every GPU of the target; subclasses name it and its readings.
 
     Each source initialises NVML for itself: NVML counts, and shuts down with the last.
-
-    Args:
-        now_ns: the clock.
     """
 
     name: str
     interval_s: float | None = None
 
-    def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._now_ns = now_ns
+    def __init__(self) -> None:
         self._gpus: tuple[WatchedGpu, ...] = ()
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
@@ -192,7 +188,7 @@ class GpuSource:
     def read(self) -> Iterable[Sample]:
         """Read each GPU, stamped at its own instant; GPUs that give nothing are left out."""
         for gpu in self._gpus:
-            t_ns = self._now_ns()
+            t_ns = time.monotonic_ns()
             values = gpu.read()
             if values:
                 yield Sample(t_ns=t_ns, device=gpu.device, values=values)

@@ -70,15 +70,13 @@ class FileSource:
 
     Args:
         root: where proc and sys are, for tests.
-        now_ns: the clock.
     """
 
     name: str
     interval_s: float | None = None
 
-    def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._now_ns = now_ns
         self._gap: GapSink = lambda *_: None
         self._files: dict[str, list[tuple[FileReading, KernelFile]]] = {}
 
@@ -98,7 +96,7 @@ class FileSource:
     def read(self) -> Iterable[Sample]:
         """Read every file once; a failing one is a gap."""
         for device, files in self._files.items():
-            now_ns, values = self._now_ns(), Values()
+            now_ns, values = time.monotonic_ns(), Values()
             for each, file in files:
                 try:
                     values |= each.parse(file.read())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,15 +29,13 @@ class ProcessSource:
 
     Args:
         root: where /proc and the cgroup mounts are, for tests.
-        now_ns: the clock.
     """
 
     name = "process"
     interval_s: float | None = None
 
-    def __init__(self, root: Path = Path("/"), now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._now_ns = now_ns
         self._tree: tuple[psutil.Process, ...] = ()
         self._look_ns = 0
 
@@ -55,12 +53,11 @@ class ProcessSource:
         except psutil.Error:
             gap(CONTAINER, "*", f"Process {target.pid} has ended.")
             return {}
-        self._look_ns = 0
         return {CONTAINER: _METRICS}
 
     def read(self) -> Iterable[Sample]:
         """Sum over the tree, which is looked up anew now and then: that takes a scan of all of /proc."""
-        now_ns = self._now_ns()
+        now_ns = time.monotonic_ns()
         if self._tree and now_ns >= self._look_ns:
             with suppress(psutil.Error):
                 self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
