@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import DATA_DIR, WORKLOADS_DIR, Container, ContainerSpec, Exit, GpuAccess, Mount
+from harness.engines import DATA_DIR, WORKLOADS_DIR, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
 from harness.system.gpu_proof import run_to_end
@@ -23,6 +23,7 @@ from tests.test_engines_init import ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
 IMAGE = image(sys.executable)
+WORKLOADS = Mount(container=WORKLOADS_DIR, host=ROOT / "workloads")
 
 
 @pytest.fixture
@@ -50,12 +51,6 @@ def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
     )
 
 
-def wait_for(container: Container) -> Exit:
-    while (exit_ := container.poll()) is None:
-        time.sleep(0.01)
-    return exit_
-
-
 def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path, temporary):
     data = tmp_path / "data"
     data.mkdir()
@@ -72,10 +67,7 @@ def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path,
         "-c",
         code,
         environment={"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"},
-        mounts=(
-            Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),
-            Mount(container=DATA_DIR, host=data),
-        ),
+        mounts=(WORKLOADS, Mount(container=DATA_DIR, host=data)),
     )
     (spec.out / "spec.json").write_text(
         json.dumps({"data_dir": DATA_DIR, "steps": 3, "variants": ["baseline"]})
@@ -130,16 +122,12 @@ def test_a_copy_in_memory_goes_with_its_trial(engine, make_spec, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/x").write_text("payload")
     code = f"from workloads.storage import in_ram; print(in_ram({str(tmp_path / 'data')!r}))"
-    spec = make_spec(
-        "python3",
-        "-c",
-        code,
-        # As where /tmp lies on a disk: what is in memory is not in the trial's own folder.
-        environment={"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"},
-        mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
-    )
+    # As where /tmp lies on a disk: what is in memory is not in the trial's own folder.
+    environment = {"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"}
+    spec = make_spec("python3", "-c", code, environment=environment, mounts=(WORKLOADS,))
     trial = engine.start(spec)
-    assert wait_for(trial).code == 0, trial.log()
+    while trial.poll() is None:
+        time.sleep(0.01)
     copy = Path(trial.log().strip())
     assert (copy / "x").read_text() == "payload"
     assert copy.parent == Path("/dev/shm")
@@ -153,7 +141,6 @@ from pathlib import Path
 from harness.engines import ContainerSpec
 from harness.engines.local import LocalEngine
 from harness.model.platform import ImageInfo
-from harness.system.gpu_proof import run_to_end
 image = ImageInfo(target="cpu", reference=sys.executable, digest="", base="", lock_sha256="")
 engine = LocalEngine()
 container = engine.start(ContainerSpec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,9 +19,9 @@ LOCK_ENV = "TFBENCH_LOCK"
 _FOR_ALL = 0o666
 
 
-def default_path(environ: Mapping[str, str] | None = None) -> Path:
+def default_path() -> Path:
     """Return the lock file that all users of this machine share, whatever their TMPDIR."""
-    return Path((os.environ if environ is None else environ).get(LOCK_ENV) or LOCK)
+    return Path(os.environ.get(LOCK_ENV) or LOCK)
 
 
 @contextmanager

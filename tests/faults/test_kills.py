@@ -18,7 +18,6 @@ from harness.errors import Interrupted
 from harness.model.platform import ImageInfo
 from harness.model.run import Status
 from harness.run.store import RunFolder, read_run
-from tests.docker.conftest import base_image, engine  # noqa: F401 - fixtures
 from tests.faults.injecting import ALL
 from tests.faults.measured_run import PLANNED, ROOT
 
@@ -47,26 +46,13 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     return process
 
 
-def running(engine: DockerEngine, label: str) -> list[str]:  # noqa: F811
-    """Return the containers of these runs that have not ended."""
-    return [each["Id"] for each in engine.client.api.containers(filters={"label": [label]})]
-
-
-def finished(path: Path) -> frozenset[str]:
-    """Return the trials that have ended, as the next run sees them."""
-    return RunFolder(path).finished() if (path / "plan.json").exists() else frozenset()
-
-
 @pytest.mark.parametrize("seed", range(max(1, KILLS // IN_A_ROUND)))
 def test_kills_at_random_moments(
-    tmp_path: Path,
-    engine: DockerEngine,  # noqa: F811
-    base_image: ImageInfo,  # noqa: F811
-    seed: int,
+    tmp_path: Path, engine: DockerEngine, base_image: ImageInfo, seed: int
 ) -> None:
     (tmp_path / "tmp").mkdir()
     path, run_id = tmp_path / "run", f"faults-{os.getpid()}-{seed}"
-    label = f"{RUN}={run_id}"
+    ours = {"label": [f"{RUN}={run_id}"]}
     chance = random.Random(seed)
     kept: frozenset[str] = frozenset()
     outlived = 0
@@ -79,14 +65,14 @@ def test_kills_at_random_moments(
         process.send_signal(number)
         _, printed = process.communicate(timeout=PATIENCE_S)
         assert "Traceback" not in printed
-        before, kept = kept, finished(path)
+        before, kept = kept, RunFolder(path).finished() if (path / "plan.json").exists() else frozenset()
         # A signal that comes when all is done, while Python itself ends, ends it as it ends any process.
         done = {-number} if len(kept) == len(PLANNED) else set()
         assert process.returncode in {0, -signal.SIGKILL, Interrupted.exit_code} | done, printed
         assert before <= kept, "a finished trial is lost"
         end = time.monotonic() + ENGINE_S
         # Seldom the engine goes on listing what it was just asked to start: then the next run has to remove it.
-        while (left := running(engine, label)) and time.monotonic() < end:
+        while (left := engine.client.api.containers(filters=ours)) and time.monotonic() < end:
             time.sleep(0.1)
         outlived += bool(left)
         if len(kept) == len(PLANNED):
@@ -94,7 +80,7 @@ def test_kills_at_random_moments(
     _, printed = (last := start(path, base_image.reference, run_id)).communicate(timeout=PATIENCE_S)
     assert (last.returncode, printed) == (0, "")
     assert [trial.status for trial in read_run(path).trials] == [Status.OK] * len(PLANNED)
-    assert engine.client.api.containers(all=True, filters={"label": [label]}) == []
+    assert engine.client.api.containers(all=True, filters=ours) == []
     assert outlived <= 1, "containers outlive their harness"
     assert list((tmp_path / "tmp").iterdir()) == []
     assert list(path.rglob("*.partial")) == []
