@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from harness.cli.app import COMMANDS, application
+from harness.cli.app import COMMANDS, build_app
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from harness.system.doctor_checks import Check, State
@@ -73,7 +73,7 @@ class TestHelp:
 
 
 def command_named(name: str) -> Any:
-    return typer.main.get_command(application(name)).commands[name]
+    return typer.main.get_command(build_app(name)).commands[name]
 
 
 def test_a_fleet_takes_all_options_of_bench_but_one() -> None:
@@ -249,9 +249,9 @@ class TestReport:
         ("options", "code", "printed"),
         [
             (("--out", "notes"), 6, "notes"),
-            (("--out", "x.html", "-f", "html,json"), 2, "asks for html, json"),
-            (("--out", "x.html", "-f", "md"), 2, "asks for md"),
-            (("--out", "-", "-f", "md,csv"), 2, "asks for md, csv"),
+            (("--out", "x.html", "-f", "html,json"), 2, "does not match --format html,json"),
+            (("--out", "x.html", "-f", "md"), 2, "does not match --format md"),
+            (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
             (("-f", "html,docx"), 2, "'docx'"),
         ],
     )

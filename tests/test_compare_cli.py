@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.compare import narrowed
+from harness.cli.compare import filtered
 from harness.errors import UsageError
 from harness.run.extracts import reference_path, references
 from tests import builders
@@ -69,7 +69,7 @@ class TestCompare:
         before = page.read_bytes()
         printed = tfbench("compare", pair[0], page, "-o", page)
         assert (printed.code, printed.out) == (2, "")
-        assert "overwritten" in printed.err
+        assert "overwrite" in printed.err
         assert page.read_bytes() == before
 
     def test_names_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ class TestCompare:
             (("{a}",), 2, "to compare"),
             (("{a}", "{b}", "-f", "pdf"), 2, "no format 'pdf'"),
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not a share"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "not a share"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "not a share"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not between 0 and 100 %"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "not between 0 and 100 %"),
+            (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "not between 0 and 100 %"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write it as 5% or 0.05."),
             (("{a}", "--baseline", "{a}"), 2, "to compare"),
             (("{a}", "--reference", "abacus"), 2, "h200"),
@@ -147,8 +147,8 @@ class TestBaseline:
         once = written(tmp_path / "once", trials=1)
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
         for run, baseline, words, reason in (
-            (once, pair[0], (), "nothing could be judged"),
-            (both, pair[0], ("-d", "gpu0"), "nothing could be judged"),
+            (once, pair[0], (), "nothing could be compared"),
+            (both, pair[0], ("-d", "gpu0"), "nothing could be compared"),
             (pair[0], both, (), "only in the baseline: cifar100-mlp gpu0"),
         ):
             printed = self.check(tfbench, run, baseline, "--fail-if-slower", "90%", *words)
@@ -158,9 +158,9 @@ class TestBaseline:
 
 
 def test_narrowed_to_workloads_and_devices_that_were_measured_together() -> None:
-    (made,) = narrowed([whole()], workloads=("resnet50",), devices=("gpu0",))
+    (made,) = filtered([whole()], workloads=("resnet50",), devices=("gpu0",))
     assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
-    assert narrowed([whole()], workloads=(), devices=("cpu",))[0].speeds
+    assert filtered([whole()], workloads=(), devices=("cpu",))[0].speeds
     with pytest.raises(UsageError, match="measured cpu") as caught:
-        narrowed([whole()], workloads=("resnet50",), devices=("cpu",))
+        filtered([whole()], workloads=("resnet50",), devices=("cpu",))
     assert caught.value.hint == "Choose from: gpu0."

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from harness.analysis import analyse
-from harness.cli.rerun import differing
+from harness.cli.rerun import differences_between
 from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.model.options import Options
@@ -22,7 +22,7 @@ from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.recording import carried, unpack
-from harness.run.repeat import again, compare_images, demands, options_here, outlook
+from harness.run.repeat import compare_images, expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.run.resolve import Resolved, resolve
 from reports.page import render_html
 from tests import builders
@@ -54,7 +54,7 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
 
 
 def again_here(run: Run, **settings: Any) -> Resolved:
-    return again(run, options_here(run, **settings))
+    return resolve_rerun(run, rerun_options(run, **settings))
 
 
 def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) 
 def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
     run = recorded()
     with pytest.raises(UsageError, match="not here"):
-        options_here(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
+        rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
     unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
     with pytest.raises(UsageError, match="no-such"):
         again_here(replace(run, planned=unknown), out=tmp_path)
@@ -106,8 +106,10 @@ def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
 
 def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
     paths = Paths(checkout=ROOT, cache=tmp_path)
-    here = outlook(recorded(), options_here(recorded()), paths)
-    assert differing(here, outlook(here, options_here(here), paths)) == {}, "this host and itself"
+    here = expected_run(recorded(), rerun_options(recorded()), paths)
+    assert differences_between(here, expected_run(here, rerun_options(here), paths)) == {}, (
+        "this host and itself"
+    )
     elsewhere = replace(
         here.manifest,
         system={**here.manifest.system, "host_processor_model_name": "Another"},
@@ -115,11 +117,12 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
         gpus=(builders.gpu(),),
     )
     result = {
-        name: values for (_, name), values in differing(replace(here, manifest=elsewhere), here).items()
+        name: values
+        for (_, name), values in differences_between(replace(here, manifest=elsewhere), here).items()
     }
     assert result["host_processor_model_name"][0] == "Another"
     assert result["cpu"][0] == "1" * 64
-    assert result["GPU 0 name"] == ("NVIDIA H200", "not here")
+    assert result["GPU 0 name"] == ("NVIDIA H200", "none")
 
 
 @pytest.mark.parametrize(
@@ -150,9 +153,9 @@ FOREIGN = replace(
 
 
 def test_what_a_page_asks_of_this_machine() -> None:
-    assert demands(recorded(), options_here(recorded())) == {}
+    assert requested_resources(recorded(), rerun_options(recorded())) == {}
     run = with_options(FOREIGN)
-    assert demands(run, options_here(run)) == {
+    assert requested_resources(run, rerun_options(run)) == {
         "--image": "cpu=evil.example/x",
         "--base": "elsewhere",
         "--weights": "/home/me/w.h5",
@@ -162,8 +165,8 @@ def test_what_a_page_asks_of_this_machine() -> None:
         "--memory": "1.5 GiB",
     }
     own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
-    assert demands(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
-    assert demands(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}
+    assert requested_resources(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
+    assert requested_resources(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}
 
 
 def with_options(options: Options) -> Run:

@@ -14,13 +14,13 @@ from harness.untrusted import printable
 
 
 def main() -> None:
-    """Run the command line and turn every exception into a message, what to try, and its exit code."""
-    # Names of files and labels hold what no locale has to have.
+    """Run the command line; turn exceptions into an error message, a hint and an exit code."""
+    # File names and labels may contain characters that the locale cannot encode.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        # Imported here, so that Ctrl-C during the imports is no traceback either.
+        # Imported here so that Ctrl-C during the imports does not print a traceback.
         from harness.cli.app import run  # noqa: PLC0415
 
         code = run(sys.argv[1:] or ["--help"])
@@ -38,26 +38,26 @@ def main() -> None:
 
 
 def _failure(error: Exception) -> TfbenchError:
-    """Return what an exception is to a user; of one that nobody foresaw the traceback is kept in a file."""
+    """Convert an exception to a TfbenchError; the traceback of an unexpected one goes to a log file."""
     if isinstance(error, TfbenchError):
         return error
     if isinstance(error, OSError):
         _discard_output()
         what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         return StoreError(
-            f"The system refused: {printable(what, 500)}.",
+            f"System error: {printable(what, 500)}.",
             hint="Check the path, its permissions and the disk.",
         )
     with tempfile.NamedTemporaryFile("w", prefix="tfbench-", suffix=".log", delete=False) as log:
         log.write("".join(traceback.format_exception(error)))
     return TfbenchError(
         f"Unexpected {type(error).__name__}: {printable(' '.join(str(error).split()), 300)}",
-        hint=f"Report it with the traceback in {log.name}.",
+        hint=f"Report this with the traceback in {log.name}.",
     )
 
 
 def _discard_output() -> None:
-    """Have what standard output cannot take go nowhere: Python tries it once more when it ends."""
+    """Redirect a broken standard output to /dev/null, because Python flushes it again at exit."""
     with suppress(OSError):
         sys.stdout.flush()
         return

@@ -1,4 +1,4 @@
-"""The application: the commands' names, and the one command that was given."""
+"""Build the Typer application and run one command."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import typer
 from harness import __version__
 from harness.errors import Interrupted, UsageError
 
-# Command -> what `tfbench --help` says of it, in that order. Each has a module of its name, with its `command`.
+# Command -> summary in `tfbench --help`. Each is the function `command` in the module of the same name.
 COMMANDS: Mapping[str, str] = {
     "bench": "Run workloads in containers, sample the host, and write one report.",
-    "compare": "Compare runs: speeds, where a step's time goes, what differs between the machines.",
+    "compare": "Compare runs: speeds, step-time breakdowns and differences between the machines.",
     "doctor": "Check what this host can run; test GPUs in a container.",
-    "images": "Build the images without any network, from wheels that are fetched first.",
-    "list": "List workloads; with --long their data, published results and cost.",
+    "images": "Download wheels, then build the images without network.",
+    "list": "List workloads; --long adds data, published results and cost.",
     "fleet": "Run the same plan on every node of a Ray cluster and compare the nodes.",
-    "report": "Write a run's report again, also of an interrupted run.",
-    "rerun": "Repeat a run from its report: the same plan, parameters, seed and trials.",
+    "report": "Regenerate the report of a run, complete or interrupted.",
+    "rerun": "Repeat a run from its report, with the same plan, parameters, seed and trials.",
 }
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments begin with; return its exit code.
+    """Run the command named by the first argument; return its exit code.
 
     Raises:
         UsageError: the arguments cannot be parsed.
     """
     name = arguments[0]
     try:
-        return application(name)(arguments, standalone_mode=False) or 0
+        return build_app(name)(arguments, standalone_mode=False) or 0
     except typer.TyperException as error:
         hint = f"`tfbench {name} --help` lists the options." if name in COMMANDS else "See `tfbench --help`."
         raise UsageError(error.format_message(), hint=hint) from error
@@ -40,8 +40,8 @@ def run(arguments: Sequence[str]) -> int:
         return Interrupted.exit_code
 
 
-def application(name: str) -> typer.Typer:
-    """Return the command line with the command `name`, or with the summaries of all where there is no such one."""
+def build_app(name: str) -> typer.Typer:
+    """Return an application with the command `name`, or with all commands (help only) if it does not exist."""
     app = typer.Typer(
         name="tfbench",
         callback=_root,
@@ -50,7 +50,7 @@ def application(name: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     if name in COMMANDS:
-        # Only this one's module: those of all take half a second.
+        # Importing the modules of all commands would take half a second.
         app.command(name)(importlib.import_module(f"harness.cli.{name}").command)
     else:
         for each, summary in COMMANDS.items():

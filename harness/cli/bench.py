@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.cli.console import Terminal, err
-from harness.cli.measuring import command_line, measure, stoppable
+from harness.cli.measuring import command_line, measure, stop_on_signals
 from harness.cli.shared_options import Resume, takes_options
 from harness.model.options import Options
 from harness.paths import paths_here
@@ -15,11 +15,11 @@ from harness.run.resolve import resolve
 def command(options: Options, resume_run: Resume = None) -> None:
     """Run workloads in containers, sample the host, and write one report.
 
-    Exit codes: 0 success, 2 usage, 3 engine, 4 image, 5 a trial failed, 6 disk, 7 another run, 8 GPU, 9 data,
-    130 interrupted. Finished trials and their report are always kept.
+    Finished trials and their report are always kept. Exit codes: 0 success, 2 usage, 3 engine, 4 image,
+    5 a trial failed, 6 disk, 7 another run is active, 8 GPU, 9 data, 130 interrupted.
     """  # fmt: skip
     progress = Terminal(err())
-    with stoppable():
+    with stop_on_signals():
         if resume_run:
             prepared = resume(resume_run, paths_here(), progress)
         else:

@@ -1,4 +1,4 @@
-"""`tfbench compare`: many runs on one page, and a check against a baseline for machines that decide."""
+"""`tfbench compare`: compare runs on one page, and check them against a baseline in CI."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from harness.cli.comparing import Named, comparison_texts, extracts, named, page_in
+from harness.cli.comparing import NamedRun, page_path, parse_run, read_extracts, render_comparison
 from harness.cli.console import Terminal, err
-from harness.cli.output import PRINTED, deliver, destinations
+from harness.cli.output import STDOUT, output_paths, write_outputs
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.comparison import Extract, Gate, Versus
@@ -21,17 +21,17 @@ from harness.run.extracts import reference_path
 
 def command(
     runs: Annotated[
-        list[str], typer.Argument(help="Run folders or report files; NAME=PATH gives one a name.")
+        list[str], typer.Argument(help="Run folders or report files; NAME=PATH sets a display name.")
     ],
     baseline: Annotated[
-        str | None, typer.Option(help="The run to compare all others with; [NAME=]PATH.")
+        str | None, typer.Option(help="Compare all other runs with this one; [NAME=]PATH.")
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="A machine whose results ship with tfbench, e.g. h200.")
     ] = None,
     fail_if_slower: Annotated[
         str | None,
-        typer.Option(help="Exit with 10 when a run is slower than the baseline by this much, e.g. 5%."),
+        typer.Option(help="Exit with code 10 if a run is slower than the baseline by this much, e.g. 5%."),
     ] = None,
     formats: Formats = None,
     target: Target = None,
@@ -45,48 +45,50 @@ def command(
     ] = None,
     price: Price = "",
 ) -> None:
-    """Compare runs: speeds with intervals, where a step's time goes, and what differs between the machines.
+    """Compare runs: speeds with intervals, step-time breakdowns, and differences between the machines.
 
-    Ratios are over --baseline, else --reference, else the first of up to 20 runs, else the median run of each kind
-    of machine. With --fail-if-slower the exit code is 10 when anything is slower by that much, all intervals taken
-    together, was measured in the baseline only, or when nothing could be judged.
+    Ratios are relative to --baseline, else --reference, else the first of up to 20 runs, else the median run of
+    the same kind of machine. With --fail-if-slower the exit code is 10 if anything is significantly slower by that
+    much, was measured in the baseline only, or if nothing could be decided.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
 
-    limit = _share(fail_if_slower) if fail_if_slower is not None else None
-    asked, base = _asked(runs, baseline, reference)
-    paths = destinations(formats, target, page_in, inputs=[run.path for run in asked])
-    if limit is not None and base is None:
+    limit = _parse_limit(fail_if_slower) if fail_if_slower is not None else None
+    requested, baseline_index = _runs_to_compare(runs, baseline, reference)
+    paths = output_paths(formats, target, page_path, inputs=[run.path for run in requested])
+    if limit is not None and baseline_index is None:
         raise UsageError(
-            "--fail-if-slower needs a baseline.", hint="Name the run to beat with --baseline RUN."
+            "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
         )
-    read = extracts(asked, price=price, progress=Terminal(err()))
-    made = versus(narrowed(read, split(workload or ()), split(device or ())), reference=base)
-    checked = gate(made, limit) if limit is not None else None
-    deliver(comparison_texts(made, checked, tuple(paths)), paths)
-    if PRINTED not in paths.values():
-        for line in (headline(made), *warnings(made, checked), *notes(made)):
+    extracted = read_extracts(requested, price=price, progress=Terminal(err()))
+    comparison = versus(
+        filtered(extracted, split(workload or ()), split(device or ())), reference=baseline_index
+    )
+    gate_result = gate(comparison, limit) if limit is not None else None
+    write_outputs(render_comparison(comparison, gate_result, tuple(paths)), paths)
+    if STDOUT not in paths.values():
+        for line in (headline(comparison), *warnings(comparison, gate_result), *notes(comparison)):
             err().print(Text(line), soft_wrap=True)
-    if checked is not None:
-        _raise_for(checked, made)
+    if gate_result is not None:
+        _raise_if_failed(gate_result, comparison)
 
 
-def narrowed(
+def filtered(
     runs: Sequence[Extract], workloads: Sequence[str], devices: Sequence[str]
 ) -> tuple[Extract, ...]:
-    """Return runs with the speeds of some workloads and devices only; of all where none is named.
+    """Keep only the speeds of the given workloads and devices; an empty list keeps all.
 
     Raises:
-        UsageError: no run has measured one of them.
+        UsageError: no run measured one of them.
     """
     speeds = [speed for run in runs for speed in run.speeds]
-    for wanted, measured in (
+    for names, measured in (
         (workloads, {speed.workload for speed in speeds}),
         (devices, {speed.device for speed in speeds if not workloads or speed.workload in workloads}),
     ):
-        if missing := set(wanted) - measured:
+        if missing := set(names) - measured:
             raise UsageError(
                 f"None of these runs measured {', '.join(sorted(missing))}.",
                 hint=f"Choose from: {', '.join(sorted(measured)) or 'nothing'}.",
@@ -104,59 +106,58 @@ def narrowed(
     )
 
 
-def _asked(
+def _runs_to_compare(
     runs: Sequence[str], baseline: str | None, reference: str | None
-) -> tuple[list[Named], int | None]:
-    """Return what to read and the baseline's position, which comes first unless it is among the runs already."""
-    asked = [named(word) for word in runs]
-    machine = [Named(path=reference_path(reference), label=reference)] if reference is not None else []
+) -> tuple[list[NamedRun], int | None]:
+    """Return the runs to read and the index of the baseline, which is put first unless it is one of the runs."""
+    requested = [parse_run(word) for word in runs]
+    references = [NamedRun(path=reference_path(reference), label=reference)] if reference is not None else []
     if baseline is None:
-        every, position = [*machine, *asked], 0 if machine else None
+        selected, position = [*references, *requested], 0 if references else None
     else:
-        base = named(baseline)
-        every = [*asked, *machine]
-        same = (each.path.resolve() == base.path.resolve() or each.label == baseline for each in asked)
-        position = next((number for number, is_base in enumerate(same) if is_base), None)
+        base = parse_run(baseline)
+        selected = [*requested, *references]
+        same = (run.path.resolve() == base.path.resolve() or run.label == baseline for run in requested)
+        position = next((index for index, is_base in enumerate(same) if is_base), None)
         if position is None:
-            every, position = [base, *every], 0
-    if len(every) < 2:
+            selected, position = [base, *selected], 0
+    if len(selected) < 2:
         raise UsageError(
-            "Only one run to compare.", hint="Name two or more, --baseline RUN or --reference NAME."
+            "Only one run to compare.", hint="Name two or more, or add --baseline RUN or --reference NAME."
         )
-    return every, position
+    return selected, position
 
 
-def _share(text: str) -> float:
-    """Read "5%" or "5 %" or "0.05"; a bare 5 does not say hundredths of what, and is refused.
+def _parse_limit(text: str) -> float:
+    """Parse "5%", "5 %" or "0.05"; a bare "5" is ambiguous and rejected.
 
     Raises:
-        UsageError: it is no share between 0 and 1.
+        UsageError: not a share between 0 and 1.
     """
     number, percent, rest = text.strip().partition("%")
     with suppress(ValueError):
         share = float(number) / (100 if percent else 1)
         if 0 < share < 1 and not rest:
             return share
-    raise UsageError(
-        f"--fail-if-slower {text} is not a share between 0 and 1.", hint="Write it as 5% or 0.05."
-    )
+    raise UsageError(f"--fail-if-slower {text} is not between 0 and 100 %.", hint="Write it as 5% or 0.05.")
 
 
-def _raise_for(checked: Gate, made: Versus) -> None:
+def _raise_if_failed(gate_result: Gate, comparison: Versus) -> None:
     reasons = [
-        f"slower than the baseline: {made.runs[each.run].label} {each.workload} {each.device} {each.variant} "
+        f"slower than the baseline: {comparison.runs[each.run].label} {each.workload} {each.device} {each.variant} "
         f"({each.ratio.median:.2f}x)"
-        for each in (check.result for check in checked.failed)
+        for each in (check.result for check in gate_result.failed)
         if each.ratio is not None
     ]
     reasons += [
-        f"only in the baseline: {' '.join(key)} ({made.runs[run].label})" for run, key in checked.missing
+        f"only in the baseline: {' '.join(key)} ({comparison.runs[run].label})"
+        for run, key in gate_result.missing
     ]
-    if not any(check.result.ratio and check.result.ratio.n > 1 for check in checked.checks):
-        reasons.append("nothing could be judged: nothing was measured in both, or single trials only")
+    if not any(check.result.ratio and check.result.ratio.n > 1 for check in gate_result.checks):
+        reasons.append("nothing could be compared: no common measurements, or single trials only")
     if reasons:
         raise SlowerError(
-            f"The check failed, {'; '.join(reasons)}.",
-            hint="See “What differs” in the page; select with --workload and --device, or repeat both runs with "
+            f"The check failed: {'; '.join(reasons)}.",
+            hint="See “What differs” on the page; filter with --workload and --device, or repeat both runs with "
             "--trials 7 for narrower intervals.",
         )

@@ -1,4 +1,4 @@
-"""What the terminal shows: bars where there is a terminal, lines where there is none, colour where wanted."""
+"""Terminal output: progress bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        # FORCE_COLOR makes rich treat a log as a terminal too.
+        # With FORCE_COLOR, rich treats a log file as a terminal.
         self._screen = console.is_terminal and console.file.isatty()
         self._bars = RichProgress(
             SpinnerColumn(),
@@ -65,7 +65,7 @@ class Terminal:
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Task]:
-        """Show a bar while the block runs; lines where standard error is no terminal."""
+        """Show a bar while the block runs, or lines if standard error is not a terminal."""
         if not self._screen:
             yield LoggedTask(self.line, label, total)
             return
@@ -79,11 +79,11 @@ class Terminal:
                 self._bars.stop()
 
     def line(self, text: str) -> None:
-        """Print one line that stays."""
+        """Print a permanent line."""
         self._console.print(Text(text), soft_wrap=True)
 
 
 def show_error(error: TfbenchError) -> None:
-    """Print on standard error what happened and what to try."""
+    """Print the message and hint of an error on standard error."""
     err().print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
     err().print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`tfbench doctor`: what this host can and cannot do, and what to do about it."""
+"""`tfbench doctor`: check what this host can run, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
 
 
 def command() -> None:
-    """Check what this host can run; test GPUs in a container. What fails comes first, and exits with 1."""
+    """Check what this host can run; test GPUs in a container. Failures come first; the exit code is then 1."""
     order = (State.FAIL, State.NOTE, State.OK)
-    made = sorted(
+    checks = sorted(
         examine(paths_here(), os.environ, Terminal(err())), key=lambda check: order.index(check.state)
     )
-    out().print(_table(made))
-    if any(check.state is State.FAIL for check in made):
+    out().print(_table(checks))
+    if any(check.state is State.FAIL for check in checks):
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""`tfbench images`: build the images, or only fetch what they are made of."""
+"""`tfbench images`: build the images, or only prepare their build contexts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.model.platform import target_for
 from harness.paths import paths_here
 from workloads.protocol import TENSORFLOW
 
-# Those that the default suite needs; others are built when a workload of theirs is first run.
+# Needed by the default suite; other images are built when a workload first needs them.
 TENSORFLOW_TARGETS = tuple(target_for(TENSORFLOW, gpu=gpu) for gpu in (False, True))
 
 
@@ -31,7 +31,7 @@ def command(
     ] = False,
     base: Annotated[str | None, typer.Option(help="Base image to build on.")] = None,
 ) -> None:
-    """Fetch and check the wheels on this host, then build the images without any network."""
+    """Download and verify wheels on this host, then build the images without network."""
     progress = Terminal(err())
     engine = DockerEngine()
     try:

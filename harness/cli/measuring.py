@@ -1,4 +1,4 @@
-"""From a prepared run to its report: what every command that measures does alike."""
+"""Run prepared trials and write their report; shared by all commands that measure."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder, write_whole
 from harness.untrusted import printable
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def command_line() -> str:
-    """Return the command as the user gave it."""
+    """Return the command line as entered by the user."""
     return printable(shlex.join(["tfbench", *sys.argv[1:]]))
 
 
 def measure(prepared: Prepared, progress: Terminal) -> None:
-    """Run the trials, write the report of what there is whatever happens, and show it.
+    """Run the trials, then write and print the report, even if the run ends early.
 
     Raises:
-        TfbenchError: why the run ended early, or that a trial failed.
+        TfbenchError: the run ended early, or a trial failed.
     """
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
@@ -38,14 +38,14 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
     except TfbenchError:
         try:
             if prepared.folder.exists():
-                _conclude(prepared.folder)
-        except StoreError as error:  # which must not hide why the run ended
+                _write_report(prepared.folder)
+        except StoreError as error:  # must not hide why the run ended
             show_error(error)
         raise
     if not trials:
-        progress.line("All trials of this run had finished; writing its report again.")
-    _conclude(prepared.folder)
-    # Running out of memory is a result of a point of a sweep.
+        progress.line("All trials had already finished; regenerating the report.")
+    _write_report(prepared.folder)
+    # In a sweep, running out of memory is a result.
     points = {planned.id for planned in prepared.resolved.planned if planned.point}
     raise_for_trials(
         {
@@ -56,14 +56,14 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
     )
 
 
-def _conclude(folder: RunFolder) -> None:
-    """Write the report of what there is, and show it."""
+def _write_report(folder: RunFolder) -> None:
+    """Write the report of all finished trials, and print its summary."""
     try:
         analysis, texts = report_texts(folder.path, ("json", "html"))
         written = {form: write_whole(folder.path / FILES[form], text) for form, text in texts.items()}
     except KeyboardInterrupt as error:
         raise Interrupted(
-            "Stopped while the report was written; the trials are kept.",
+            "Interrupted while writing the report; the trials are kept.",
             hint=f"Write it with: tfbench report {folder.path}",
         ) from error
     from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
@@ -72,41 +72,41 @@ def _conclude(folder: RunFolder) -> None:
     out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
 
 
-def raise_for_trials(ended: Mapping[str, tuple[Status, str]]) -> None:
-    """Raise for trials that did not go well.
+def raise_for_trials(outcomes: Mapping[str, tuple[Status, str]]) -> None:
+    """Raise if a trial failed.
 
     Args:
-        ended: each trial's name -> how it ended, and the message.
+        outcomes: trial name -> status and message.
 
     Raises:
-        TrialError: at least one did not.
+        TrialError: at least one trial failed.
     """
-    failed = {name: message for name, (status, message) in ended.items() if status is not Status.OK}
+    failed = {name: message for name, (status, message) in outcomes.items() if status is not Status.OK}
     if failed:
         first, message = next(iter(failed.items()))
         raise TrialError(
-            f"{len(failed)} of {counted(len(ended), 'trial')} failed, first {first}: {message}",
-            hint="The report has the others. See log.txt in the trial's folder.",
+            f"{len(failed)} of {counted(len(outcomes), 'trial')} failed, first {first}: {message}",
+            hint="See log.txt in the trial's folder. The report shows the others.",
         )
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stop_on_signals() -> Iterator[None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends the run.
 
-    A second signal must not interrupt the cleanup: after the first one the process ignores them until
-    it ends. Signals that are ignored already, as under nohup, stay ignored.
+    Later signals are ignored so that they cannot interrupt the cleanup. Signals that are already ignored, as
+    under nohup, stay ignored.
     """
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        for watched in _STOPPING:
-            signal.signal(watched, signal.SIG_IGN)
+    def stop(signal_number: int, frame: FrameType | None) -> None:
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in _STOPPING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, stop)
+    for signal_number in _SIGNALS:
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
+            signal.signal(signal_number, stop)
     try:
         yield
     except KeyboardInterrupt as error:
-        raise Interrupted("Stopped.", hint="Run the same command again.") from error
+        raise Interrupted("Interrupted.", hint="Run the same command again.") from error

@@ -1,4 +1,4 @@
-"""What --format and --out mean together, and the writing of pages."""
+"""Resolve --format and --out, and write or print the results."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from harness.paths import paths_here
 from harness.run.store import write_whole
 
 FORMATS = ("html", "md", "json", "csv")
-PRINTED = Path("-")
+STDOUT = Path("-")
 
 
-def destinations(
+def output_paths(
     formats: str | None,
     target: Path | None,
     path_in: Callable[[Path | None, str], Path],
     *,
     inputs: Sequence[Path],
-    usual: str = "html",
+    default: str = "html",
 ) -> Mapping[str, Path]:
-    """Read --format and --out together; return format -> file, PRINTED for standard output.
+    """Resolve --format and --out; return format -> file, STDOUT for standard output.
 
     Args:
-        path_in: where a format goes in a folder; in a command's own where there is none.
-        inputs: what the command reads.
-        usual: the formats where none is named.
+        path_in: returns the path of a format in a folder, or in the command's default folder for None.
+        inputs: files that the command reads.
+        default: formats if --format is not given.
 
     Raises:
-        UsageError: a format does not exist, `target` is a file of another one, or an input would be overwritten.
+        UsageError: unknown format, `target` does not match the format, or an input would be overwritten.
     """
-    wanted = split([usual if formats is None else formats])
-    for form in wanted or (formats,):
-        if form not in FORMATS:
-            raise unknown("format", form or "", FORMATS)
-    ending = target.suffix[1:].lower() if target else ""
-    if target == PRINTED or (target and ending in FORMATS and not target.is_dir()):
+    selected = split([default if formats is None else formats])
+    for format_name in selected or (formats,):
+        if format_name not in FORMATS:
+            raise unknown("format", format_name or "", FORMATS)
+    suffix = target.suffix[1:].lower() if target else ""
+    if target == STDOUT or (target and suffix in FORMATS and not target.is_dir()):
         if formats is None:
-            wanted = (ending or FORMATS[0],)
-        if len(wanted) > 1 or ending not in ("", wanted[0]):
+            selected = (suffix or FORMATS[0],)
+        if len(selected) > 1 or suffix not in ("", selected[0]):
             raise UsageError(
-                f"--out {target} takes one format, but --format asks for {', '.join(wanted)}.",
-                hint="Name a folder with --out, or one format that fits.",
+                f"--out {target} does not match --format {','.join(selected)}.",
+                hint="Give a folder with --out, or a single format that matches the file.",
             )
-        paths = {wanted[0]: target}
+        paths = {selected[0]: target}
     else:
-        paths = {form: path_in(target, form) for form in wanted}
+        paths = {format_name: path_in(target, format_name) for format_name in selected}
     for path in paths.values():
         if path.resolve() in (each.resolve() for each in inputs):
             raise UsageError(
-                f"{path} would be overwritten by what is made of it.",
+                f"The output would overwrite the input {path}.",
                 hint="Choose another folder or file with --out, or another format.",
             )
     return paths
 
 
-def deliver(texts: Mapping[str, str], paths: Mapping[str, Path]) -> None:
-    """Write each format's text to its path and print the path; or print the text.
+def write_outputs(texts: Mapping[str, str], paths: Mapping[str, Path]) -> None:
+    """Write each text to its path and print the path, or print the text for STDOUT.
 
     Raises:
         StoreError: a file cannot be written.
     """
-    for form, path in paths.items():
-        if path == PRINTED:
-            typer.echo(texts[form], nl=False)
+    for format_name, path in paths.items():
+        if path == STDOUT:
+            typer.echo(texts[format_name], nl=False)
         else:
-            out().print(f"{form}: {write_whole(path, texts[form]).resolve()}", soft_wrap=True)
+            out().print(f"{format_name}: {write_whole(path, texts[format_name]).resolve()}", soft_wrap=True)
 
 
 def charts_code() -> str:
-    """Return the charts' JavaScript, kept in the cache folder for the next page."""
+    """Return the charts' JavaScript, cached on disk."""
     from reports import frame  # noqa: PLC0415 - kept off the start of commands
 
     return frame.charts_code(paths_here().cache / "charts")

@@ -1,4 +1,4 @@
-"""`tfbench report`: render a run again."""
+"""`tfbench report`: regenerate the report of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import out
-from harness.cli.output import PRINTED, deliver, destinations
+from harness.cli.output import STDOUT, output_paths, write_outputs
 from harness.cli.run_report import FILES, newest, report_texts
 from harness.cli.shared_options import Formats, Price, Target
 
@@ -21,23 +21,23 @@ def command(
     price: Price = "",
     target: Target = None,
 ) -> None:
-    """Write a run's report again, also of an interrupted run. The default formats are HTML and JSON.
+    """Regenerate the report of a run, complete or interrupted. The default formats are HTML and JSON.
 
-    A report.html contains its run and works like the run folder: `tfbench report report.html --format json`
-    extracts the data.
+    A report.html contains its run and can be used instead of the run folder: `tfbench report report.html
+    --format json` extracts the data.
     """  # fmt: skip
     run = newest(run)
 
-    def path_in(folder: Path | None, form: str) -> Path:
-        # What is made of a report file lies beside it and has its name.
-        return (
-            (folder or run.parent) / f"{run.stem}.{form}" if run.is_file() else (folder or run) / FILES[form]
-        )
+    def path_in(folder: Path | None, format_name: str) -> Path:
+        # Output made from a report file is placed next to it, with the same name.
+        if run.is_file():
+            return (folder or run.parent) / f"{run.stem}.{format_name}"
+        return (folder or run) / FILES[format_name]
 
-    paths = destinations(formats, target, path_in, inputs=[run], usual="html,json")
+    paths = output_paths(formats, target, path_in, inputs=[run], default="html,json")
     analysis, texts = report_texts(run, tuple(paths), price)
-    deliver(texts, paths)
-    if PRINTED not in paths.values():
+    write_outputs(texts, paths)
+    if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
         out().print(summary(analysis))

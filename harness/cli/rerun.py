@@ -1,4 +1,4 @@
-"""`tfbench rerun`: run what a report describes again, and say what differs here."""
+"""`tfbench rerun`: repeat a run from its report, and print what differs here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.measuring import command_line, measure, stoppable
+from harness.cli.measuring import command_line, measure, stop_on_signals
 from harness.cli.run_report import newest
 from harness.cli.shared_options import Price, Runs, absolute
 from harness.defaults import RUNS
@@ -23,9 +23,9 @@ from harness.paths import Paths, paths_here
 from harness.rounding import short_digests
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
-from harness.run.repeat import again, compare_images, demands, options_here, outlook
+from harness.run.repeat import compare_images, expected_run, requested_resources, rerun_options, resolve_rerun
 
-_NOT_HERE = "not here"
+_ABSENT = "none"
 
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
@@ -38,80 +38,85 @@ def command(
         bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="Engine, instead of the run's: docker or local.")
+        str, typer.Option("--engine", "-e", help="docker or local. Default: as in the run.")
     ] = "",
     device: Annotated[
-        str, typer.Option("--device", "-d", help="Only these of the run's devices, comma-separated.")
+        str, typer.Option("--device", "-d", help="Only these devices of the run, comma-separated.")
     ] = "",
     workload_file: Annotated[
         list[Path] | None,
-        typer.Option(help="Location here of the run's own workload file."),
+        typer.Option(help="Local path of the run's workload file."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Allow the images, files, GPUs and limits that the run names.")
+        bool, typer.Option("--yes", "-y", help="Allow the run's images, files, GPUs and limits.")
     ] = False,
     runs: Runs = RUNS,
     price: Price = "",
 ) -> None:
-    """Repeat a run from its report: the same plan, parameters, seed and number of trials.
+    """Repeat a run from its report, with the same plan, parameters, seed and number of trials.
 
-    Before the first trial it prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench.
-    Differences are no errors; `tfbench compare` shows their effect on speed. Prices are the run's, unless --price
-    replaces them.
+    First prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench.
+    Differences are not errors; `tfbench compare` shows their effect on speed. Prices are those of the run unless
+    --price replaces them.
     """  # fmt: skip
     progress = Terminal(err())
     files = absolute(workload_file or ())
     paths = paths_here()
-    with stoppable():
+    with stop_on_signals():
         path = newest(run)
-        then = open_run(path)
-        progress.line(_described(then))
+        recorded = open_run(path)
+        progress.line(_summary(recorded))
         devices = tuple(filter(None, device.split(",")))
-        options = options_here(then, out=runs, engine=engine, devices=devices, files=files, price=price)
-        asked = demands(then, options)
-        for name, value in asked.items():
-            progress.line(f"The run asks for {name} {value}")
+        options = rerun_options(recorded, out=runs, engine=engine, devices=devices, files=files, price=price)
+        requested = requested_resources(recorded, options)
+        for name, value in requested.items():
+            progress.line(f"The run uses {name} {value}")
         if check:
-            _show(progress, then, outlook(then, options, paths))
-            for target, verdict in _compared_images(then, paths, progress).items():
+            _print_differences(progress, recorded, expected_run(recorded, options, paths))
+            for target, verdict in _compare_images(recorded, paths, progress).items():
                 progress.line(f"{target} image: {verdict}.")
             return
-        if asked and not yes:
-            _confirm(asked)
+        if requested and not yes:
+            _confirm(requested)
         prepared = prepare(
-            again(then, options), paths, progress, command=command_line(), rerun_of=then.manifest.run_id
+            resolve_rerun(recorded, options),
+            paths,
+            progress,
+            command=command_line(),
+            rerun_of=recorded.manifest.run_id,
         )
-        _show(progress, then, prepared.run)
+        _print_differences(progress, recorded, prepared.run)
         measure(prepared, progress)
     out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
 
 
-def _described(run: Run) -> str:
-    made = run.manifest
+def _summary(run: Run) -> str:
+    manifest = run.manifest
+    commit = manifest.commit or "unknown"
     return (
-        f"Run {made.run_id} of {made.created}, tfbench {made.tfbench_version}, commit {made.commit or 'unknown'}: "
+        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit {commit}: "
         f"{len(run.trials)} of {len(run.planned)} planned trials ran."
     )
 
 
-def _confirm(asked: Mapping[str, str]) -> None:
-    """Ask whether a run may have what it names: a report may come from anywhere.
+def _confirm(requested: Mapping[str, str]) -> None:
+    """Ask the user to allow what the run uses, because reports may come from untrusted sources.
 
     Raises:
-        UsageError: it may not, or there is nobody to ask.
+        UsageError: the user declines, or standard input is not a terminal.
     """
     if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
-        listed = ", ".join(f"{name} {value}" for name, value in asked.items())
-        raise UsageError(f"The run asks for {listed}.", hint="Allow it with --yes.")
+        listed = ", ".join(f"{name} {value}" for name, value in requested.items())
+        raise UsageError(f"The run uses {listed}.", hint="Allow this with --yes.")
 
 
-def differing(then: Run, here: Run) -> Fields:
-    """Return (section, field) -> its values then and here, of all that is known of both and not the same."""
+def differences_between(recorded: Run, current: Run) -> Fields:
+    """Return (section, field) -> (recorded, current) for all fields that are known and differ."""
     from harness.analysis.facts import facts  # noqa: PLC0415 - kept off the start of the command line
 
-    before, now = facts(then), facts(here)
+    before, now = facts(recorded), facts(current)
     values = {
-        (section, name): (value, now.get(section, {}).get(name, _NOT_HERE if _names_gpu(name) else value))
+        (section, name): (value, now.get(section, {}).get(name, _ABSENT if _names_gpu(name) else value))
         for section, fields in before.items()
         for name, value in fields.items()
     }
@@ -119,24 +124,24 @@ def differing(then: Run, here: Run) -> Fields:
 
 
 def _names_gpu(field: str) -> bool:
-    """Return whether a field is the name of a GPU: where there is none, its other fields say no more."""
+    """Return whether a field is the name of a GPU; only this field is reported for a missing GPU."""
     return field.startswith("GPU ") and field.endswith(" name")
 
 
-def _show(progress: Terminal, then: Run, here: Run) -> None:
-    differences = differing(then, here)
+def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
+    differences = differences_between(recorded, current)
     for (section, name), (before, now) in differences.items():
         progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(now)}")
     if not differences:
-        progress.line("No differences here, as far as they are known before the run.")
+        progress.line("No differences known before the run.")
 
 
-def _compared_images(then: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
+def _compare_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
     engine = DockerEngine()
     try:
         engine.connect()
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
-        return compare_images(then, builder.existing)
+        return compare_images(recorded, builder.existing)
     except EngineError:
         return {}
     finally:

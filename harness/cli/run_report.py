@@ -1,4 +1,4 @@
-"""From a run, or a report file, to the files that people open."""
+"""Render the report of a run folder or report file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.run.extracts import from_json, reference_path, references
 from harness.run.prices import read_prices
 from harness.run.recording import carried, open_recording
 
-# Format -> its file's name in a run folder.
+# Format -> file name in a run folder.
 FILES: Mapping[str, str] = {
     "html": "report.html",
     "md": "report.md",
@@ -23,7 +23,7 @@ FILES: Mapping[str, str] = {
 
 
 def newest(path: Path) -> Path:
-    """Return `path` if it is a run folder or a file, else the newest run folder in it, else `path`."""
+    """Return the newest run folder in `path`; return `path` if it is a run folder or file, or has no runs."""
     if path.is_file() or (path / "manifest.json").exists():
         return path
     runs = (manifest.parent for manifest in path.glob("*/manifest.json"))
@@ -31,28 +31,28 @@ def newest(path: Path) -> Path:
 
 
 def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[Analysis, Mapping[str, str]]:
-    """Read a run from its folder or out of a report file, and return its analysis and a text for each format.
+    """Read a run folder or report file; return its analysis and the text of each format.
 
     Args:
-        price: as written with --price; "" for the prices that the run was made with.
+        price: value of --price; "" for the prices stored in the run.
 
     Raises:
-        StoreError: it is neither.
-        UsageError: the price cannot be read.
+        StoreError: not a run folder or report file.
+        UsageError: the price is not valid.
     """
-    # What formats need takes a while to import: it is kept off the way to the first training step.
+    # Imported late, so that the imports do not delay the first training step.
     from harness.analysis import analyse, priced  # noqa: PLC0415
     from harness.analysis.results import results_document  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
     from reports.table import render_csv  # noqa: PLC0415
 
-    recorded, before = open_recording(run)
+    recorded, embedded_analysis = open_recording(run)
     if price:
         recorded = replace(recorded, manifest=replace(recorded.manifest, prices=read_prices(price)))
-    analysis = priced(before, recorded) if before else analyse(recorded)
+    analysis = priced(embedded_analysis, recorded) if embedded_analysis else analyse(recorded)
 
     def html() -> str:
-        record, shown = carried(analysis, whole=before is None)
+        record, shown = carried(analysis, whole=embedded_analysis is None)
         machines = [from_json(reference_path(name).read_bytes()) for name in references()]
         return render_html(shown, record=record, code=charts_code, references=machines)
 
@@ -62,4 +62,4 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
         "csv": lambda: render_csv(analysis),
         "json": lambda: json.dumps(results_document(analysis), indent=1) + "\n",
     }
-    return analysis, {form: renderers[form]() for form in formats}
+    return analysis, {format_name: renderers[format_name]() for format_name in formats}

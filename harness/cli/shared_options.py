@@ -1,7 +1,7 @@
-"""The options that several commands share, each declared once.
+"""Options shared by several commands.
 
-`DECLARED` has an option for each field of harness.model.options.Options; `takes_options` gives a command those of
-them that it wants, and hands them over as one value.
+`OPTIONS` declares an option for each field of harness.model.options.Options; `takes_options` adds them to a command,
+which receives them as one `Options` value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _how = partial(typer.Option, rich_help_panel="How to measure")
 
 
 def absolute(files: Sequence[Path]) -> tuple[Path, ...]:
-    """Return paths that mean the same from any folder."""
+    """Make paths absolute."""
     return tuple(path.absolute() for path in files)
 
 
@@ -44,7 +44,7 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _memory_bytes(gib: float) -> int:
-    # More than there can be stays that, and infinite and not-a-number too, for which there is no whole number.
+    # Anything out of range, including inf and NaN, becomes a huge value that is rejected later.
     return int(gib * 2**30) if 0 <= gib <= MOST_MEMORY_GIB else 1 << 62
 
 
@@ -52,55 +52,61 @@ def _folder(path: Path) -> Path:
     if path.is_dir() or not (path.is_file() or path.suffix == ".html"):
         return path
     raise UsageError(
-        f"--out {path} is a file, but runs need a folder.",
-        hint="Name a folder, e.g. --out runs. `tfbench report runs --out x.html` writes the report elsewhere.",
+        f"--out {path} is a file, not a folder.",
+        hint="Give a folder for runs, e.g. --out runs. To save a report elsewhere: tfbench report runs --out x.html",
     )
 
 
 _PRICE = _how(
-    help="Hourly price: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 for a kWh. See docs/cost.md."
+    help="Price per hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 per kWh. See docs/cost.md."
 )
-_OUT = _how("--out", "-o", help="Folder for run folders.", callback=_folder)
+_OUT = _how("--out", "-o", help="Parent folder of run folders.", callback=_folder)
 
 Price = Annotated[str, _PRICE]
 Runs = Annotated[Path, _OUT]
-Resume = Annotated[Path | None, _how("--resume", help="Continue an interrupted run with its own options.")]
-# Of the commands that look at finished runs.
+Resume = Annotated[
+    Path | None, _how("--resume", help="Continue this interrupted run, with its original options.")
+]
+# For commands that read finished runs.
 Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
 Target = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints the format chosen."),
+    typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints to standard output."),
 ]
 
-DECLARED: Mapping[str, Any] = {
-    "workloads": _what("--workload", "-w", help="By name, or `all`; repeatable. Default: the default suite."),
+OPTIONS: Mapping[str, Any] = {
+    "workloads": _what(
+        "--workload",
+        "-w",
+        help="Workload name, or `all`; repeatable. Default: those marked * in `tfbench list`.",
+    ),
     "files": _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
     "profile": _what("--profile", "-p", help="smoke, quick or full."),
     "variants": _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
-    "analysis": _what(help="Measure what limits each workload, or only its speed."),
-    "params": _what("--param", help="NAME=VALUE; NAME=32,64,128 is a sweep over these. Repeatable."),
-    "data": _what(help="auto, real (fail without) or procedural."),
-    "weights": _what(help="Trained weights (.h5, .keras) for workloads that use them."),
+    "analysis": _what(help="Measure what limits each workload, not only its speed."),
+    "params": _what("--param", help="NAME=VALUE, or NAME=32,64,128 for a sweep; repeatable."),
+    "data": _what(help="auto, real (fail if unavailable) or procedural."),
+    "weights": _what(help="Trained weights (.h5, .keras) for workloads that support them."),
     "device": _where(
         "--device", "-d", help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated."
     ),
-    "gpus": _where(help="Which GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
+    "gpus": _where(help="Visible GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
     "engine": _where("--engine", "-e", help="auto, docker (Podman too) or local (no isolation)."),
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     "base": _where(help="Base image to build on."),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
     "memory_bytes": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
-    "trials": _how(help="Number of trials, instead of the profile's."),
-    "rate_hz": _how("--rate", help="Telemetry samples a second; 0 for none."),
-    "stall_s": _how("--stall", help="End a trial after this many seconds without an event."),
-    "seed": _how(help="For weights, shuffling and procedural data."),
+    "trials": _how(help="Fixed number of trials. Default: depends on the profile."),
+    "rate_hz": _how("--rate", help="Telemetry samples per second; 0 turns telemetry off."),
+    "stall_s": _how("--stall", help="Kill a trial after this many seconds without an event."),
+    "seed": _how(help="Random seed for weights, shuffling and procedural data."),
     "price": _PRICE,
-    "cloud_metadata": _how(help="Record the instance type on cloud machines (at most 1 s)."),
+    "cloud_metadata": _how(help="Record the instance type on cloud machines (takes at most 1 s)."),
     "out": _OUT,
 }
-# Fields that an option writes in another way: what typer reads it as, and what makes the field's value of that.
-_READ: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
+# Fields whose type differs on the command line: the type that Typer parses, and the conversion to the field.
+_PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "workloads": (list[str], split),
     "files": (list[Path], absolute),
     "params": (list[str], partial(_pairs, "--param")),
@@ -114,32 +120,34 @@ def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]
     """Add the options of a run to a command; its parameter `options` receives them as one value.
 
     Args:
-        without: fields of Options that the command has no option for.
+        without: fields of Options to leave out.
     """
-    names = [name for name in DECLARED if name not in without]
-    kinds = {**get_type_hints(Options), **{name: kind | None for name, (kind, _) in _READ.items()}}
-    usual = Options()
+    names = [name for name in OPTIONS if name not in without]
+    types = {**get_type_hints(Options), **{name: type_ | None for name, (type_, _) in _PARSERS.items()}}
+    defaults = Options()
 
     def decorate(command: Command) -> Command:
         def parsed(**given: Any) -> None:
-            # Typer has None for an option that may be given several times and was not given.
+            # Typer passes None for a repeatable option that was not given.
             words = {name: word for name in names if (word := given.pop(name)) is not None}
-            fields = {name: _READ[name][1](word) if name in _READ else word for name, word in words.items()}
-            command(options=replace(usual, **fields), **given)
+            fields = {
+                name: _PARSERS[name][1](word) if name in _PARSERS else word for name, word in words.items()
+            }
+            command(options=replace(defaults, **fields), **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
             inspect.Parameter(
                 name,
                 keyword,
-                default=getattr(usual, name) or None,
-                annotation=Annotated[kinds[name], DECLARED[name]],
+                default=getattr(defaults, name) or None,
+                annotation=Annotated[types[name], OPTIONS[name]],
             )
             for name in names
         ]
         own = inspect.signature(command, eval_str=True).parameters.values()
-        rest = [each.replace(kind=keyword) for each in own if each.name != "options"]
-        parsed.__signature__ = inspect.Signature([*options, *rest])  # type: ignore[attr-defined]
+        others = [parameter.replace(kind=keyword) for parameter in own if parameter.name != "options"]
+        parsed.__signature__ = inspect.Signature([*options, *others])  # type: ignore[attr-defined]
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
         return parsed
 

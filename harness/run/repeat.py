@@ -22,7 +22,7 @@ from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
 
-def options_here(
+def rerun_options(
     run: Run,
     *,
     out: Path = RUNS,
@@ -64,7 +64,7 @@ def options_here(
     )
 
 
-def again(run: Run, options: Options) -> Resolved:
+def resolve_rerun(run: Run, options: Options) -> Resolved:
     """Resolve a recorded run on this host.
 
     The trials are those that were run: how many it takes to narrow an interval differs from host to host,
@@ -90,7 +90,7 @@ def again(run: Run, options: Options) -> Resolved:
     return replace(resolved, profile=profile, planned=planned, entries=entries)
 
 
-def demands(run: Run, options: Options) -> Mapping[str, str]:
+def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     """Return what a run asks of this machine beyond a run without options, by the option's name.
 
     Args:
@@ -110,7 +110,7 @@ def demands(run: Run, options: Options) -> Mapping[str, str]:
     return {name: str(value) for name, value in asked.items() if value}
 
 
-def outlook(run: Run, options: Options, paths: Paths) -> Run:
+def expected_run(run: Run, options: Options, paths: Paths) -> Run:
     """Return the run as it would be here, as far as that is certain before an engine is asked or an image built.
 
     What is not certain yet, such as data and the engine, is empty.

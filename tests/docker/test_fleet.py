@@ -88,7 +88,7 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert "Node bare: " in err
     assert "nowhere.sock" in err
     assert f"Node {dead} is not in the cluster" in err
-    assert "Missing: 2 measurements, first: " in err, err
+    assert "2 nodes missing, first: " in err, err
     assert record.read_bytes() == kept
     runs = {item.name: read_run(item) for item in path.iterdir() if (item / "manifest.json").exists()}
     assert set(runs) == {"a", "b", "c"}
@@ -129,7 +129,7 @@ def test_two_workers_train_one_model_together(nodes: Nodes, tmp_path: Path) -> N
     assert two["exchange_s"] > 0
     assert two["gradient_bytes"] == 4 * (64 * 4 + 4), "the layer's kernel and bias"
     assert two["efficiency"]["median"] > 0
-    assert "training together" in out
+    assert "multi-node training" in out
     page = (path / "comparison.html").read_text()
     assert "Training over 1 and 2 workers" in page
     assert "2 workers shared 1 machine" in page

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cli.console import show_error
-from harness.cli.measuring import stoppable
+from harness.cli.measuring import stop_on_signals
 from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
@@ -46,7 +46,7 @@ with Path("{OUT_DIR}/events.jsonl").open("w") as file:
 
 def main(path: Path, reference: str, run_id: str) -> None:
     """Run what has not been run yet in a folder."""
-    with stoppable():
+    with stop_on_signals():
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         engine = DockerEngine(os.environ)

@@ -22,7 +22,7 @@ from harness.analysis.versus import versus
 from harness.model.run import Run, Status
 from harness.run.extracts import from_json
 from harness.run.recording import carried, open_run, unpack
-from harness.run.repeat import again, options_here
+from harness.run.repeat import rerun_options, resolve_rerun
 from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
@@ -89,7 +89,7 @@ def test_a_damaged_run_folder(
     with read_or_refused():
         run = open_run(path)
         look(run, html=chance.random() < 0.1)
-        again(run, options_here(run, out=path))
+        resolve_rerun(run, rerun_options(run, out=path))
         others = [trial.status for trial in run.trials if trial.id not in str(file)]
         assert others.count(Status.OK) >= 2, "one file costs no other trial"
     with soon():
@@ -107,7 +107,7 @@ def test_a_damaged_document_in_a_page(document: dict, chance: random.Random) -> 
     with read_or_refused():
         run = unpack(text)[0]
         look(run, html=chance.random() < 0.1)
-        again(run, options_here(run, out=Path("/nowhere")))
+        resolve_rerun(run, rerun_options(run, out=Path("/nowhere")))
 
 
 @faults(share=0.05, usual=15)

@@ -25,7 +25,7 @@ from tests.folders import write_run
 
 pytestmark = pytest.mark.slow
 
-DECLARED = """
+OPTIONS = """
 from workloads.protocol import Data, Published, Requests, Workload
 {names}
 workload = Workload(name={name}, title={title}, batch_size={batch_size}, epochs={epochs}, data=Data(name={data},
@@ -68,7 +68,7 @@ def test_a_declaration_is_good_or_refused(
 ) -> None:
     file = tmp_path_factory.mktemp("declared") / "own.py"
     extra = "".join(f", {name}={value}" for name, value in more.items())
-    text = DECLARED.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
+    text = OPTIONS.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
     with read_or_refused():
         use(external(file))
