@@ -81,7 +81,13 @@ def _table(cells: Sequence[Mapping[str, str]], *, left: Sequence[str]) -> Table:
     names = [name for name in cells[0] if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
-        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+        # A workload's name is never broken: other columns fold where the terminal is narrow.
+        table.add_column(
+            name,
+            justify="left" if name in left else "right",
+            overflow="fold",
+            no_wrap=name == names[0],
+        )
     for row in cells:
         table.add_row(*(Text(_plain(row[name])) for name in names))
     return table
