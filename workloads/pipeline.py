@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from workloads import rewriting
 from workloads.job import Job
@@ -44,30 +46,9 @@ def pass_of(samples: int, batch: int) -> Pass:
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
-    """Return the pipeline that Keras fit builds from arrays: shuffled indices, gathered batch by batch.
-
-    Source: keras/src/trainers/data_adapters/array_data_adapter.py (Keras 3); Keras 2 does the same.
-    """
-    count = len(x)
-    full = count // batch
-
-    def permutation(_: Any) -> Any:
-        return tf.random.shuffle(tf.range(count, dtype=tf.int64))
-
-    def cut(indices: Any) -> tf.data.Dataset:
-        batches = tf.data.Dataset.from_tensor_slices(tf.reshape(indices[: full * batch], [full, batch]))
-        if count % batch:
-            batches = batches.concatenate(tf.data.Dataset.from_tensors(indices[full * batch :]))
-        return batches
-
+    """Return an epoch of arrays as Keras fit makes it: shuffled indices, gathered batch by batch."""
     with tf.device("CPU:0"):
-        arrays = tf.data.Dataset.from_tensors((x, y)).repeat()
-        indices = tf.data.Dataset.range(1).map(permutation).prefetch(1).flat_map(cut)
-        batches = tf.data.Dataset.zip((indices, arrays)).map(
-            lambda chosen, data: tuple(tf.gather(part, chosen) for part in data),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return batches.prefetch(tf.data.AUTOTUNE)
+        return ArrayDataAdapter(x, y, batch_size=batch, shuffle=True).get_tf_dataset()
 
 
 def baseline(job: Job, *, devices: int = 0) -> Any:
@@ -92,15 +73,8 @@ def is_loader(source: Any) -> bool:
 
 
 def as_dataset(source: Any) -> tf.data.Dataset:
-    """Return an epoch of an input as tf.data; of a Python loader, the pipeline that Keras fit makes of it.
-
-    Source: keras/src/trainers/data_adapters/py_dataset_adapter.py (Keras 3).
-    """
-    if not is_loader(source):
-        return source
-    from keras.src.trainers.data_adapters import py_dataset_adapter  # noqa: PLC0415 - for loaders only
-
-    return py_dataset_adapter.PyDatasetAdapter(source).get_tf_dataset()
+    """Return an epoch of an input as tf.data; of a Python loader, the pipeline that Keras fit makes of it."""
+    return PyDatasetAdapter(source).get_tf_dataset() if is_loader(source) else source
 
 
 def from_memory(source: Any) -> tuple[tf.data.Dataset, Pass]:

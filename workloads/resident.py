@@ -65,7 +65,7 @@ def mirrored_batch(job: Job) -> None:
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
     began = meter.phase(BUILD, began)
     x, y = first_batch(job)
-    building.make_mirrored_variables(model, x, y, strategy)
+    building.make_variables(model, x, y, strategy)
     copies = on_devices(job, (x, y))
     batch = tuple(
         strategy.experimental_distribute_values_from_function(

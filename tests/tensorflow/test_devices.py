@@ -45,27 +45,6 @@ def test_synchronise_waits_for_work_that_was_only_dispatched(script):
     assert found["idle"] < found["waited"] / 2
 
 
-PIPELINE = """
-import json
-import numpy as np
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from workloads import pipeline
-x, y = np.arange(103, dtype=np.float32), np.arange(103)
-ours = pipeline.from_arrays(x, y, 10)
-kerass = ArrayDataAdapter(x, y, batch_size=10, shuffle=True).get_tf_dataset()
-read = lambda ds: [[int(v) for v in b[1].numpy()] for b in ds if all(b[0].numpy() == b[1].numpy())]
-print(json.dumps([read(ours), read(ours), read(kerass)]))
-"""
-
-
-def test_the_drained_pipeline_is_the_one_that_keras_fit_builds(script):
-    first, second, kerass = script(PIPELINE)
-    assert [len(batch) for batch in first] == [len(batch) for batch in kerass] == [10] * 10 + [3]
-    for epoch in (first, second, kerass):
-        assert sorted(itertools.chain.from_iterable(epoch)) == list(range(103))
-    assert first != second
-
-
 PERMUTATIONS = """
 import itertools, json
 from workloads.resident import shuffled

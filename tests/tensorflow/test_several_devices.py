@@ -126,7 +126,7 @@ for _ in range(2):
     run(data, tf.zeros([3, 2, 1], tf.int32))
 apart = [float(tf.reduce_max(tf.abs(a - b)))
          for a, b in zip(models[0].trainable_variables, models[1].trainable_variables)]
-building.make_mirrored_variables(mirrored, *data[0], job.strategy)
+building.make_variables(mirrored, *data[0], job.strategy)
 together = steps.compile_mirrored(mirrored, job.strategy)
 batch = tuple(job.strategy.experimental_distribute_values_from_function(
     lambda context: data[context.replica_id_in_sync_group][part]) for part in range(2))
