@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from tests.tensorflow.conftest import Outcome
+
 pytestmark = pytest.mark.tensorflow
 
 TOGETHER = """
@@ -47,52 +49,34 @@ def model(params):
 
 
 def together(script, *what):
-    events = script(TOGETHER.replace("WHAT", repr(what)), devices=2)
-    assert not [event for event in events if event["kind"] == "error"]
-    return events
+    outcome = Outcome(script(TOGETHER.replace("WHAT", repr(what)), devices=2), "")
+    assert not outcome.of("error")
+    return outcome
 
 
-def metrics(events, name):
-    return {
-        event["variant"]: event["value"] for event in events if event.get("name") == name and "value" in event
-    }
-
-
-@pytest.mark.parametrize(
-    ("file", "name", "classes"), [("mlp.py", "cifar100-mlp", 100), ("cifar10_cnn.py", "cifar10-cnn", 10)]
-)
-def test_baseline_and_tuned_of_published_workloads_feed_every_device(script, data_dir, file, name, classes):
-    params = {"batch_size": 8, "steps_per_execution": 2}
-    events = together(script, file, name, data_dir((32, 32, 3), classes), ("baseline", "tuned"), 2, params)
-    windows = [event for event in events if event["kind"] == "window"]
-    assert {window["variant"] for window in windows} == {"baseline", "tuned"}
-    assert all(window["samples"] == 2 * 8 * window["steps"] for window in windows)
-    losses = metrics(events, "final_loss")
-    assert len(losses) == 2
-    assert all(math.isfinite(loss) for loss in losses.values())
+def test_baseline_and_tuned_of_a_published_workload_feed_every_device(script, data_dir):
+    params, variants = {"batch_size": 8, "steps_per_execution": 2}, ("baseline", "tuned")
+    done = together(script, "cifar10_cnn.py", "cifar10-cnn", data_dir((32, 32, 3), 10), variants, 2, params)
+    assert done.per_step() == dict.fromkeys(variants, 2 * 8)
+    assert all(math.isfinite(done.metric(variant, "final_loss")) for variant in variants)
 
 
 def test_two_devices_train_together_in_every_variant(script, data_dir, tmp_path):
     path = tmp_path / "two.py"
     path.write_text(OWN)
-    variants = ("baseline", "tuned", "opt:xla", "opt:spe", "model-only", "input-only")
-    events = together(script, str(path), "two", data_dir((8, 8, 3), 4, 512), variants, 40, {})
-    assert [event["variant"] for event in events if event["kind"] == "left-out"] == ["opt:spe"]
-    windows = [event for event in events if event["kind"] == "window"]
-    assert len(windows) == 10
-    assert all(window["samples"] == 2 * 16 * window["steps"] for window in windows)
-    accuracy = metrics(events, "accuracy")
-    assert set(accuracy) == {"baseline", "tuned"}
-    assert min(accuracy.values()) > 0.7
-    assert metrics(events, "final_loss")["opt:xla"] < 1.0
-    batches = {
-        event["variant"]: [(change["before"], change["after"]) for change in event["changes"]
-                           if change["what"] == "global batch"]
-        for event in events if event["kind"] == "variant"
-    }  # fmt: skip
+    variants = ("baseline", "tuned", "opt:xla", "model-only", "input-only", "opt:spe")
+    done = together(script, str(path), "two", data_dir((8, 8, 3), 4, 512), variants, 40, {})
+    assert [event["variant"] for event in done.of("left-out")] == ["opt:spe"]
+    assert done.per_step() == dict.fromkeys(variants[:-1], 2 * 16)
+    assert {event["variant"] for event in done.of("metric", name="accuracy")} == {"baseline", "tuned"}
+    assert min(done.metric(variant, "accuracy") for variant in ("baseline", "tuned")) > 0.7
+    assert done.metric("opt:xla", "final_loss") < 1.0
     # What baseline trains with on two devices, and no change where a variant trains with the same.
-    assert batches.pop("baseline") == [("16", "32")]
-    assert not any(batches.values())
+    batches = {
+        event["variant"]: change["after"]
+        for event in done.of("variant") for change in event["changes"] if change["what"] == "global batch"
+    }  # fmt: skip
+    assert batches == {"baseline": "32"}
 
 
 IN_STEP = """
