@@ -35,9 +35,8 @@ HOST_FED = "host-fed"  # model-only with the batch in host memory: what copying 
 PARALLEL_INPUT = "parallel-input"
 # The baseline with one part of its step taken away, and nothing else changed.
 WITHOUT_PREFIX = "without:"
-WITHOUT_INPUT, WITHOUT_LAUNCH, WITHOUT_FRAMEWORK, WITHOUT_COPY = WITHOUT = tuple(
-    f"{WITHOUT_PREFIX}{cause}" for cause in ("input", "launch", "framework", "copy")
-)
+WITHOUT_INPUT, WITHOUT_LAUNCH = "without:input", "without:launch"
+WITHOUT_FRAMEWORK, WITHOUT_COPY = "without:framework", "without:copy"
 BATCH_PREFIX = "batch:"  # model-only with a batch that many times as large
 CALLS_PREFIX = "calls:"  # model-only with that many steps in one call
 THREADS_PREFIX = "threads:"  # input-only on that many threads
@@ -68,15 +67,13 @@ MEMORY_ENV = "TFBENCH_MEMORY"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 # Everything before "steady" is cold start, reported apart from the speed.
-IMPORT, DATA, BUILD, FIRST_STEP, WARM_UP, STEADY, EVALUATE = PHASES = (
-    "import",  # TensorFlow's import and device initialisation
-    "data",  # datasets opened and preprocessed as the article does
-    "build",  # the model is made and compiled (Keras' compile)
-    "first-step",  # tracing, XLA compilation, PTX JIT, cuDNN autotuning
-    "warm-up",  # steps until the step time has settled
-    "steady",  # what is measured
-    "evaluate",  # accuracy on held-out data
-)
+IMPORT = "import"  # TensorFlow's import and device initialisation
+DATA = "data"  # datasets opened and preprocessed as the article does
+BUILD = "build"  # the model is made and compiled (Keras' compile)
+FIRST_STEP = "first-step"  # tracing, XLA compilation, PTX JIT, cuDNN autotuning
+WARM_UP = "warm-up"  # steps until the step time has settled
+STEADY = "steady"  # what is measured
+EVALUATE = "evaluate"  # accuracy on held-out data
 
 # Characters of the reason why a variant was left out.
 LONGEST_REASON = 300
