@@ -94,7 +94,7 @@ def facts(spec: Spec) -> dict[str, str | int]:
 
 
 def _prove(gpus: int) -> None:
-    """Train on a few rows, and hold where XGBoost says that it trained against where it should have."""
+    """Train on a few rows to check that XGBoost uses the GPU."""
     if gpus > 1:
         raise NoGpuError(f"{gpus} GPUs were requested, but an XGBoost process uses one. Try --device gpu0.")
     if not xgb.build_info().get("USE_CUDA"):
@@ -110,7 +110,7 @@ def _prove(gpus: int) -> None:
 
 
 def _require_gpu(booster: xgb.Booster) -> None:
-    """Hold the device that a booster trained on: it falls back to the CPU with no more than a line in its log."""
+    """Check that a booster trained on a GPU: XGBoost falls back to the CPU with only a line in its log."""
     used = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
     if not used.startswith("cuda"):
         raise NoGpuError(f"XGBoost trained on {used}.")

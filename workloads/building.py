@@ -58,7 +58,7 @@ def _configure(model: Any, params: Mapping[str, Any]) -> None:
 
 
 def uses_xla(model: Any, params: Mapping[str, Any]) -> bool:
-    """Tell whether `params` ask for XLA, or leave it to Keras, which decides for it."""
+    """Return whether XLA compiles the step: as `params` say, else as Keras decides."""
     return bool(model.jit_compile if params["jit_compile"] is None else params["jit_compile"])
 
 

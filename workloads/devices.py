@@ -39,7 +39,7 @@ def select(device: str, gpus: int) -> list[str]:
 
 
 def prove(names: list[str]) -> None:
-    """Hold where a variable and a product really are against where they should be, on every GPU of `names`.
+    """Check on every GPU of `names` that a variable and a matrix product are placed there.
 
     Raises:
         NoGpuError: work was placed elsewhere, failed or came out wrong.
@@ -74,7 +74,7 @@ def drain(names: Sequence[str]) -> None:
 
 
 def touch(element: Any, names: Sequence[str]) -> Any:
-    """Look at one number of every device's share of a batch, so that the whole of it is copied there.
+    """Read one element of each device's share of a batch, which copies the share to that device.
 
     Args:
         element: tensors of one batch; each device gets as many rows as a MirroredStrategy gives it.

@@ -21,12 +21,12 @@ GATHERED = 16
 
 
 def of_a_part(variant: str) -> bool:
-    """Tell whether a variant drains a part of the pipeline, or drains it otherwise than as it is."""
+    """Return whether a variant drains a part of the pipeline, or drains it on other threads."""
     return variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
 
 
 def drained(variant: str) -> bool:
-    """Tell whether a variant is one of these."""
+    """Return whether a variant runs the pipeline without the model."""
     return variant == INPUT_ONLY or of_a_part(variant)
 
 

@@ -161,7 +161,7 @@ def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> Split:
 
 
 def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
-    """Say which kernel the recurrent layers are given: the operation that Keras puts into the graph of a step."""
+    """Return which kernel runs the recurrent layers, by the operation in the graph of a step."""
     if "use_cudnn" not in params:
         return {}
     if params["jit_compile"]:

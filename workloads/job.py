@@ -17,7 +17,7 @@ from workloads.timing import Meter
 
 @dataclass
 class Shared:
-    """What variants leave for those after them.
+    """State that later variants reuse.
 
     Attributes:
         model, step: baseline's model and its compiled step (batch -> loss), for all variants that only serve

@@ -1,7 +1,7 @@
 """Keras' own Python loader as published: ImageDataGenerator.flow_from_directory with its workers.
 
 Keras 3 keeps it, now as a PyDataset. The partial stages do in Python what it does inside, so that each one's
-cost can be told; the last stage is the published loader itself.
+cost can be measured; the last stage is the published loader itself.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Endless(tf.keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> None:
-        """Say that there is no end: an epoch is as many steps as were published, not the files."""
+        """Return None for endless: an epoch has as many steps as published, not as many as there are files."""
         return None
 
     @cached_property
@@ -94,7 +94,7 @@ def part_of_batch(loader: Any, index: int, *, upto: int) -> tuple[Any, Any]:
     """Do the loader's work on the files of a batch as far as `upto`, READ to BATCH.
 
     Returns:
-        The pictures when all stages are wanted, else as good as nothing.
+        The pictures and labels for BATCH; a placeholder for the pictures for the stages before.
     """
     size = loader.batch_size
     chosen = loader.index_array[size * index : size * (index + 1)]

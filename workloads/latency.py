@@ -1,4 +1,4 @@
-"""Ask a model as its users would: MLPerf Inference's SingleStream at each batch size, and Server.
+"""Send requests to a model by MLPerf Inference's scenarios: SingleStream at each batch size, and Server.
 
 SingleStream: one request after the other, each waited for. Server: single samples come at random instants (a
 Poisson process) that are fixed beforehand, whatever the server manages; a latency counts from the instant at
@@ -37,7 +37,7 @@ Serve = Callable[[Any], None]
 
 
 class Client:
-    """Asks one variant for predictions, and writes what that took as events.
+    """Sends requests to one variant and writes their latencies as events.
 
     Args:
         pool: samples in host memory, as many as the largest batch.

@@ -97,7 +97,7 @@ def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
 
 
 def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
-    """Hold what `dataset` gave against what the file declares."""
+    """Check that `dataset` returns the stages that the file declares."""
     names = tuple(name for name, _ in stages)
     if workload.stages and names != workload.stages:
         raise WorkloadFileError(
@@ -113,7 +113,7 @@ def _import_file(path: Path) -> ModuleType:
         raise WorkloadFileError(f"{path} is not a Python file.")
     folder = str(path.parent.absolute())
     if folder not in sys.path:
-        # Last, so that a file beside it can be imported but never stands in for what is installed.
+        # Last, so that a file beside it can be imported but never replaces what is installed.
         sys.path.append(folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

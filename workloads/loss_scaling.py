@@ -11,8 +11,8 @@ import tensorflow as tf
 class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
     """Keras' loss scaling with a selection where Keras branches on whether all gradients are finite.
 
-    For a branch in a compiled program the host waits until the device has told it the condition, and starts the
-    rest, and the next step, only then.
+    At a branch in a compiled program the host waits for the condition from the device before it starts the rest
+    and the next step.
     """
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:

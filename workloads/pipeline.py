@@ -17,32 +17,32 @@ from workloads.loading import Stage
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What going through an input once gives.
+class Epoch:
+    """An epoch of an input.
 
     Attributes:
         batch: samples of a batch, all devices together.
-        batches: how many; None where there is no end, or where it is not known.
-        short: samples that the last batch lacks.
-        ends: the input ends with them; else it begins again by itself.
-        sure: whether all of this is known, and not only taken to be so.
+        batches: how many; None if endless or unknown.
+        missing: samples that the last batch lacks.
+        ends: the input stops after the last batch; else it starts again by itself.
+        exact: these numbers are known, not assumed.
     """
 
     batch: int
     batches: int | None = None
-    short: int = 0
+    missing: int = 0
     ends: bool = True
-    sure: bool = True
+    exact: bool = True
 
     def samples(self, steps: int) -> int:
-        """Return how many samples the first so many steps have, pass after pass."""
-        return steps * self.batch - (steps // self.batches * self.short if self.batches else 0)
+        """Return how many samples the first `steps` steps have, epoch after epoch."""
+        return steps * self.batch - (steps // self.batches * self.missing if self.batches else 0)
 
 
-def pass_of(samples: int, batch: int) -> Pass:
-    """Return the pass through so many samples, the last batch of which may be short."""
+def epoch_of(samples: int, batch: int) -> Epoch:
+    """Return the epoch of so many samples, the last batch of which may be short."""
     batches = -(-samples // batch)
-    return Pass(batch, batches, batches * batch - samples)
+    return Epoch(batch, batches, batches * batch - samples)
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
@@ -68,7 +68,7 @@ def baseline(job: Job, *, devices: int = 0) -> Any:
 
 
 def is_loader(source: Any) -> bool:
-    """Tell whether an input is one of Keras' Python loaders instead of a tf.data pipeline."""
+    """Return whether an input is one of Keras' Python loaders instead of a tf.data pipeline."""
     return isinstance(source, tf.keras.utils.PyDataset)
 
 
@@ -77,44 +77,44 @@ def as_dataset(source: Any) -> tf.data.Dataset:
     return PyDatasetAdapter(source).get_tf_dataset() if is_loader(source) else source
 
 
-def from_memory(source: Any) -> tuple[tf.data.Dataset, Pass]:
-    """Return a pipeline that gives an input's first batch for ever, and its pass."""
+def from_memory(source: Any) -> tuple[tf.data.Dataset, Epoch]:
+    """Return a pipeline that repeats an input's first batch forever, and its epoch."""
     batch = next(iter(as_dataset(source)))
     with tf.device("CPU:0"):
         ready = tf.data.Dataset.from_tensors(batch).repeat()
-    return ready, Pass(size(batch))
+    return ready, Epoch(size(batch))
 
 
-def one_pass(job: Job, source: Any) -> Pass:
-    """Return what going through baseline's input once gives, without going through it.
+def input_epoch(job: Job, source: Any) -> Epoch:
+    """Return the epoch of baseline's input without iterating over it.
 
     Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
     loader, the last batch is looked at.
     """
     batch = job.params["batch_size"] * job.replicas
     if job.train is not None:
-        return pass_of(len(job.train[0]), batch)
+        return epoch_of(len(job.train[0]), batch)
     if is_loader(source):
         count = source.num_batches
         # One without an end has whole batches only.
-        return Pass(batch, count, batch - size(source[count - 1])) if count else Pass(batch, ends=False)
+        return Epoch(batch, count, batch - size(source[count - 1])) if count else Epoch(batch, ends=False)
     count = int(source.cardinality())
     endless = count == tf.data.INFINITE_CARDINALITY
     batches = count if count > 0 else None
     shape = tf.nest.flatten(source.element_spec)[0].shape
     if shape.rank and shape[0]:
-        return Pass(shape[0], batches, ends=not endless)
+        return Epoch(shape[0], batches, ends=not endless)
     stages = job.stages(batch)
     names = [name for name, _ in stages]
     if "batch" not in names[1:]:
-        return Pass(batch, batches, ends=not endless, sure=False)
+        return Epoch(batch, batches, ends=not endless, exact=False)
     samples = int(assemble(stages, names[names.index("batch") - 1]).cardinality())
     if samples == tf.data.INFINITE_CARDINALITY:
-        return Pass(batch, batches, ends=not endless)
-    counted = pass_of(samples, batch)
+        return Epoch(batch, batches, ends=not endless)
+    counted = epoch_of(samples, batch)
     if samples > 0 and (endless or count == counted.batches):
         return replace(counted, ends=not endless)
-    return Pass(batch, batches, ends=not endless, sure=False)
+    return Epoch(batch, batches, ends=not endless, exact=False)
 
 
 def size(batch: Any) -> int:

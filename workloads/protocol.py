@@ -279,7 +279,7 @@ class Measuring:
         analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants that
             only serve the breakdown; 0 for no difference.
         steps: when > 0, a window is that many steps instead of window_s, or as many as ten times window_s
-            have time for (to try things out, and for tests).
+            have time for (smoke runs and tests).
         full: train the published epochs instead of measuring windows.
     """
 
@@ -306,7 +306,7 @@ class Spec(Measuring):
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: how many GPUs the container must see; 0 for "cpu".
         workers: how many containers train together, this one included, as TF_CONFIG in the environment
-            says; 0 for a container by itself.
+            says; 0 for a single container.
         data_dir: folder inside the container with x_train.npy, y_train.npy, x_test.npy, y_test.npy.
         weights: path inside the container of a file of weights, "" for none.
         params: overrides of the workload's parameters (batch_size, epochs, ... and its own), in every
@@ -374,7 +374,7 @@ class EventWriter:
         self.write("left-out", variant=variant, reason=reason.strip().split("\n")[0][:LONGEST_REASON])
 
     def needless(self, variant: str, reason: str) -> None:
-        """Write that a planned variant is not measured since it would tell nothing here, and why."""
+        """Write that a planned variant is not measured since it would say nothing here, and why."""
         self.write("needless", variant=variant, reason=reason)
 
     def phase(self, name: str, start_ns: int) -> int:
@@ -389,17 +389,17 @@ class EventWriter:
 
 
 def measures_speed(variant: str) -> bool:
-    """Tell whether a variant's speed is a result; all others serve the breakdown of a step."""
+    """Return whether a variant's speed is a result; all others serve the breakdown of a step."""
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 
 def changes_baseline(variant: str) -> bool:
-    """Tell whether a variant is the baseline with something changed: an optimization, a remedy or an ablation."""
+    """Return whether a variant is the baseline with something changed: an optimization, a remedy or an ablation."""
     return variant == PARALLEL_INPUT or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX))
 
 
 def check(event: Mapping[str, Any]) -> None:
-    """Hold one event against EVENTS.
+    """Check one event against EVENTS.
 
     Raises:
         ProtocolError: unknown kind, missing or unknown field, or a field of the wrong type.

@@ -10,8 +10,8 @@ from workloads.protocol import BASELINE, EventWriter
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
     """Measure every variant.
 
-    One that fails costs the others nothing: it is left out, and an event says why. In the end the trial fails
-    where its baseline did, or any variant of a trial without one.
+    A variant that fails is left out, with an event that says why, and the others go on. In the end the trial fails
+    if its baseline did, or any variant of a trial without a baseline.
     """
     failure: Exception | None = None
     for variant in variants:

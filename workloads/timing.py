@@ -23,14 +23,14 @@ SETTLED_WITHIN = 0.05
 # Warm-up lasts for so many calls at least: what an input pipeline has buffered during the first step is used up.
 BUFFERED_CALLS = 16
 # Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
-# model is tried out in seconds too.
+# model finishes a smoke run in seconds too.
 SLOW = 10
 # After so many windows of a whole training it is judged whether it will end in time.
 JUDGED_WINDOWS = 3
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
-# Of readings of the clock, in nanoseconds, makes those by which to decide.
+# Readings of the clock, in nanoseconds -> the readings that decide.
 Agree = Callable[[Sequence[int]], Sequence[int]]
 
 
@@ -39,12 +39,12 @@ class LossError(ArithmeticError):
 
 
 def alone_decides(readings: Sequence[int]) -> Sequence[int]:
-    """Return the readings as they are: nobody else measures the same steps."""
+    """Return the readings as they are, where no other worker takes the same steps."""
     return readings
 
 
 def settled(blocks: list[float]) -> bool:
-    """Tell whether the last blocks' step times agree within SETTLED_WITHIN."""
+    """Return whether the last blocks' step times agree within SETTLED_WITHIN."""
     last = blocks[-SETTLED_BLOCKS:]
     return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
 
@@ -57,7 +57,7 @@ class Meter:
         spec: window_s, windows, warmup_s, steps.
         events: where windows and phases go.
         synchronise: waits until the devices are idle.
-        agree: gives every worker that takes the same steps the same readings, so that all decide alike.
+        agree: gives every worker that takes the same steps the same readings, so that all decide the same.
         full: measure windows until `finish` instead of so many, unless that took too long.
         whole_samples: how many samples the whole training has; 0 where that is not known.
         clock: nanoseconds, CLOCK_MONOTONIC.
@@ -102,7 +102,7 @@ class Meter:
         next(self._machine)
 
     def tick(self, steps: int, samples: int, wait_ns: int = -1) -> bool:
-        """Say that `steps` more steps of `samples` samples in all were dispatched; return whether to go on.
+        """Report `steps` more dispatched steps of `samples` samples in all; return whether to go on.
 
         Args:
             wait_ns: how much of the time since the last tick was spent waiting for input; -1 if unseen.
@@ -190,7 +190,7 @@ class Meter:
             )
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
-        """Tell whether the clock ends it; a device that lags behind makes what passed only longer."""
+        """Return whether the clock ends a stretch; a device that lags behind only makes it longer."""
         return self.agree is alone_decides and passed_ns >= length_ns * (SLOW if self.spec.steps else 1)
 
     def _windows_back_to_back(self) -> Machine:
@@ -202,7 +202,7 @@ class Meter:
         return index
 
     def _too_long(self) -> bool:
-        """Tell, and say, whether training to the end would take longer than a variant may."""
+        """Return whether training to the end would take longer than a variant may, and warn if so."""
         passed_s = (self.clock() - self._steady) / 1e9
         whole_s = passed_s * self.whole_samples / self.samples
         alone = self.agree is alone_decides

@@ -1,4 +1,4 @@
-"""Several workers train one model: a strategy over all of them, and decisions that all of them take alike.
+"""Training one model with several workers: the strategy, and decisions that all workers share.
 
 Keras 3's fit and evaluate refuse MultiWorkerMirroredStrategy (TensorFlow 2.21: "Attempt to convert a value
 (PerReplica) with an unsupported type to a Tensor"), so that the step is Keras' own train_step, run by a loop
@@ -34,7 +34,7 @@ def strategy(workers: int) -> tf.distribute.Strategy:
 def agreement(among: tf.distribute.Strategy) -> Callable[[Sequence[int]], Sequence[int]]:
     """Return a function that gives every worker the first one's readings.
 
-    All must take the same steps, or the last waits for ever for partners in its exchange of gradients.
+    All must take the same steps, or the last one waits forever for partners in its exchange of gradients.
     """
 
     def of_the_first(readings: Any) -> Any:
@@ -80,7 +80,7 @@ def _share(job: Job, context: Any) -> tf.data.Dataset:
 
 
 def report_collective(job: Job) -> None:
-    """Write how long one exchange of all gradients takes by itself, nothing computed meanwhile.
+    """Write how long one exchange of all gradients takes while nothing else is computed.
 
     Metrics "collective_s" and "gradient_bytes". A step hides part of the exchange behind its arithmetic, so
     that this is the most that exchanging can cost it, and what it costs with one worker is the floor.

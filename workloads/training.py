@@ -30,14 +30,14 @@ class Boundaries(tf.keras.callbacks.Callback):
     launches the steps, which is just what an undisturbed fit does not do.
 
     Args:
-        once: what going through the input once gives.
+        epoch: of the input.
         stride: steps that one call runs (steps_per_execution).
     """
 
-    def __init__(self, meter: Meter, *, once: pipeline.Pass, stride: int) -> None:
+    def __init__(self, meter: Meter, *, epoch: pipeline.Epoch, stride: int) -> None:
         super().__init__()
         self._meter = meter
-        self._once = once
+        self._epoch = epoch
         self._stride = stride
         self._last = -1
         self._steps = 0
@@ -56,25 +56,25 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._at_the_end()
-        samples = self._once.samples(self._steps + done) - self._once.samples(self._steps)
+        samples = self._epoch.samples(self._steps + done) - self._epoch.samples(self._steps)
         self._steps += done
         if not self._meter.tick(done, samples):
             self.model.stop_training = True
 
     def _at_the_end(self) -> int:
         """Return how many steps the last call of an epoch ran."""
-        an_epoch = self.params.get("steps")
-        left = an_epoch - self._last if an_epoch else self._stride
-        if self._once.batches and self._once.ends:
-            left = min(left, self._once.batches - self._steps % self._once.batches)
-        elif not an_epoch or left > self._stride:
+        steps_per_epoch = self.params.get("steps")
+        left = steps_per_epoch - self._last if steps_per_epoch else self._stride
+        if self._epoch.batches and self._epoch.ends:
+            left = min(left, self._epoch.batches - self._steps % self._epoch.batches)
+        elif not steps_per_epoch or left > self._stride:
             # Keras (3.15) learns that such an input has ended by a call that finds no batch.
             return 0
         return min(self._stride, left)
 
 
 def train(job: Job) -> None:
-    """Run the baseline, or a variant that changes it: build, train until told to stop, evaluate."""
+    """Run the baseline, or a variant that changes it: build, train until the meter stops it, evaluate."""
     params, meter = job.params, job.meter
     began = meter.clock()
     in_python, in_callbacks = Stopwatch(), Stopwatch()
@@ -92,8 +92,8 @@ def train(job: Job) -> None:
     else:
         own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
         meter.loss = lambda: building.running_loss(model)
-        fed, once = _input(job)
-        boundaries = Boundaries(meter, once=once, stride=params["steps_per_execution"])
+        fed, epoch = _input(job)
+        boundaries = Boundaries(meter, epoch=epoch, stride=params["steps_per_execution"])
         epochs = params["epochs"] if meter.full else ENDLESS
         callbacks = [*in_callbacks.callbacks(own), boundaries]
         meter.begin()
@@ -121,26 +121,26 @@ def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: 
             job.metric(name, stopwatch.total_ns / 1e9 / max(1, job.meter.steps))
 
 
-def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Pass]:
-    """Return what Keras fit is fed with, as its arguments, and what going through it once gives."""
+def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
+    """Return the arguments that feed Keras fit, and their epoch."""
     batch = job.params["batch_size"] * job.replicas
     memory = job.params["feed"] == "memory"
     if job.train is not None and not memory:
         x, y = job.train
-        return {"x": x, "y": y, "batch_size": batch}, pipeline.pass_of(len(x), batch)
+        return {"x": x, "y": y, "batch_size": batch}, pipeline.epoch_of(len(x), batch)
     source = pipeline.baseline(job)
-    once = pipeline.one_pass(job, source)
-    an_epoch = job.workload.samples_per_epoch // batch or None
+    epoch = pipeline.input_epoch(job, source)
+    steps_per_epoch = job.workload.samples_per_epoch // batch or None
     if memory:
         # As many steps an epoch as baseline has, as far as that is known: its end costs time too.
-        an_epoch = an_epoch or (once.batches if once.ends else None)
-        source, once = pipeline.from_memory(source)
-    elif job.meter.full and not an_epoch and not once.ends:
+        steps_per_epoch = steps_per_epoch or (epoch.batches if epoch.ends else None)
+        source, epoch = pipeline.from_memory(source)
+    elif job.meter.full and not steps_per_epoch and not epoch.ends:
         raise loading.WorkloadFileError(
             f"{job.workload.name}'s pipeline is endless, so its epochs have no end: "
             f"declare samples_per_epoch, at least one batch of {batch}."
         )
-    if not once.sure:
+    if not epoch.exact:
         job.events.warning(
             f"{job.variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
             "name the stage that batches `batch`, or use drop_remainder=True."
@@ -148,8 +148,8 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Pass]:
     ahead = job.params["prefetch_to_device"] and job.gpu and job.strategy is None
     if ahead and not pipeline.is_loader(source):
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
-    # A loader shuffles by itself, and so does a pipeline that wants to be shuffled.
-    return {"x": source, "steps_per_epoch": an_epoch, "shuffle": False}, once
+    # A loader shuffles by itself, and so does a pipeline that is to be shuffled.
+    return {"x": source, "steps_per_epoch": steps_per_epoch, "shuffle": False}, epoch
 
 
 def _evaluate(job: Job, model: Any) -> None:

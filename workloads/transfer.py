@@ -121,7 +121,7 @@ def _settle(backbone: tf.keras.Model) -> None:
 
 
 def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
-    """Say which weights the backbone starts from."""
+    """Return which weights the backbone starts from."""
     path = params.get("weights")
     weights = f"from the file {Path(path).name}" if path else "seeded random weights; --weights was not given"
     return {"weights of the backbone": weights}

@@ -50,7 +50,7 @@ workload = Workload(
 
 
 def booster(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return XGBoost's parameters; the device is the driver's matter."""
+    """Return XGBoost's parameters; the driver sets the device."""
     return {
         "objective": "binary:logistic",
         "eval_metric": "logloss",

@@ -100,7 +100,7 @@ def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
 
 
 def run_variants(job: Job) -> None:
-    """Measure every variant that makes sense here, one after the other."""
+    """Measure all variants that apply, one after the other."""
     spec = job.spec
     # Else one device would be measured, and called all.
     if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
@@ -123,7 +123,7 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
 
 
 def _needless(job: Job, variant: str) -> str:
-    """Return why a variant would tell nothing here, or after what was measured before it; "" where it would."""
+    """Return why a variant would say nothing here, or after the variants before it; "" where it would."""
     if tuning.needless(job.workload, job.spec, variant):
         return "it says nothing about this workload and device"
     step_ns = job.shared.step_ns
@@ -199,7 +199,7 @@ def _measure(job: Job) -> None:
         variant,
         spec=_variant_spec(spec, variant),
         events=job.events,
-        # Among several workers TensorFlow's own refuses: it wants to reach the others' devices too.
+        # TensorFlow's own fails among several workers: it tries to reach the other workers' devices.
         synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
         agree=together.agreement(job.strategy) if spec.workers else alone_decides,
         # Nothing can be trained wholly where there is no dataset to go through.

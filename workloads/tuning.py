@@ -132,7 +132,7 @@ def factor(variant: str, prefix: str) -> int:
 
 
 def needless(workload: Workload, spec: Spec, variant: str) -> bool:
-    """Tell whether a variant that only serves the breakdown says nothing about this workload and device."""
+    """Return whether a variant that only serves the breakdown says nothing about this workload and device."""
     gpu, one_device = spec.device == "gpu", spec.gpus <= 1 and not spec.workers
     trains = workload.task == "train"
     if variant == HOST_FED:
@@ -153,7 +153,7 @@ def needless(workload: Workload, spec: Spec, variant: str) -> bool:
 
 
 def unfit(workload: Workload, spec: Spec, variant: str) -> str:
-    """Return why an optimization or a stage makes no sense in this trial; "" where it does, and for other variants."""
+    """Return why an optimization or a stage does not apply to this trial; "" where it does, and for other variants."""
     if variant.startswith(STAGE_PREFIX) and not workload.pipeline:
         return f"{workload.name} has no pipeline of stages."
     same = variant_params(workload, spec, BASELINE)
