@@ -69,7 +69,7 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("workload = Workload(", "is not Python"),
         ("x = 1\n", "declares no workload"),
@@ -95,25 +95,27 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
         (with_arguments(**{"**{'a'": "1}"}), "is not Python"),
     ],
 )
-def test_what_is_no_declaration_is_refused_with_a_reason(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_declaration_is_refused_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         declared(tmp_path, text)
-    assert said in caught.value.message
+    assert reason in caught.value.message
     assert str(tmp_path / "mine.py") in caught.value.message
     assert caught.value.hint
 
 
 def test_a_file_may_declare_several(tmp_path: Path) -> None:
     path = tmp_path / "family.py"
-    one = with_arguments().removeprefix("workload = ")
-    path.write_text(f"first = {one}\nworkloads = (first, {one.replace('mine', 'other')})\n", encoding="utf-8")
+    first = with_arguments().removeprefix("workload = ")
+    path.write_text(
+        f"first = {first}\nworkloads = (first, {first.replace('mine', 'other')})\n", encoding="utf-8"
+    )
     assert names(external(path)) == ["mine", "other"]
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00workload")
-    for name, said in (("none.py", "No such file"), ("", "Is a directory"), ("binary.py", "is not Python")):
-        with pytest.raises(UsageError, match=said):
+    for name, reason in (("none.py", "No such file"), ("", "Is a directory"), ("binary.py", "is not Python")):
+        with pytest.raises(UsageError, match=reason):
             external(tmp_path / name)
 
 

@@ -35,7 +35,9 @@ def test_stops_after_as_many_trials_as_a_run_does(noise: float) -> None:
 def test_one_workload_is_slowed_and_no_other() -> None:
     run = whole()
     changed = [
-        one.variant for one, other in zip(run.speeds, slowed(run, 0.05).speeds, strict=True) if one != other
+        each.variant
+        for each, other in zip(run.speeds, slowed(run, 0.05).speeds, strict=True)
+        if each != other
     ]
     assert changed == ["baseline"]
 

@@ -67,7 +67,7 @@ class TestCases:
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
     def test_a_control_is_the_same_workload_with_nothing_planted(self, case: Case) -> None:
-        (control,) = (one for one in CASES if one.name == case.control)
+        (control,) = (each for each in CASES if each.name == case.control)
         assert control.workload == case.workload
         assert Cause.COMPUTE in (control.planted, *control.also)
 
@@ -95,7 +95,7 @@ class TestJudging:
     def test_loss_and_utilisation_from_a_recorded_run(self, tmp_path: Path) -> None:
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Cause.INPUT, workload="", text="", device="gpu", step_s=0.001)
-        (written,) = (one for one in analysis.summaries if one.variant == "baseline")
+        (written,) = (each for each in analysis.summaries if each.variant == "baseline")
         assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
         assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
         assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0
@@ -129,7 +129,7 @@ class TestPlanting:
         inner = FakeEngine(Script(), Script())
         engine = PlantingEngine(inner, Environment(neighbours=3))
         container = engine.start(container_spec(tmp_path))
-        assert [one.spec.command[0] for one in inner.containers] == ["python3", "train"]
+        assert [each.spec.command[0] for each in inner.containers] == ["python3", "train"]
         assert "range(2)" in inner.containers[0].spec.command[-1]
         own = inner.containers[0].spec.out
         assert own.is_dir()
@@ -164,13 +164,13 @@ class TestPlanting:
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
         run = read_run(tmp_path / "planted")
         columns = {
-            (one.source, name): values
-            for one in run.trials[0].telemetry
-            for name, values in one.columns.items()
+            (each.source, name): values
+            for each in run.trials[0].telemetry
+            for name, values in each.columns.items()
         }
         assert set(columns["nvml", "sm_clock_mhz"]) == {990.0}
         assert columns["nvml", "throttle_sw_thermal"].mean() == pytest.approx(0.25, abs=0.01)
-        (series,) = (one for one in run.trials[0].telemetry if one.source == "nvml")
+        (series,) = (each for each in run.trials[0].telemetry if each.source == "nvml")
         grown = series.columns["power_capped_s"][-1] - series.columns["power_capped_s"][0]
         assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
 
@@ -216,11 +216,13 @@ class TestRecorded:
         self, replayed: dict[str, list[Judged]], suite: str
     ) -> None:
         own = replayed[suite]
-        wrong = [f"{one.case.name}: {one.answer}" for one in own if not one.right]
+        wrong = [f"{each.case.name}: {each.answer}" for each in own if not each.right]
         assert len(wrong) <= WRONG_MOST * len(own), wrong
-        made_up = [one for one in own if one.input_bound and not (one.case.input_bound or one.case.mixed)]
-        assert [one.case.name for one in made_up if not one.right] == []
-        errors = [one.error for one in own if one.error is not None]
+        made_up = [
+            each for each in own if each.input_bound and not (each.case.input_bound or each.case.mixed)
+        ]
+        assert [each.case.name for each in made_up if not each.right] == []
+        errors = [each.error for each in own if each.error is not None]
         assert median(errors) < 0.1
         assert max(errors) <= scoring.CLOSE
 

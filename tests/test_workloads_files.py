@@ -17,9 +17,9 @@ BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
 
 
 def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
-    others = [one for one in BUILT_IN["resnet50"].published if "PyTorch" in one.source]
+    others = [each for each in BUILT_IN["resnet50"].published if "PyTorch" in each.source]
     assert others
-    assert all("not TensorFlow" in one.note for one in others)
+    assert all("not TensorFlow" in each.note for each in others)
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))

@@ -100,21 +100,20 @@ def input_epoch(job: Job, source: Any) -> Epoch:
         return Epoch(batch, count, batch - size(source[count - 1])) if count else Epoch(batch, ends=False)
     count = int(source.cardinality())
     endless = count == tf.data.INFINITE_CARDINALITY
-    batches = count if count > 0 else None
+    whole = Epoch(batch, count if count > 0 else None, ends=not endless)
     shape = tf.nest.flatten(source.element_spec)[0].shape
     if shape.rank and shape[0]:
-        return Epoch(shape[0], batches, ends=not endless)
+        return replace(whole, batch=shape[0])
     stages = job.stages(batch)
     names = [name for name, _ in stages]
-    if "batch" not in names[1:]:
-        return Epoch(batch, batches, ends=not endless, exact=False)
-    samples = int(assemble(stages, names[names.index("batch") - 1]).cardinality())
-    if samples == tf.data.INFINITE_CARDINALITY:
-        return Epoch(batch, batches, ends=not endless)
-    counted = epoch_of(samples, batch)
-    if samples > 0 and (endless or count == counted.batches):
-        return replace(counted, ends=not endless)
-    return Epoch(batch, batches, ends=not endless, exact=False)
+    if "batch" in names[1:]:
+        samples = int(assemble(stages, names[names.index("batch") - 1]).cardinality())
+        if samples == tf.data.INFINITE_CARDINALITY:
+            return whole
+        counted = epoch_of(samples, batch)
+        if samples > 0 and (endless or count == counted.batches):
+            return replace(counted, ends=not endless)
+    return replace(whole, exact=False)
 
 
 def size(batch: Any) -> int:

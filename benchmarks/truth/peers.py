@@ -34,10 +34,10 @@ def peers_table(judged: Sequence[Judged], answers: Answers) -> Iterator[str]:
         share = answer.get("input_pct")
         xprof = None if share is None else any(word in answer["conclusion"] for word in XPROF_YES)
         low = None if each.utilisation is None else each.utilisation < UTILISATION
-        said = (each.input_bound, xprof, low)
+        verdicts = (each.input_bound, xprof, low)
         details = (str(each.answer), percent(share and share / 100), percent(each.utilisation))
-        right = [count + (yes is truth) for count, yes in zip(right, said, strict=True)]
-        cells = [_cell(yes, truth, detail) for yes, detail in zip(said, details, strict=True)]
+        right = [count + (yes is truth) for count, yes in zip(right, verdicts, strict=True)]
+        cells = [_cell(yes, truth, detail) for yes, detail in zip(verdicts, details, strict=True)]
         rows.append((f"`{each.case.name}`", "yes" if truth else "no", *cells))
     counts = (f"**{count} of {len(asked)}**" for count in right)
     heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from workloads import resident
 copies = resident.on_devices(SimpleNamespace(devices=["CPU:0", "CPU:1"]), (np.arange(6.0),))
-print(json.dumps([one.backing_device for (one,) in copies]))
+print(json.dumps([each.backing_device for (each,) in copies]))
 """
 
 
@@ -40,9 +40,9 @@ print(json.dumps({"dispatched": dispatched, "waited": waited, "idle": idle}))
 
 
 def test_synchronise_waits_for_work_that_was_only_dispatched(script):
-    found = script(SYNC)
-    assert found["dispatched"] < found["waited"] / 2
-    assert found["idle"] < found["waited"] / 2
+    result = script(SYNC)
+    assert result["dispatched"] < result["waited"] / 2
+    assert result["idle"] < result["waited"] / 2
 
 
 PERMUTATIONS = """
@@ -63,8 +63,8 @@ def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script, size):
 
 
 def test_the_probe_says_where_it_ran_and_how_fast(script, tf_python):
-    found = script(
+    result = script(
         "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
     )
-    assert found["ok"] is True
-    assert found["rates"]["CPU:0"]["device_fp32_tflops"] > 0.001
+    assert result["ok"] is True
+    assert result["rates"]["CPU:0"]["device_fp32_tflops"] > 0.001

@@ -208,7 +208,7 @@ def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, 
         path.write_text(SLOW.replace("# more", more))
         done = drive(file=str(path), variants=[BASELINE, "custom-loop"], steps=20)
         windows = done.of("window", variant="custom-loop")
-        waits[name] = sum(one["wait_ns"] for one in windows) / sum(one["steps"] for one in windows) / 1e6
+        waits[name] = sum(each["wait_ns"] for each in windows) / sum(each["steps"] for each in windows) / 1e6
     assert waits["slow"] > 7
     assert waits["ahead"] < 0.7 * waits["slow"]
 

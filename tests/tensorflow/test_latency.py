@@ -36,10 +36,10 @@ def outcome(drive, tmp_path_factory):
 
 def test_each_batch_size_is_asked_for_and_other_variants_at_their_own(outcome):
     for variant in (BASELINE, TUNED):
-        found = outcome.of("requests", variant=variant, scenario=SINGLE_STREAM)
-        assert [event["batch_size"] for event in found] == [1, 2, 4]
-        assert all(len(event["latency_ns"]) == event["planned"] >= 10 for event in found)
-        assert all(sum(e["latency_ns"]) <= e["end_ns"] - e["start_ns"] for e in found)
+        result = outcome.of("requests", variant=variant, scenario=SINGLE_STREAM)
+        assert [event["batch_size"] for event in result] == [1, 2, 4]
+        assert all(len(event["latency_ns"]) == event["planned"] >= 10 for event in result)
+        assert all(sum(e["latency_ns"]) <= e["end_ns"] - e["start_ns"] for e in result)
     (alone,) = outcome.of("requests", variant=MODEL_ONLY)
     assert (alone["scenario"], alone["batch_size"]) == (SINGLE_STREAM, 2)
 
@@ -78,15 +78,15 @@ print(json.dumps({"kept": kept, "planned": written["planned"], "latency_ms": lat
 
 
 def test_a_stall_is_felt_by_every_request_that_came_meanwhile(script):
-    found = script(STALL)
-    assert found["kept"], "the bound is ten seconds"
-    assert len(found["latency_ms"]) == found["planned"] == 100
-    late = [value for value in found["latency_ms"] if value > 30]
+    result = script(STALL)
+    assert result["kept"], "the bound is ten seconds"
+    assert len(result["latency_ms"]) == result["planned"] == 100
+    late = [value for value in result["latency_ms"] if value > 30]
     # At 100 a second some thirty came during 0.3 s; a loop that waits for each answer would see one.
     assert len(late) > 15
     assert max(late) > 250
-    assert max(found["batches"]) == 8, "what waits goes together"
-    assert set(found["batches"]) <= {1, 4, 8}
+    assert max(result["batches"]) == 8, "what waits goes together"
+    assert set(result["batches"]) <= {1, 4, 8}
 
 
 SEARCHED = """
@@ -105,8 +105,8 @@ def searched(bounds_ms, took_ms):
         time.sleep(took_ms[len(batch)] / 1e3)
     medians = {size: took * 1e6 for size, took in took_ms.items()}
     latency.Client(job, serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
-    return {"sizes": [one["batch_size"] for one in asked], "largest": max(largest, default=0),
-            "message": [one["message"] for one in asked if "message" in one]} if asked else {}
+    return {"sizes": [each["batch_size"] for each in asked], "largest": max(largest, default=0),
+            "message": [each["message"] for each in asked if "message" in each]} if asked else {}
 print(json.dumps([
     latency.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), latency.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
     searched((30.0, 200.0), {1: 4.0, 4: 6.0, 8: 40.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),

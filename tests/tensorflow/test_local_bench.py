@@ -28,11 +28,11 @@ def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Pa
 
 def processes_in(folder: Path) -> list[psutil.Process]:
     """Return the processes that work below a folder; a trial's home is in the harness' TMPDIR."""
-    found = []
+    results = []
     for process in psutil.process_iter(["cwd"]):
         if (process.info["cwd"] or "").startswith(str(folder)):
-            found.append(process)
-    return found
+            results.append(process)
+    return results
 
 
 def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(

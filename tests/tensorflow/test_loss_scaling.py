@@ -32,6 +32,6 @@ print(json.dumps([[trained(tf.keras.optimizers.LossScaleOptimizer, False, spoilt
 def test_weights_momenta_and_scale_are_keras_own(script):
     results = script(SIX_STEPS)
     for keras, *ours in results:
-        for one in ours:
-            assert [pytest.approx(value, rel=1e-5) for value in keras] == one
+        for values in ours:
+            assert [pytest.approx(value, rel=1e-5) for value in keras] == values
     assert results[0][0] != results[1][0], "a step was left out"

@@ -87,11 +87,11 @@ print(json.dumps({{
 
 def test_a_trained_model_names_held_out_pictures_and_the_articles_mistake_spoils_it(script, tree):
     """The article predicts on bytes after training on 0 to 1."""
-    found = script(PREDICT.format(tree=tree))
-    assert found["scaled"] > 0.7, "half of them by chance"
-    assert found["loss"][1] > 5 * found["loss"][0], "sure and wrong costs most"
+    result = script(PREDICT.format(tree=tree))
+    assert result["scaled"] > 0.7, "half of them by chance"
+    assert result["loss"][1] > 5 * result["loss"][0], "sure and wrong costs most"
     # A model that scales by itself cannot be fed wrongly.
-    assert found["in_model"] == pytest.approx(found["scaled"], abs=0.02)
+    assert result["in_model"] == pytest.approx(result["scaled"], abs=0.02)
 
 
 WARP = """
@@ -104,7 +104,7 @@ tf.keras.utils.set_random_seed(3)
 # Square: Keras takes the height for the width when it looks for the middle.
 images = np.random.default_rng(0).random((5, 16, 16, 3), dtype=np.float32)
 maps = augment.random_maps(5, 16, 16)
-one = np.stack([augment.warp_one(tf.constant(image), row).numpy() for image, row in zip(images, maps)])
+single = np.stack([augment.warp_one(tf.constant(image), row).numpy() for image, row in zip(images, maps)])
 batch = augment.warp_batch(tf.constant(images), maps).numpy()
 xla = tf.function(augment.warp_batch, jit_compile=True)(tf.constant(images), maps).numpy()
 a, b, _, _, e, _ = (column.numpy() for column in tf.unstack(maps, axis=1))
@@ -116,16 +116,16 @@ for image, zx, zy_sin, zy_cos in zip(images, a, b, e):
         image, shear=angle, zx=abs(float(zx)), zy=zy, row_axis=0, col_axis=1, channel_axis=2,
         fill_mode="nearest", order=1)
     keras.append(moved[:, ::-1] if zx < 0 else moved)
-print(json.dumps({"flips": int((a < 0).sum()), "one": float(np.abs(one - batch).max()),
+print(json.dumps({"flips": int((a < 0).sum()), "single": float(np.abs(single - batch).max()),
     "xla": float(np.abs(xla - batch).max()), "keras": float(np.abs(np.stack(keras) - batch).max())}))
 """
 
 
 def test_augmentation_is_the_same_on_host_and_device_and_as_keras_does_it(script):
-    found = script(WARP)
-    assert 0 < found["flips"] < 5
-    assert max(found["one"], found["xla"]) < 1e-4
-    assert found["keras"] < 1e-4
+    result = script(WARP)
+    assert 0 < result["flips"] < 5
+    assert max(result["single"], result["xla"]) < 1e-4
+    assert result["keras"] < 1e-4
 
 
 def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
@@ -165,9 +165,9 @@ print(json.dumps({"calm": float(np.abs(calm - want).max()), "shape": list(wild.s
 
 
 def test_distortion_keeps_pictures_standard_and_leaves_evaluation_alone(script):
-    found = script(DISTORT)
-    assert found["calm"] < 1e-3
-    assert found["shape"] == found["xla"] == [64, 24, 24, 3]
-    assert found["mean"] < 1e-3
-    assert found["spread"] == pytest.approx(1, abs=1e-3)
-    assert found["differs"] > 0.5
+    result = script(DISTORT)
+    assert result["calm"] < 1e-3
+    assert result["shape"] == result["xla"] == [64, 24, 24, 3]
+    assert result["mean"] < 1e-3
+    assert result["spread"] == pytest.approx(1, abs=1e-3)
+    assert result["differs"] > 0.5

@@ -14,18 +14,18 @@ def described(layer):
     sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
     activation = getattr(getattr(layer, "activation", None), "__name__", "")
     return " ".join(str(part) for part in (type(layer).__name__, *sizes, activation) if part)
-found = {}
+models = {}
 for file, name in NAMES:
     loaded = loading.load(file, name)
     for variant in ("baseline", "tuned"):
         params = tuning.variant_params(loaded.workload, Spec(), variant)
         model = building.build(loaded.model, params, strategy=None, seed=1)
-        found[f"{name} {variant}"] = {
+        models[f"{name} {variant}"] = {
             "layers": [described(layer) for layer in model.layers if type(layer).__name__ != "OnDevice"],
             "rest": [type(model.optimizer).__name__, model.loss, list(model.input_shape[1:])],
             "parameters": model.count_params(), "jit": model.jit_compile,
         }
-print(json.dumps(found))
+print(json.dumps(models))
 """
 POOLED = "MaxPooling2D"
 SIGMOID = "Dense 1 sigmoid"
@@ -49,7 +49,7 @@ def normalised(*groups: tuple[int, int]) -> list[str]:
     return [
         text
         for count, filters in groups
-        for text in (*[one.format(filters) for one in block] * count, POOLED)
+        for text in (*[each.format(filters) for each in block] * count, POOLED)
     ]
 
 
@@ -123,36 +123,36 @@ print(json.dumps({"parameters": plain.count_params(),
 
 
 def test_resnet_is_version_1_5_and_fused_or_folded_normalisation_computes_the_same(script):
-    found = script(RESNET)
+    result = script(RESNET)
     # torchvision's resnet50: 25,557,032 weights, and 53,120 means and variances.
-    assert found["parameters"] == 25_557_032 + 53_120
-    assert found["parameters"] == found["fused"]
+    assert result["parameters"] == 25_557_032 + 53_120
+    assert result["parameters"] == result["fused"]
     # Two values for each of 26,560 channels go into the convolutions, the two others become one bias.
-    assert found["folded"] == found["parameters"] - 3 * 26_560
-    assert found["predicted"] < 1e-3
-    assert found["losses"][0] == pytest.approx(found["losses"][1], rel=1e-3)
-    assert found["norms"][0] == pytest.approx(found["norms"][1], rel=0.05, abs=1e-5)
+    assert result["folded"] == result["parameters"] - 3 * 26_560
+    assert result["predicted"] < 1e-3
+    assert result["losses"][0] == pytest.approx(result["losses"][1], rel=1e-3)
+    assert result["norms"][0] == pytest.approx(result["norms"][1], rel=0.05, abs=1e-5)
     # The kernel corrects the variance by n / (n - 1), which is largest in the last group: 98 values.
-    assert max(found["moved"]) < 0.02
+    assert max(result["moved"]) < 0.02
 
 
 POOLING = """
 import json
 import tensorflow as tf
 from workloads import resnet
-found = []
+differences = []
 for side in (8, 9, 112):
     x = tf.random.stateless_normal([2, side, side, 3], seed=(1, side))
     weights = tf.random.stateless_normal([2, (side + 1) // 2, (side + 1) // 2, 3], seed=(2, side))
     results = []
-    for pool in (lambda one: tf.nn.max_pool2d(one, 3, 2, "SAME"), resnet.SlicedMaxPooling()):
+    for pool in (lambda inputs: tf.nn.max_pool2d(inputs, 3, 2, "SAME"), resnet.SlicedMaxPooling()):
         with tf.GradientTape() as tape:
             tape.watch(x)
             pooled = pool(x)
             total = tf.reduce_sum(weights * pooled)
         results.append((pooled, tape.gradient(total, x)))
-    found.append([float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(*results)])
-print(json.dumps(found))
+    differences.append([float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(*results)])
+print(json.dumps(differences))
 """
 
 

@@ -186,8 +186,8 @@ numbers = tf.data.Dataset.range(7)
 pulls = [draining.samples(numbers), draining.batches(numbers.batch(5), ())]
 samples = [pull(4) for pull in pulls]
 places = set()
-for one in traced:
-    graph = one.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
+for each in traced:
+    graph = each.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
     for body in graph.library.function:
         places |= {(node.op, node.device[-5:]) for node in body.node_def if node.op.startswith("Add")}
 print(json.dumps([samples, sorted(places)]))

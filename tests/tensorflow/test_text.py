@@ -37,10 +37,10 @@ def reviews(tmp_path_factory):
 
 
 def test_the_pipeline_and_the_arrays_are_the_same_preprocessing(script, reviews):
-    found = script(SAME.replace("FOLDER", repr(str(reviews))))
-    assert found["same"]
-    assert found["first"] == [[0, 0, 0, 1, 4, 2], [11, 12, 13, 14, 15, 16]]
-    assert found["names"] == found["declared"]
+    result = script(SAME.replace("FOLDER", repr(str(reviews))))
+    assert result["same"]
+    assert result["first"] == [[0, 0, 0, 1, 4, 2], [11, 12, 13, 14, 15, 16]]
+    assert result["names"] == result["declared"]
 
 
 def test_a_pipeline_with_arrays_trains_by_both_and_says_which_kernel_ran(drive, reviews):

@@ -12,17 +12,16 @@ import numpy as np
 import tensorflow as tf
 from workloads import building, loading, tuning
 from workloads.protocol import Spec
-found = {}
 def built(name, seed=1, **more):
-    one = loading.load("transfer.py", name)
-    params = tuning.variant_params(one.workload, Spec(**more), "baseline")
-    model = building.build(one.model, params, strategy=None, seed=seed)
-    return model, one.facts(params)["weights of the backbone"]
+    loaded = loading.load("transfer.py", name)
+    params = tuning.variant_params(loaded.workload, Spec(**more), "baseline")
+    model = building.build(loaded.model, params, strategy=None, seed=seed)
+    return model, loaded.facts(params)["weights of the backbone"]
 transfer, seeded = built("transfer-learning")
 scratch, _ = built("from-scratch")
 path = tempfile.mkdtemp() + "/trained.weights.h5"
 scratch.layers[3].save_weights(path)
-loaded, said = built("transfer-learning", seed=2, weights=path)
+trained, fact = built("transfer-learning", seed=2, weights=path)
 equal = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a, b))
 same = lambda a, b: equal(a.layers[3].get_weights(), b.layers[3].get_weights())
 x = np.random.default_rng(0).random((8, 32, 32, 3), dtype=np.float32)
@@ -32,7 +31,7 @@ print(json.dumps({
     "parameters": [transfer.count_params(), scratch.count_params()],
     "trainable": [len(transfer.trainable_weights), len(scratch.trainable_weights)],
     "layers": [[type(layer).__name__ for layer in model.layers] for model in (transfer, scratch)],
-    "loaded": [same(loaded, scratch), same(transfer, scratch)], "said": [seeded, said],
+    "loaded": [same(trained, scratch), same(transfer, scratch)], "facts": [seeded, fact],
     "kept": equal(before, transfer.layers[3].get_weights()),
     "alive": float(np.std(tf.keras.Model(transfer.input, transfer.layers[-3].input)(x).numpy())),
 }))
@@ -40,13 +39,13 @@ print(json.dumps({
 
 
 def test_both_are_one_network_of_which_transfer_learning_trains_the_head(script):
-    found = script(COMPARED)
-    assert found["parameters"] == [2_257_984 + 12_810] * 2
-    assert found["layers"][0] == found["layers"][1]
-    assert found["trainable"][0] == 2
-    assert found["trainable"][1] > 100
-    assert found["kept"], "the backbone stays as it is"
-    assert found["alive"] > 0.1, "the signal of random weights does not fade"
-    assert found["loaded"] == [True, False]
-    assert found["said"][0].startswith("seeded random")
-    assert found["said"][1].startswith("from the file trained.weights.h5")
+    result = script(COMPARED)
+    assert result["parameters"] == [2_257_984 + 12_810] * 2
+    assert result["layers"][0] == result["layers"][1]
+    assert result["trainable"][0] == 2
+    assert result["trainable"][1] > 100
+    assert result["kept"], "the backbone stays as it is"
+    assert result["alive"] > 0.1, "the signal of random weights does not fade"
+    assert result["loaded"] == [True, False]
+    assert result["facts"][0].startswith("seeded random")
+    assert result["facts"][1].startswith("from the file trained.weights.h5")
