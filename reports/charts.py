@@ -6,7 +6,7 @@ Colours are names of CSS variables: the same drawing, interactive or still, foll
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,16 +143,6 @@ def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
     return {"value": value.median * scale, "low": value.low * scale, "high": value.high * scale}
 
 
-def speed_axis(values: Iterable[float]) -> alt.X:
-    """Return a logarithmic axis of `value` that holds some speeds or times."""
-    return _log_axis(list(values), 1.3, "~s")
-
-
-def ratio_axis(values: Iterable[float], around: float) -> alt.X:
-    """Return a logarithmic axis of `value` that holds some ratios, and 1 with at least `around` on both sides."""
-    return _log_axis([*values, 1 / around, around], 1.02, "~g")
-
-
 def _log_axis(values: Sequence[float], margin: float, format_: str) -> alt.X:
     low, high = min(values) / margin, max(values) * margin
     axis = alt.Axis(title=None, tickCount=5, format=format_)
@@ -189,7 +179,11 @@ def dot_plot(
             for end in ("value", "low", "high")
             if end in record
         ]
-        x = ratio_axis(ends, around) if around else speed_axis(ends or [1.0])
+        x = (
+            _log_axis([*ends, 1 / around, around], 1.02, "~g")
+            if around
+            else _log_axis(ends or [1.0], 1.3, "~s")
+        )
         base = labelled(records, labels_px)
         marks = {"x": x, "tooltip": [alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]}
         others = base.properties(data=rows(references)).mark_point(

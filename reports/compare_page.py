@@ -68,10 +68,6 @@ class ComparePage:
         together = compare_messages.scaling_caveats(scaling.placements) if scaling else ()
         return [*together, *compare_messages.notes(self.versus)]
 
-    def machines(self) -> list[str]:
-        """Return the kinds of machine."""
-        return list(dict.fromkeys(run.machine for run in self.runs))
-
     def rows(self) -> list[tuple[str, str]]:
         """Return the workloads and devices that a shown run measured."""
         shown = self.shown
@@ -84,10 +80,6 @@ class ComparePage:
         pair = (workload, device)
         finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
         return limit(finding, of_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
-
-    def compared(self) -> list[Result]:
-        """Return the results that have a ratio."""
-        return [each for each in self.versus.results if each.ratio is not None]
 
     def differences(self, *, comparable: bool) -> list[tuple[str, ...]]:
         """Return "section: field" and its values, one a column, of those with which speeds stay comparable or not."""

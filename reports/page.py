@@ -84,12 +84,6 @@ class Page:
         """Return the fix cards; workloads with the same fix share one."""
         return fixes(self.rows)
 
-    def energy_sources(self) -> list[str]:
-        """Return where the energy readings come from."""
-        return list(
-            dict.fromkeys(each.energy_source for each in self.analysis.summaries if each.energy_source)
-        )
-
     def workload_facts(self) -> list[tuple[str, str, str]]:
         """Return what workloads reported of their variants, the same once."""
         devices = self.devices
