@@ -31,7 +31,7 @@ def analyse(run: Run) -> Analysis:
     summed = summaries(run, measured)
     ratios = (*comparisons(measured), *request_ratios(run))
     grouped = tuple(cases(run, summed, ratios, measured))
-    swept = sweeps(run)
+    swept = tuple(sweeps(run))
     times = step_times(grouped)
     analysis = Analysis(
         run=run,

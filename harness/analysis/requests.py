@@ -22,20 +22,13 @@ _LATE_SHARE = 0.01
 
 def latencies(run: Run) -> tuple[Latency, ...]:
     """Return SingleStream by batch size over all trials, and each series of Server by itself."""
-    groups: dict[tuple[str, str, str, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
+    groups: dict[tuple[Key, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
     for trial, each in _all(run):
+        about = Key(trial.workload, trial.device, each.variant)
         own = trial.id if each.scenario == SERVER else ""
-        key = (
-            trial.workload,
-            trial.device,
-            each.variant,
-            each.scenario,
-            each.batch_size,
-            each.rate_per_s,
-            own,
-        )
+        key = (about, each.scenario, each.batch_size, each.rate_per_s, own)
         groups.setdefault(key, []).append((trial, each))
-    result = [_latency(group) for _, group in groups.items()]
+    result = [_latency(group) for group in groups.values()]
     order = {workload.name: rank for rank, workload in enumerate(run.workloads)}
     return tuple(
         sorted(

@@ -18,12 +18,8 @@ _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Sta
              Status.ENGINE_LOST, Status.INTERRUPTED)  # fmt: skip
 
 
-def sweeps(run: Run) -> tuple[Sweep, ...]:
-    """Return one sweep for each workload, device and variant that was swept; () for a plain run."""
-    return tuple(_sweeps(run))
-
-
-def _sweeps(run: Run) -> Iterator[Sweep]:
+def sweeps(run: Run) -> Iterator[Sweep]:
+    """Yield one sweep for each workload, device and variant that was swept; none for a plain run."""
     groups: dict[tuple[str, str], dict[Point, list[str]]] = {}
     for planned in run.planned:
         if planned.point:
