@@ -34,11 +34,8 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
         for run in runs
     ]
     by_kind = reference is None and len(runs) > MANY
-    machines = [run.machine for run in runs]
-    middles = {machine: _middle(machine, runs, samples) for machine in set(machines)} if by_kind else {}
-    if reference is None:
-        reference = middles[Counter(machines).most_common(1)[0][0]] if by_kind else 0
-    bases = [middles.get(machine, reference) for machine in machines]
+    bases = _middles(runs, samples) if by_kind else [reference or 0] * len(runs)
+    (reference, _), *_ = Counter(bases).most_common(1)
     gaps = {
         (run, key): gap(made, base)
         for run, own in enumerate(samples)
@@ -59,12 +56,18 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     )
 
 
-def _middle(machine: str, runs: Sequence[Extract], samples: Sequence[_Samples]) -> int:
-    """Return the run whose speeds are in the middle of all on its kind of machine."""
-    own = [at for at, run in enumerate(runs) if run.machine == machine]
-    measured = [at for at in own if samples[at]] or own
-    measured.sort(key=lambda at: fmean(each.median for each in samples[at].values()) if samples[at] else 0.0)
-    return measured[len(measured) // 2]
+def _middles(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
+    """Return, for each run, the one whose speeds are in the middle of all on its kind of machine."""
+    kinds: dict[str, list[int]] = {}
+    for at, run in enumerate(runs):
+        kinds.setdefault(run.machine, []).append(at)
+    middles = {}
+    for machine, own in kinds.items():
+        measured = {at: fmean(each.median for each in samples[at].values()) for at in own if samples[at]}
+        middles[machine] = (
+            sorted(measured, key=measured.__getitem__)[len(measured) // 2] if measured else own[0]
+        )
+    return [middles[run.machine] for run in runs]
 
 
 def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
