@@ -110,14 +110,12 @@ class Document(HTMLParser):
         self.shown: list[str] = []
         self.unbalanced: list[str] = []
         self._open: list[str] = []
-        self._glued = False
-        self.feed(text)
+        self.feed(text.replace("<wbr>", ""))
         self.close()
         self.unbalanced += self._open
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
-        self._glued = tag == "wbr"
         if tag == "script":
             self.scripts.append("")
         if tag not in self.VOID:
@@ -139,13 +137,9 @@ class Document(HTMLParser):
         elif where == "style":
             self.styles.append(data)
         else:
-            if self._glued:
-                self.words[-1] += data
-            else:
-                self.words.append(data)
+            self.words.append(data)
             if "details" not in self._open and where != "title":
                 self.shown.append(data)
-        self._glued = False
 
     @property
     def code(self) -> list[tuple[dict[str, str | None], str]]:

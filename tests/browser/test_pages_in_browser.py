@@ -90,22 +90,6 @@ def test_a_page_is_six_screens_and_a_report_s_first_one_answers(open_report, nam
         assert overview["y"] + overview["height"] < 900
 
 
-def test_nothing_that_is_brought_in_runs_or_styles(open_report):
-    opened = open_report("bare")
-    opened.page.evaluate(
-        """() => {
-            for (const [kind, text] of [["script", "window.brought = 1"], ["style", "body { color: red }"]]) {
-                const element = document.createElement(kind);
-                element.textContent = text;
-                document.body.append(element);
-            }
-        }"""
-    )
-    assert opened.page.evaluate("window.brought") is None
-    assert opened.page.evaluate("getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
-    assert len([text for text in opened.messages if "Content Security Policy" in text]) == 2
-
-
 def test_the_crosshair_reads_all_gpus_at_one_instant_in_every_panel(open_report):
     page = open_report("four-gpus").page
     unfold(page)
