@@ -18,7 +18,7 @@ from harness.model.comparison import (
 )
 from harness.model.run import Placement
 from harness.model.workers import Scaling
-from harness.rounding import counted, some
+from harness.wording import counted, some
 from reports import numbers
 from reports.messages import listed
 from reports.names import device_name, device_names, variant_name
@@ -43,7 +43,7 @@ SCALING_HELP = (
     "exchanged while nothing computes: the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
-_NAMED = 3
+_INCOMPLETE = 6  # runs that are named
 
 
 def what(versus: Versus, each: Result | Speed | Trend) -> str:
@@ -111,7 +111,7 @@ def _outcomes(versus: Versus) -> str:
         names = [f"{what(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in own]
         if len(versus.runs) > 2:
             names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in own))
-        parts += [f"{outcome.value}: {some(names, _NAMED)}"] if names else []
+        parts += [f"{outcome.value}: {some(names)}"] if names else []
     if parts:
         text = "; ".join(parts)
         return f"{text[0].upper()}{text[1:]}."
@@ -126,20 +126,20 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
         slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
         yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
     if smoke := [run.label for run in versus.runs if run.smoke]:
-        yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke, _NAMED)}."
+        yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
     groups: dict[Section, list[str]] = {}
     for each in versus.differences:
         if not each.comparable:
             groups.setdefault(each.section, []).append(each.field)
     for section, fields in groups.items():
-        yield f"Not comparable: {_SECTIONS[section]} ({some(fields, _NAMED)})."
+        yield f"Not comparable: {_SECTIONS[section]} ({some(fields)})."
 
 
 def notes(versus: Versus) -> list[str]:
     """Return which runs are incomplete."""
     result = [text for run in versus.runs for text in _incomplete(run)]
-    more = len(result) - 2 * _NAMED
-    return [*result[: 2 * _NAMED], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
+    more = len(result) - _INCOMPLETE
+    return [*result[:_INCOMPLETE], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
 
 
 def _incomplete(run: Extract) -> Iterator[str]:

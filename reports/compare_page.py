@@ -9,7 +9,7 @@ from functools import cached_property
 from harness.analysis.results import comparison_document
 from harness.model.analysis import Key, of_key
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
-from harness.rounding import short_digests, some
+from harness.wording import short_digests, some
 from reports import compare_messages
 from reports.compare_charts import COLUMNS, figures_of, shown_runs
 from reports.frame import charts_code, environment, framed

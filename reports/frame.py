@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.facts import facts
-from harness.rounding import counted, scalar_word
+from harness.wording import counted, scalar_word
 from reports import compare_messages, escaping, messages, numbers, palette
 from reports.charts import Figure, still
 from reports.names import device_name, variant_name

@@ -18,7 +18,7 @@ from harness.model.analysis import (
     StepTime,
 )
 from harness.model.run import Run, Status
-from harness.rounding import counted, some
+from harness.wording import counted, some
 from reports import numbers
 from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED

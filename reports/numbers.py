@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from harness.model.analysis import Estimate
-from harness.rounding import decimals, estimate_decimals, fixed
 from workloads.protocol import Published
 
 SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
@@ -17,12 +16,12 @@ _MINUS = "\u2212"
 
 def number(value: float | None, digits: int = 3) -> str:
     """Write `value` with `digits` significant digits and grouped thousands."""
-    return MISSING if value is None or not math.isfinite(value) else _fixed(value, decimals(value, digits))
+    return MISSING if value is None or not math.isfinite(value) else _fixed(value, _decimals(value, digits))
 
 
 def estimate(value: Estimate | None) -> str:
     """Write a median with as many digits as its interval supports, at most three."""
-    return MISSING if value is None else _fixed(value.median, estimate_decimals(value, 3))
+    return MISSING if value is None else _fixed(value.median, _places(value))
 
 
 def speed(value: Estimate | None) -> str:
@@ -36,7 +35,7 @@ def interval(value: Estimate | None) -> str:
         return MISSING
     if value.n < 2:
         return "one trial"
-    places = estimate_decimals(value, 3)
+    places = _places(value)
     return f"{_fixed(value.low, places)} to {_fixed(value.high, places)}"
 
 
@@ -143,5 +142,28 @@ def when(created: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
 
 
+def _decimals(value: float, digits: int) -> int:
+    """Return how many decimals give `value` so many significant digits; below 0 stands before the point."""
+    if not value:
+        return 0
+    rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
+    return digits - 1 - math.floor(math.log10(rounded))
+
+
+def _places(value: Estimate) -> int:
+    """Let the interval choose a median's decimals: two or three digits.
+
+    Half the interval's width keeps one digit, or two when the first is a 1 or a 2.
+    """
+    if not math.isfinite(value.median):
+        return 0
+    half = (value.high - value.low) / 2
+    most = wanted = _decimals(value.median, 3)
+    if value.n > 1 and half > 0:
+        wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
+    return min(max(wanted, _decimals(value.median, 2)), most)
+
+
 def _fixed(value: float, places: int) -> str:
-    return fixed(value, places).replace("-", _MINUS)
+    rounded = round(value, places) + 0.0  # -0.0 is 0
+    return f"{rounded:,.{max(places, 0)}f}".replace("-", _MINUS)

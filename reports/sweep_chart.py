@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Status
-from harness.rounding import point_words, scalar_word
+from harness.wording import point_words, scalar_word
 from reports import numbers
 from reports.charts import Figure, Table, device_colour, dot_plot, span
 from reports.names import device_name, variant_name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.model.analysis import Estimate
-from harness.rounding import counted, some
+from harness.wording import counted, some
 from reports import numbers
 from workloads.protocol import Published
 
@@ -93,4 +93,4 @@ def test_quantities_are_in_units_that_a_person_would_use(
 def test_counts_agree_with_their_nouns() -> None:
     counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
     assert [counted(count, "run") for count, _ in counts] == [text for _, text in counts]
-    assert [some(("a", "b", "c"), most) for most in (2, 3)] == ["a, b and 1 more", "a, b, c"]
+    assert [some(each) for each in ("abc", "abcde")] == ["a, b, c", "a, b, c and 2 more"]

@@ -28,9 +28,10 @@ from harness.model.options import Options
 from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
 from harness.progress import Progress
-from harness.rounding import counted, three_digits
 from harness.run.prepare import commit_of, new_run_id
 from harness.run.store import write_json
+from harness.wording import counted
+from reports import numbers
 from reports.compare_messages import scaling_caveats
 
 DEFAULTS = FleetPlan(options=Options())
@@ -155,15 +156,15 @@ def _scaling_table(points: Sequence[Point]) -> Table:
     for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for point in points:
-        efficiency = point.efficiency
-        table.add_row(
+        share = point.efficiency
+        ends = (share.low, share.high) if share and share.n > 1 else ()
+        cells = (
             str(point.workers),
-            f"{point.throughput.median:,.0f}",
-            "-" if efficiency is None else f"{100 * efficiency.median:.0f} %",
-            "-"
-            if efficiency is None or efficiency.n < 2
-            else f"{100 * efficiency.low:.0f} to {100 * efficiency.high:.0f} %",
-            three_digits(point.step_time.median * 1e3),
-            "-" if point.exchange_s is None else f"{point.exchange_s * 1e3:.3g}",
+            numbers.estimate(point.throughput),
+            numbers.percent(share.median if share else None),
+            " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
+            numbers.milliseconds(point.step_time.median),
+            numbers.MISSING if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
         )
+        table.add_row(*(cell.replace(numbers.SPACE, " ") for cell in cells))
     return table

@@ -13,10 +13,10 @@ from harness.cli.console import Terminal, out, show_error
 from harness.cli.run_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status
-from harness.rounding import counted
 from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder, write_whole
 from harness.untrusted import printable
+from harness.wording import counted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -20,10 +20,10 @@ from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.run import Run
 from harness.paths import Paths, paths_here
-from harness.rounding import short_digests
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
 from harness.run.repeat import compare_images, expected_run, requested_resources, rerun_options, resolve_rerun
+from harness.wording import short_digests
 
 _ABSENT = "none"
 

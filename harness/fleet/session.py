@@ -15,7 +15,7 @@ from harness.fleet.nodes import choose
 from harness.model.options import Options
 from harness.model.run import Run
 from harness.progress import Progress, Task
-from harness.rounding import counted
+from harness.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
 from harness.model.run import PlannedTrial
-from harness.rounding import counted
 from harness.run.catalogue import Entry, built_in, external, select
 from harness.run.params import check_params
 from harness.run.plan import (
@@ -38,6 +37,7 @@ from harness.run.plan import (
 )
 from harness.run.prices import read_prices
 from harness.system.gpus import discover, select_gpus
+from harness.wording import counted
 from workloads.protocol import BASELINE, Workload
 
 
