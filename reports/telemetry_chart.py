@@ -39,26 +39,29 @@ class Quantity:
     """What one panel shows through time.
 
     Attributes:
-        metrics: names in order of preference; of each device the first that was read is drawn.
-        source: the one that counts; "" is any.
+        metrics: (source, name) in order of preference; of each device the first that was read is drawn.
         top: the axis' upper end, where it is known.
         zero: whether the axis begins at zero.
     """
 
     title: str
     unit: str
-    metrics: tuple[str, ...]
-    source: str = ""
+    metrics: tuple[tuple[str, str], ...]
     top: float | None = None
     zero: bool = True
 
 
 QUANTITIES = (
-    Quantity(title="GPU utilisation", unit="%", metrics=("gpu_util_pct",), top=100),
-    Quantity(title="SM activity", unit="%", metrics=("sm_util_pct",), top=100),
-    Quantity(title="GPU power", unit="W", metrics=("power_instant_w", "power_usage_w")),
-    Quantity(title="GPU temperature", unit="°C", metrics=("temperature_c",), zero=False),
-    Quantity(title="CPU busy", unit="%", metrics=("cpu_util_pct",), source="host", top=100),
+    Quantity(
+        title="GPU utilisation",
+        unit="%",
+        metrics=(("nvml", "gpu_util_pct"), ("nvml_util", "gpu_util_pct")),
+        top=100,
+    ),
+    Quantity(title="SM activity", unit="%", metrics=(("gpm", "sm_util_pct"),), top=100),
+    Quantity(title="GPU power", unit="W", metrics=(("nvml", "power_instant_w"), ("nvml", "power_usage_w"))),
+    Quantity(title="GPU temperature", unit="°C", metrics=(("nvml", "temperature_c"),), zero=False),
+    Quantity(title="CPU busy", unit="%", metrics=(("host", "cpu_util_pct"),), top=100),
 )
 
 
@@ -73,22 +76,20 @@ class Line:
 
 
 def _lines(trial: Trial) -> Iterator[Line]:
-    """Yield what is drawn of each quantity and device, in the panels' order: the source that was read most often."""
+    """Yield what is drawn of each quantity and device, in the panels' order."""
+    read = {
+        (series.device, series.source, metric): series
+        for series in trial.telemetry
+        for metric, values in series.columns.items()
+        if np.isfinite(values).any()
+    }
     devices = dict.fromkeys(series.device for series in trial.telemetry)
     for quantity, device in itertools.product(QUANTITIES, devices):
-        result = [
-            (-rank, len(series.t_ns), series, metric)
-            for rank, metric in enumerate(quantity.metrics)
-            for series in trial.telemetry
-            if series.device == device
-            and quantity.source in ("", series.source)
-            and metric in series.columns
-            and np.isfinite(series.columns[metric]).any()
-        ]
-        if result:
-            *_, series, metric = max(result, key=lambda each: each[:2])
-            t_s = (series.t_ns - trial.started_ns) / 1e9
-            yield Line(quantity, device, t_s, np.round(series.columns[metric], 1))
+        for source, metric in quantity.metrics:
+            if series := read.get((device, source, metric)):
+                t_s = (series.t_ns - trial.started_ns) / 1e9
+                yield Line(quantity, device, t_s, np.round(series.columns[metric], 1))
+                break
 
 
 def telemetry_figure(
