@@ -152,8 +152,9 @@ class FakeEngine:
         """The ids of the trials that were started, in order."""
         return [container.spec.trial_id for container in self.containers]
 
-    def connect(self) -> EngineInfo:
-        self.answer()
+    @property
+    def info(self) -> EngineInfo:
+        """What the manifest says of it."""
         return EngineInfo(name="fake", version="1", isolated=True)
 
     def start(self, spec: ContainerSpec) -> Container:

@@ -45,7 +45,7 @@ class Surroundings:
 def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     made = Surroundings(tmp_path)
     engine = FakeEngine(Script())
-    monkeypatch.setattr(session, "connect", lambda *_: (engine, engine.connect()))
+    monkeypatch.setattr(session, "connect", lambda *_: engine)
     monkeypatch.setattr(session, "_images", lambda *_: {"cpu": made.image})
     monkeypatch.setattr(session, "ensure_data", lambda *_: (tmp_path, made.data))
     return made

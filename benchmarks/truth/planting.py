@@ -26,9 +26,10 @@ class PlantingEngine:
         self._environment = environment
         self._ends = ExitStack()
 
-    def connect(self) -> EngineInfo:
-        """Reach the engine."""
-        return self._inner.connect()
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine inside is."""
+        return self._inner.info
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the trial, its neighbours first.

@@ -33,10 +33,8 @@ def command(
 ) -> None:
     """Download and verify wheels on this host, then build the images without network."""
     progress = Terminal(err())
-    engine = DockerEngine()
     try:
-        engine.connect()
-        client = engine.client
+        client = DockerEngine.connect().client
     except EngineError:
         if not fetch_only:
             raise

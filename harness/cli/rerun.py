@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -137,12 +138,9 @@ def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
 
 
 def _compare_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
-    engine = DockerEngine()
     try:
-        engine.connect()
-        builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
-        return compare_images(recorded, builder.existing)
+        with closing(DockerEngine.connect()) as engine:
+            builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+            return compare_images(recorded, builder.existing)
     except EngineError:
         return {}
-    finally:
-        engine.close()

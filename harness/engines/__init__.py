@@ -116,14 +116,11 @@ class Container(Protocol):
 
 
 class Engine(Protocol):
-    """Runs containers. Constructors only assign; `connect` does the I/O."""
+    """Runs containers; `connect.py` reaches one."""
 
-    def connect(self) -> EngineInfo:
-        """Reach the engine.
-
-        Raises:
-            EngineError: none answers; the message says where it was looked for.
-        """
+    @property
+    def info(self) -> EngineInfo:
+        """What it is, for the manifest."""
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start a trial.

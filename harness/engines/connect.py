@@ -9,15 +9,14 @@ from harness.engines import Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError, unknown
-from harness.model.platform import EngineInfo
 from harness.progress import Progress
 
 DOCKER, LOCAL = "docker", "local"
 NAMES = ("auto", DOCKER, LOCAL)
 
 
-def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
-    """Reach an engine by name, and say which; "auto" takes Docker when one answers.
+def connect(name: str, progress: Progress) -> Engine:
+    """Reach an engine by name; "auto" takes Docker when one answers.
 
     Raises:
         UsageError: there is no such engine.
@@ -26,18 +25,10 @@ def connect(name: str, progress: Progress) -> tuple[Engine, EngineInfo]:
     if name not in NAMES:
         raise unknown("engine", name, NAMES)
     if name != LOCAL:
-        engine = DockerEngine()
         try:
-            info = engine.connect()
-            progress.line(f"Engine: {info.name} {info.version}")
-            return engine, info
+            return DockerEngine.connect()
         except EngineError as error:
             if name != "auto":
                 raise
-            progress.line(error.message)
-    progress.line(
-        "Engine: local. NOTHING IS ISOLATED: no container engine is used, so the workloads run as plain processes "
-        "beside everything else here. For containers: make engine"
-    )
-    local = LocalEngine()
-    return local, local.connect()
+            progress.line(f"No container engine answers ({error.message})")
+    return LocalEngine()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Self
 
 import docker
 
@@ -20,35 +21,35 @@ from harness.model.platform import EngineInfo
 
 
 class DockerEngine:
-    """Run trials in containers of the first engine that answers.
+    """Run trials in containers.
 
     Args:
-        environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
+        client: the connection, by which images are built too.
+        daemon: what the engine says of itself.
     """
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._environment = environment
-        self._client: docker.DockerClient | None = None
-        self._daemon: Daemon | None = None
+    def __init__(self, client: docker.DockerClient, daemon: Daemon) -> None:
+        self.client = client
+        self.daemon = daemon
 
-    @property
-    def client(self) -> docker.DockerClient:
-        """The connection, for building images."""
-        assert self._client is not None, "connect first"
-        return self._client
+    @classmethod
+    def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Reach the first engine that answers.
 
-    @property
-    def daemon(self) -> Daemon:
-        """What the engine says of itself."""
-        assert self._daemon is not None, "connect first"
-        return self._daemon
+        Args:
+            environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
 
-    def connect(self) -> EngineInfo:
-        """Reach the first engine that answers."""
-        self._client = connect_first(endpoints(self._environment))
+        Raises:
+            EngineError: none answers; the message says where it was looked for.
+        """
+        client = connect_first(endpoints(environment))
         with engine_call("describe itself"):
-            self._daemon = describe(self._client)
-        return self._daemon.info
+            return cls(client, describe(client))
+
+    @property
+    def info(self) -> EngineInfo:
+        """What it is, for the manifest."""
+        return self.daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial; nothing is left of one that cannot be started."""
@@ -85,9 +86,7 @@ class DockerEngine:
 
     def close(self) -> None:
         """Let go of the engine."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self.client.close()
 
     def _image_environment(self, spec: ContainerSpec) -> Mapping[str, str]:
         """Return what a GPU's library path has to be put before."""

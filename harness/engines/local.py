@@ -43,8 +43,9 @@ class LocalEngine:
     container can set them without breaking CUDA's address space or other programs of this user.
     """
 
-    def connect(self) -> EngineInfo:
-        """Return what there is to say of it."""
+    @property
+    def info(self) -> EngineInfo:
+        """What it is, for the manifest."""
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:

@@ -105,9 +105,9 @@ def prepare(
     if any(trial.gpus for trial in resolved.planned):
         for remark in check_driver(resolved.gpus):
             progress.line(remark)
-    engine, info = connect(resolved.options.engine, progress)
+    engine = connect(resolved.options.engine, progress)
     engine.remove_stale()
-    inputs = _inputs(resolved, engine, info, paths, progress)
+    inputs = _inputs(resolved, engine, paths, progress)
     manifest = _manifest(resolved, inputs, paths, run_id)
     return Prepared(
         resolved=resolved,
@@ -194,17 +194,15 @@ def runner_of(prepared: Prepared, progress: Progress, ended: Callable[[Trial], N
     )
 
 
-def _inputs(
-    resolved: Resolved, engine: Engine, info: EngineInfo, paths: Paths, progress: Progress
-) -> _Inputs:
+def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> _Inputs:
     options = resolved.options
     devices = {trial.device: trial.gpus for trial in resolved.planned if trial.gpus}
     access = {
-        device: choose_access(info, tuple(resolved.gpus[i] for i in positions))
+        device: choose_access(engine.info, tuple(resolved.gpus[i] for i in positions))
         for device, positions in devices.items()
     }
     return _Inputs(
-        engine=replace(info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
+        engine=replace(engine.info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
         access=access,
         images=_images(resolved, engine, paths, progress),
         data={

@@ -62,16 +62,15 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
     else:
         yield Check("GPU", State.NOTE, f"none: {no_gpu}", "CPU runs need none.")
     needed = ("cpu", "cuda") if gpus else ("cpu",)
-    engine = DockerEngine(environ)
     try:
-        info = engine.connect()
+        engine = DockerEngine.connect(environ)
     except TfbenchError as error:
         contained = False
         without = f"none answers, so workloads would run without isolation: {error.message}"
         yield Check("Engine", State.NOTE, without, error.hint)
         yield from disk_checks(paths.cache, None, needed)
     else:
-        contained = True
+        contained, info = True, engine.info
         rootless = ", rootless" if info.rootless else ""
         fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}{rootless}"
         yield Check("Engine", State.OK, fact)

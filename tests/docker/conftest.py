@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,26 +29,24 @@ MakeSpec = Callable[..., ContainerSpec]
 @pytest.fixture(scope="session")
 def base_image() -> ImageInfo:
     """A base image with nothing but Python, made of distribution packages when it is not there."""
-    engine = DockerEngine()
-    engine.connect()
     # One of pytest-xdist's workers makes it; the others wait.
-    with (Path(tempfile.gettempdir()) / "tfbench-test-base.lock").open("w") as lock:
+    with (
+        closing(DockerEngine.connect()) as engine,
+        (Path(tempfile.gettempdir()) / "tfbench-test-base.lock").open("w") as lock,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             result = engine.client.images.get(BASE)
         except ImageNotFound:
             subprocess.run([BASE_SCRIPT, BASE], check=True)
             result = engine.client.images.get(BASE)
-    engine.close()
     return replace(image(BASE), digest=str(result.id))
 
 
 @pytest.fixture
 def engine(base_image: ImageInfo) -> Iterator[DockerEngine]:
-    engine = DockerEngine()
-    engine.connect()
-    yield engine
-    engine.close()
+    with closing(DockerEngine.connect()) as engine:
+        yield engine
 
 
 @pytest.fixture

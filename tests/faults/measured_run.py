@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -49,8 +48,7 @@ def main(path: Path, reference: str, run_id: str) -> None:
     with stop_on_signals():
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        engine = DockerEngine(os.environ)
-        engine.connect()
+        engine = DockerEngine.connect()
         engine.remove_stale()
         folder = RunFolder(path)
         if not folder.exists():
