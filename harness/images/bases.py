@@ -1,4 +1,4 @@
-"""Get a base image: the pinned one where a registry answers, else one made of distribution packages."""
+"""Get a base image: pulled by its digest, or else bootstrapped from distribution packages."""
 
 from __future__ import annotations
 
@@ -16,21 +16,14 @@ from harness.errors import ImageError
 from harness.images.recipes import Base, last_lines
 from harness.progress import Progress
 
-# A registry that is silent for so long does not count as answering.
+# Time-out for a registry's first answer.
 ANSWER_S = 10
 
 
 def obtain(
     client: docker.DockerClient, pinned: Base, bootstrapped: Base, script: Path, progress: Progress
 ) -> Base:
-    """Return the first of the two bases that is here or can be had, in this order.
-
-    Args:
-        script: images/base.sh, which makes the second.
-
-    Raises:
-        ImageError: neither can.
-    """
+    """Return the pinned base, or the bootstrapped one that `script` (images/base.sh) makes if no registry answers."""
     for base in (pinned, bootstrapped):
         with suppress(ImageNotFound):
             client.images.get(base.reference)
@@ -66,7 +59,7 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
 def pull_missing(
     client: docker.DockerClient, reference: str, progress: Progress, answer_s: int = ANSWER_S
 ) -> Image:
-    """Return an image, after pulling it if the engine does not hold it.
+    """Return an image, pulled if the engine does not have it.
 
     Raises:
         ImageError: the registry does not answer in time, or has no such image.
@@ -76,8 +69,7 @@ def pull_missing(
     api, name = client.api, reference.partition("@")[0]
     usual_s = api.timeout
     try:
-        # A pull has the engine's own time-outs, which run to minutes where a firewall drops packets. Podman cannot
-        # look at a registry otherwise.
+        # A pull itself takes minutes to time out where a firewall drops packets. Podman has no such request.
         api.timeout = answer_s
         with suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Give images by target, each built at most once for the same content, and build contexts for docker-compose."""
+"""Build images, each once for the same content, and build contexts for docker-compose."""
 
 from __future__ import annotations
 
@@ -21,18 +21,15 @@ from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
 _TAIL_LINES = 12
-# The engine copies gigabytes before it answers.
+# Committing copies gigabytes.
 _COMMIT_S = 3600
 
 
 class ImageBuilder:
-    """Give images by target, and build contexts for people who build them with compose.
+    """Build images, or their contexts for docker-compose.
 
     Args:
-        checkout: the folder that holds docker-compose.yml and images/.
-        cache: root of the cache.
-        client: the engine; None where none answers, which is enough for `fetch`.
-        progress: where bars and remarks go.
+        client: the engine; None is enough for `fetch`.
     """
 
     def __init__(
@@ -45,14 +42,11 @@ class ImageBuilder:
         self._progress = progress
 
     def existing(self, target: str, base: str | None = None) -> ImageInfo | None:
-        """Return `target`'s image if the engine holds it for the present content, in milliseconds.
+        """Return `target`'s image if the engine has an up-to-date one.
 
         Args:
             target: one of TARGETS.
             base: the user's own base image; None for the pinned or the bootstrapped one.
-
-        Raises:
-            EngineError: no engine answers.
         """
         usual = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
         with engine_call("look for images"):
@@ -62,16 +56,15 @@ class ImageBuilder:
         return None
 
     def ensure(self, target: str, base: str | None = None) -> ImageInfo:
-        """Return `target`'s image, built if the engine does not hold it for the present content.
+        """Return `target`'s image, built unless it is up to date.
 
         Raises:
-            EngineError: no engine answers.
-            ImageError: wheels or a base cannot be had, or the build fails; the message has the log's path.
+            ImageError: wheels or a base cannot be fetched, or the build fails; the message has the log's path.
         """
         if image := self.existing(target, base):
             return image
         with building(self._cache, self._progress) as folder:
-            # Whoever built before may have built it.
+            # Another process may have built it while this one waited.
             if image := self.existing(target, base):
                 return image
             chosen = self._choose_base(base)
@@ -81,32 +74,22 @@ class ImageBuilder:
                 return self._info(target, chosen)
 
     def fetch(self, target: str, base: str | None = None) -> Path:
-        """Lay out `target`'s build context and .env for `docker-compose build`; return the context's folder.
+        """Write `target`'s build context and .env for `docker-compose build`; return the context's folder.
 
-        With an engine at hand its base image is seen to as well; without one the pinned base is named.
-
-        Raises:
-            ImageError: wheels or a base cannot be had.
+        With an engine its base image is made too; without one the pinned base is named.
         """
         folder = self._checkout / "images" / "context"
         with building(self._cache, self._progress):
             chosen = self._choose_base(base)
             context = self._recipes.lay_out(target, folder / target, self._cache, self._progress)
-            # docker-compose 1.29 refuses the whole file while one service's folder is missing.
+            # docker-compose 1.29 rejects the file if any service's folder is missing.
             for each in TARGETS:
                 (folder / each).mkdir(exist_ok=True)
             (self._checkout / ".env").write_text(self._recipes.compose_variables(chosen), encoding="utf-8")
         return context
 
     def own(self, target: str, reference: str) -> ImageInfo:
-        """Return an image of the user's own for `target`, pulled if it is not here.
-
-        It needs nothing but Python and TensorFlow.
-
-        Raises:
-            ImageError: it is neither here nor can it be pulled.
-            EngineError: no engine answers.
-        """
+        """Return a user's own image for `target`, pulled if necessary; all it needs is Python and TensorFlow."""
         with engine_call(f"get the image {reference}"):
             image = pull_missing(self._engine, reference, self._progress)
         return ImageInfo(
@@ -120,13 +103,13 @@ class ImageBuilder:
         )
 
     def _build(self, target: str, base: Base, context: Path) -> None:
-        """Run image.sh in a container of the base and commit it: the same layer as a builder's, on every engine."""
+        """Run image.sh in a container of the base and commit it: the layer that BuildKit would make, on any engine."""
         api, tag = self._engine.api, self._recipes.tag(target, base)
-        # Whoever shares the cache waits at its lock; other users have names of their own.
+        # Only users with different caches can build at the same time.
         name = f"tfbench-build-{tag.partition(':')[2]}-{os.getuid()}"
         with suppress(NotFound):  # of a build that was killed
             api.remove_container(name, force=True)
-        # The network would make a build depend on more than its context. SELinux lets no bind mount be read else.
+        # No network: the build depends on its context alone. With labels, SELinux denies access to bind mounts.
         host = api.create_host_config(
             network_mode="none",
             security_opt=["label=disable"],
@@ -167,7 +150,7 @@ class ImageBuilder:
             return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
     def _own_base(self, reference: str) -> Base:
-        """Return the user's own base, pulled if it is not here; its content id is part of its identity."""
+        """Return the user's own base, pulled if necessary, identified by its content id too."""
         image = pull_missing(self._engine, reference, self._progress)
         return Base(
             reference=reference, identity=f"{reference}@{image.id}", note="base image of the user's own"
@@ -193,12 +176,9 @@ class ImageBuilder:
 
 
 def image_contents(attributes: dict[str, Any]) -> str:
-    """Return a hash of an image's files and settings, the same whoever built it and when.
+    """Return a hash of an image's layers and settings, from its inspected attributes.
 
-    The engine's content id also covers the time of the build.
-
-    Args:
-        attributes: what the engine says of the image.
+    Unlike the engine's content id it does not depend on the time of the build.
     """
     settings = attributes.get("Config") or {}
     kept = {name: settings.get(name) or None for name in ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")}

@@ -20,18 +20,12 @@ SUPPORTED = ("3.13", "3.12", "3.11")
 
 
 def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progress) -> ImageInfo:
-    """Return `target`'s virtual environment, made if there is none; `reference` is the path of its Python.
+    """Return `target`'s virtual environment, created if necessary; `reference` is the path of its Python.
 
-    Each lock and interpreter has one, under `<cache>/environments/`.
-
-    Args:
-        target: one of TARGETS.
-        checkout: the folder that holds docker-compose.yml and images/.
-        cache: root of the cache.
-        progress: where bars and remarks go.
+    There is one for each lock and interpreter, in `<cache>/environments/`.
 
     Raises:
-        ImageError: this host has no fitting Python, or wheels cannot be had or installed.
+        ImageError: there is no supported Python, or wheels cannot be fetched or installed.
     """
     recipes = Recipes(checkout / "images")
     lock_sha256 = recipes.lock_sha256(target)
@@ -39,13 +33,12 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
     key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
     folder = cache / "environments" / key[:16]
     python = folder / "bin" / "python"
-    # A link to an interpreter that the host has since removed does not exist either.
+    # False for a dangling link too, if the interpreter was removed.
     if not python.exists():
         with building(cache, progress) as context:
             if not python.exists():
                 recipes.lay_out(target, context, cache, progress, version)
-                # Moving an environment spoils its scripts' first lines; its Python, all that is used, finds its home
-                # by its own path.
+                # A moved environment's scripts have wrong first lines, but only its Python is used.
                 with replacing(folder) as made, progress.task(f"local environment, Python {version}", None):
                     _install(context, made, interpreter)
     return ImageInfo(
@@ -59,11 +52,10 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
 
 
 def library_variables(python: Path) -> dict[str, str]:
-    """Return the environment variables with which TensorFlow finds the CUDA wheels beside `python`.
+    """Return the environment variables with which TensorFlow finds the CUDA wheels beside `python`, if there are any.
 
-    TensorFlow's wheel does not find the libraries of its own CUDA wheels: it would register no GPU and
-    train on the CPU without a word. XLA looks for ptxas and libdevice under its own data directory. The
-    CUDA image does the same with ldconfig (images/image.sh). Empty where there are no CUDA wheels.
+    Without them it registers no GPU and silently trains on the CPU, and XLA does not find ptxas and libdevice.
+    images/image.sh does the same with ldconfig.
     """
     libraries = sorted(python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib"))
     if not libraries:
@@ -78,10 +70,10 @@ def library_variables(python: Path) -> dict[str, str]:
 
 
 def _interpreter() -> tuple[Path, str]:
-    """Return the Python to base environments on, and its version: this one if TensorFlow supports it."""
+    """Return a Python that TensorFlow supports, this one if possible, and its version."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if here in SUPPORTED:
-        # The base installation, so that every virtual environment of it gets the same one here.
+        # The base installation, the same for each of its virtual environments.
         return Path(sys.base_prefix) / "bin" / f"python{here}", here
     for version in SUPPORTED:
         if result := shutil.which(f"python{version}"):

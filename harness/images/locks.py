@@ -1,4 +1,4 @@
-"""Read hash-pinned requirement locks and tell which wheel files fit them."""
+"""Parse hash-pinned requirement locks and match wheel files with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-# What TensorFlow's own wheels ask for: glibc 2.28 at the most. Newest first, as pip ranks them.
+# Up to what TensorFlow's wheels need; newest first, as pip ranks them.
 PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)),
     "manylinux2014_x86_64",
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement of a lock: a version, the sha256 of every file allowed to be it, and its wheel's bytes."""
+    """One requirement: a version, the sha256 of every file allowed for it, and the size of its wheel in bytes."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ class Pin:
 
 
 def read_lock(text: str) -> tuple[Pin, ...]:
-    """Return the pins of a lock that images/lock.sh wrote."""
+    """Parse a lock written by images/lock.sh."""
     sizes = dict(_SIZE.findall(text))
     return tuple(
         Pin(
@@ -66,7 +66,7 @@ def wheel_tags(python_version: str) -> frozenset[Tag]:
 
 
 def fits(filename: str, pin: Pin, python_version: str) -> bool:
-    """Tell by a file's name alone whether it may be `pin`'s wheel for `python_version`."""
+    """Return whether a file's name fits `pin` and `python_version`."""
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename:

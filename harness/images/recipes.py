@@ -1,4 +1,4 @@
-"""What an image is made of: its base, its lock, its name, and the folder that it is built from."""
+"""What an image is made of: base, lock, name and build context."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILES = ("Dockerfile", "image.sh", "install.sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A base image: what the Dockerfile's FROM is given, and what tells its content from another's."""
+    """A base image: the reference for FROM, and an identity that changes with its content."""
 
     reference: str
     identity: str
@@ -36,7 +36,7 @@ class Base:
 
 
 class Recipes:
-    """The files in `folder`, images/ of a checkout, from which every target's image is made."""
+    """The image recipes in `folder`, a checkout's images/."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,13 +47,13 @@ class Recipes:
         return Base(reference=pinned, identity=pinned)
 
     def bootstrapped_base(self) -> Base:
-        """Return the base that images/base.sh makes, named by the script and the packages that it pins."""
+        """Return the base that images/base.sh makes, named by a hash of the script and its package lock."""
         reference = f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
         note = "base image bootstrapped from distribution packages: no image registry answered"
         return Base(reference=reference, identity=reference, note=note)
 
     def settings(self) -> list[str]:
-        """Return the Dockerfile's instructions that change no file: environment, command and user."""
+        """Return the Dockerfile's ENV, ENTRYPOINT, CMD and USER instructions."""
         dockerfile = self._read("Dockerfile").decode()
         return re.findall(r"^(?:ENV|ENTRYPOINT|CMD|USER) .*$", dockerfile, re.MULTILINE)
 
@@ -62,19 +62,16 @@ class Recipes:
         return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
 
     def tag(self, target: str, base: Base) -> str:
-        """Return the image name that stands for everything that goes into `target` on `base`."""
+        """Return the image name: it contains a hash of everything that goes into `target` on `base`."""
         digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base.identity}")
         return f"tfbench:{target}-{digest}"
 
     def lay_out(
         self, target: str, folder: Path, cache: Path, progress: Progress, python_version: str = PYTHON_VERSION
     ) -> Path:
-        """Fill `folder` with all that `target` is built from, and remove what else lies there; return it.
+        """Replace `folder` by `target`'s build context and return it.
 
-        Wheels are fetched into `cache` where they are missing, and are hard links where that can be.
-
-        Raises:
-            ImageError: wheels cannot be had.
+        Missing wheels are fetched into `cache`; the context has hard links to them if possible.
         """
         locks = (self._read(f"{name}.lock").decode() for name in (target, "installer"))
         pins = tuple(pin for lock in locks for pin in read_lock(lock))
@@ -92,7 +89,7 @@ class Recipes:
         return folder
 
     def compose_variables(self, base: Base) -> str:
-        """Return docker-compose's .env, for all targets: one unset variable spoils its whole file."""
+        """Return docker-compose's .env, for all targets: it rejects a file with an unset variable."""
         tags = (
             f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE={self.tag(name, base)}\n" for name in TARGETS
         )
@@ -117,10 +114,10 @@ class Recipes:
 
 @contextmanager
 def building(cache: Path, progress: Progress) -> Iterator[Path]:
-    """Wait for others who use the cache, and give a folder for one build's context, which is removed after it.
+    """Wait for other builds, and yield a folder for this one's context, which is removed afterwards.
 
     Raises:
-        ImageError: the disk refuses.
+        ImageError: a disk is full or read-only.
     """
     folder = cache / "context"
     try:
@@ -137,5 +134,5 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
 
 
 def last_lines(output: str, count: int = 4) -> str:
-    """Return how what a program said ends: a message has room for that."""
+    """Return the end of a program's output, for an error message."""
     return "\n".join(output.strip().splitlines()[-count:])

@@ -1,7 +1,7 @@
-"""Keep the wheels of the locks in the cache, and fetch what is missing with the host's own pip.
+"""Fetch the wheels of the locks with the host's pip and keep them in the cache.
 
-The user's configuration of pip holds: index, proxy, certificates. Without a network, put the wheels, or another
-machine's whole folder of them, anywhere under the cache's folder `wheels`. Every use checks every wheel's hash.
+pip's own configuration applies: index, proxy, certificates. Without a network, copy wheels anywhere into the cache's
+folder `wheels`. Hashes are checked at every use.
 """
 
 from __future__ import annotations
@@ -30,16 +30,13 @@ _POLL_S = 0.1
 def fetch_wheels(
     pins: Sequence[Pin], cache: Path, python_version: str, progress: Progress
 ) -> tuple[Path, ...]:
-    """Return a wheel in `cache` for each of `pins`, its hash checked; a damaged one is named and fetched again.
+    """Return a wheel for each pin, from `<cache>/wheels` or fetched into it; damaged ones are fetched again.
 
     Args:
-        pins: what a lock asks for.
-        cache: root of the cache; wheels live in its folder `wheels`.
         python_version: CPython to fetch for, e.g. "3.13"; the platform is always x86_64 Linux.
-        progress: gets one bar of bytes when something is missing.
 
     Raises:
-        ImageError: a hash is wrong, an index does not answer, or this host has another platform.
+        ImageError: a hash is wrong, no index answers, or this host has another platform.
         OSError: the cache cannot be written.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -49,7 +46,7 @@ def fetch_wheels(
         )
     folder = cache / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    # Those who fetch take turns: what lies there is of a process that was killed.
+    # Left by a killed process: only one at a time fetches.
     for old in folder.glob(".partial-*"):
         shutil.rmtree(old)
     wheels = _checked(pins, folder, python_version, progress)
@@ -64,7 +61,7 @@ def fetch_wheels(
 
 
 def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: Progress) -> dict[Pin, Path]:
-    """Return the wheels that are here; those whose content is not what the lock pins are removed."""
+    """Return the wheels in `folder`; remove those with a wrong hash."""
     candidates = [
         (pin, path)
         for path in sorted(folder.rglob("*.whl"))
@@ -104,7 +101,7 @@ def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: 
         for process in processes.values():
             process.terminate()
             process.wait()
-        # An interrupted download keeps what it has; the hashes are checked when they are used.
+        # Kept after an interrupt too: hashes are checked at use.
         for wheel in scratch.glob("*/*.whl"):
             wheel.replace(folder / wheel.name)
     for out, process in processes.items():
@@ -113,7 +110,7 @@ def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: 
 
 
 def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
-    # TMPDIR: /tmp is often small, and what grows beside the cache can be shown.
+    # /tmp is often small, and the bar shows how this folder grows.
     environment = {**os.environ, "TMPDIR": str(out / "tmp")}
     (out / "tmp").mkdir(parents=True)
     requirements = out / "requirements.txt"
@@ -131,8 +128,8 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
 
 
 def _downloaded(scratch: Path) -> int:
-    """Return how many bytes of wheels pip has in its temporary folders, from which it moves them when all are there."""
-    with suppress(FileNotFoundError):  # what pip moves or removes at this moment
+    """Return the bytes in pip's temporary folders; it copies wheels to their destination at the end."""
+    with suppress(FileNotFoundError):  # removed by pip meanwhile
         return sum(wheel.stat().st_size for wheel in scratch.glob("*/tmp/*/*.whl"))
     return 0
 

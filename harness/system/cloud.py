@@ -1,9 +1,7 @@
-"""Which cloud a virtual machine runs in, and its instance type, as the cloud's metadata service tells it.
+"""The cloud and instance type of a virtual machine, from its metadata service.
 
-The metadata services answer on a link-local address, within milliseconds or never. Nothing is asked unless
-the firmware's tables name a cloud that is known here, and nothing is ever required.
-
-Sources: AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata Service".
+The services answer on a link-local address within milliseconds, and are only asked if the firmware names their cloud.
+See AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata Service".
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from harness.system.machine import text
 
 ADDRESS = "http://169.254.169.254"
 PATIENCE_S = 0.5
-# What Azure's virtual machines bear as chassis asset tag; other Hyper-V machines do not.
+# The chassis asset tag of Azure's virtual machines; other Hyper-V machines have another.
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
-# Where each service tells the instance type as plain text, and what it wants to be asked with.
+# The path of the instance type as plain text, and the headers that it requires.
 _INSTANCE_TYPE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "aws": ("/latest/meta-data/instance-type", {}),
     "gcp": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
@@ -35,19 +33,13 @@ _INSTANCE_TYPE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 def cloud_facts(
     root: Path = Path("/"), address: str = ADDRESS, patience_s: float = PATIENCE_S
 ) -> dict[str, Scalar]:
-    """Return facts for a manifest: cloud_provider, and cloud_instance_type where the service answers.
-
-    Args:
-        root: where sys/class/dmi is.
-        address: of the metadata service.
-        patience_s: for each answer.
-    """
+    """Return cloud_provider, and cloud_instance_type if the service answers within `patience_s` per request."""
     provider = provider_of(root)
     if not provider:
         return {}
     path, headers = _INSTANCE_TYPE[provider]
     with requests.Session() as session:
-        # A proxy would hand the request to another machine.
+        # A proxy would ask on behalf of another machine.
         session.trust_env = False
         try:
             if provider == "aws":
@@ -59,13 +51,13 @@ def cloud_facts(
         except (requests.RequestException, ValueError):
             return {"cloud_provider": provider}
     kind = answer.text.strip().rpartition("/")[2]
-    # It may be a proxy's page.
+    # It may be some proxy's page.
     named = {"cloud_instance_type": kind} if re.fullmatch(r"[\w.-]{1,100}", kind) else {}
     return {"cloud_provider": provider, **named}
 
 
 def provider_of(root: Path = Path("/")) -> str:
-    """Return "aws", "gcp" or "azure" as the firmware's tables say, "" for any other machine."""
+    """Return "aws", "gcp" or "azure" according to the firmware, or ""."""
     dmi = root / "sys/class/dmi/id"
     if any(text(dmi / name).startswith("Amazon EC2") for name in ("sys_vendor", "board_vendor")):
         return "aws"

@@ -1,4 +1,4 @@
-"""What this host can and cannot do, as typed values: each a fact, and what to do about it."""
+"""What this host can and cannot do, and what to do about it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from harness.telemetry.sources import default_sources
 
 
 class State(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     NOTE = "note"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: `remedy` is "" where nothing needs doing."""
+    """One check; `remedy` is "" if nothing needs to be done."""
 
     name: str
     state: State
@@ -46,12 +46,12 @@ class Check:
 
 
 RUN_BYTES = GIB // 4  # a run folder of the quick profile
-# Of each target: what it takes in the cache, most of it wheels; the image while it is built.
+# Space for each target in the cache, mostly wheels, and for its image during the build.
 SIZES: Mapping[str, tuple[int, int]] = {"cpu": (GIB, 3 * GIB), "cuda": (4 * GIB, 13 * GIB)}
 
 
 def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Iterator[Check]:
-    """Look at everything that a run depends on; each check stands for itself."""
+    """Check everything that a run depends on."""
     yield from _host_checks()
     gpus, no_gpu = discover()
     for gpu in gpus:
@@ -106,12 +106,11 @@ def _noted(name: str, fact: str, remedy: str) -> Check:
 
 
 def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> Iterator[Check]:
-    """Check that there is space for a run, and for what is still to be built.
+    """Check that there is space for a run and for the images of `to_build`.
 
     Args:
         cache: folder of wheels, data and the local engine's environments.
-        images: where the engine keeps images; None without one: environments are made in the cache instead.
-        to_build: targets whose image is not there.
+        images: where the engine keeps images; None without an engine.
     """
     wheels, image = (sum(SIZES[target][part] for target in to_build) for part in range(2))
     in_cache = RUN_BYTES + wheels + (0 if images else image)
@@ -130,7 +129,7 @@ def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
-    """Return the fact that `look` gives as a check, or what it fails with."""
+    """Return the fact that `look` returns, or its error, as a check."""
     try:
         return Check(name, State.OK, look())
     except TfbenchError as error:
@@ -144,7 +143,7 @@ def _access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) ->
 
 def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> Iterator[Check]:
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.cuda_id for gpu in gpus})
-    # What these read is a trial's own, and there is none yet; the local engine's trials have no cgroup.
+    # Containers have a cgroup of their own, which is not there yet; the local engine's trials have none.
     skipped = ("cgroup", "process") if contained else ("cgroup",)
     for source in default_sources():
         gaps: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Whether the NVIDIA driver and the GPUs are new enough for the CUDA image."""
+"""Check that the NVIDIA driver and the GPUs are new enough for the CUDA image."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ PTX_DRIVER = "575.51.03"
 
 
 def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Hold driver and GPUs against the CUDA image; return what a user should know though it works.
-
-    Raises:
-        GpuError: the driver is too old, or the GPU is; the message has the numbers.
-    """
+    """Return remarks on GPUs that work; raise GpuError if the driver or a GPU is too old."""
     remarks = []
     for gpu in gpus:
         if gpu.driver_version and Version(gpu.driver_version) < Version(LEAST_DRIVER):
@@ -32,7 +28,7 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
                 hint="Update the driver, use an image that supports it with --image cuda=REF, or use "
                 "--device cpu.",
             )
-        # What NVML does not say counts as fitting.
+        # An unknown capability passes.
         capability = Version(gpu.compute_capability or LEAST_CAPABILITY)
         if capability < Version(LEAST_CAPABILITY):
             raise GpuError(

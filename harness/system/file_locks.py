@@ -1,4 +1,4 @@
-"""Locks between processes: one measurement at a time on a machine, and turns at filling the cache."""
+"""Locks between processes: one measurement at a time on a machine, one process filling a cache."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from harness.errors import BusyError, StoreError
 from harness.progress import Progress
 
-# Not in TMPDIR, which is a user's or a shell's own: every machine has a /tmp that is open to all.
+# Not in TMPDIR, which differs between users and shells.
 LOCK = Path("/tmp/tfbench.lock")  # noqa: S108
-# Names another lock, for machines on which /tmp is not the same for all, as under systemd's PrivateTmp.
+# Names another lock where /tmp is not shared, as under systemd's PrivateTmp.
 LOCK_ENV = "TFBENCH_LOCK"
-# Whoever comes first makes the file for every user, whatever the umask.
+# The first user creates the file for all users, whatever the umask.
 _FOR_ALL = 0o666
 
 
 def default_path() -> Path:
-    """Return the lock file that all users of this machine share, whatever their TMPDIR."""
+    """Return the lock file that all users of this machine share."""
     return Path(os.environ.get(LOCK_ENV) or LOCK)
 
 
@@ -28,11 +28,8 @@ def default_path() -> Path:
 def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the machine's lock; the kernel releases it however this process ends.
 
-    Args:
-        wait_s: how long to wait for another run that holds it.
-
     Raises:
-        BusyError: another run holds it; the message names its process.
+        BusyError: another run still holds it after `wait_s`; the message names its process.
         StoreError: the lock file cannot be opened.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - its import takes longer than a quick command
@@ -57,11 +54,7 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def filling(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock file of a cache, after whoever fills it now: the same work is not done twice.
-
-    Raises:
-        OSError: the file cannot be made.
-    """
+    """Hold a cache's lock file, after waiting for another process that fills the cache."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - as above
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,16 +70,12 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Give an empty folder that takes `folder`'s place once the block has ended without an error.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Yield an empty folder that replaces `folder` if the block ends without an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
         made = Path(work) / "made"
         made.mkdir()
-        # The container's user is another one.
+        # Containers run as another user.
         made.chmod(0o755)
         yield made
         if folder.exists():
@@ -95,7 +84,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def _holder(path: Path) -> str:
-    """Name the process that holds a lock, as the kernel lists it: number, kind, ..., pid, device:inode."""
+    """Return the process that holds a lock, from proc(5)'s list: number, kind, ..., pid, device:inode."""
     inode = path.stat().st_ino
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
         fields = line.split()

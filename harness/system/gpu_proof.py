@@ -1,4 +1,4 @@
-"""Prove that a container gets its GPU: a matrix product in the CUDA image, placed there by TensorFlow."""
+"""Test a container's GPU access with matrix products by TensorFlow in the CUDA image."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ LIMIT_S, _LOOK_S = 300.0, 0.05
 
 
 def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
-    """Return in words where TensorFlow placed the product and how fast it was.
+    """Return the speed of matrix products on each GPU, for people.
 
     Raises:
-        GpuError: it ran elsewhere or not at all; the message has the container's last words.
-        EngineError: the engine refused.
+        GpuError: TensorFlow did not use the GPU; the message has the end of the container's log.
     """
     with tempfile.TemporaryDirectory(prefix="tfbench-") as out:
         spec = ContainerSpec(
@@ -35,7 +34,7 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
             gpu=access,
         )
         ended, log = run_to_end(engine, spec, LIMIT_S)
-    # The probe prints one line of JSON, TensorFlow whatever it likes.
+    # TensorFlow logs to the same stream.
     answer: dict[str, Any] = next(
         (json.loads(line) for line in log.splitlines() if line.startswith('{"ok"')), {}
     )
@@ -53,10 +52,10 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
 
 
 def run_to_end(engine: Engine, spec: ContainerSpec, limit_s: float) -> tuple[Exit, str]:
-    """Start `spec`, wait for its end and return it with the log; nothing is left of the container.
+    """Run a container to its end, remove it, and return its exit and log.
 
     Raises:
-        EngineError: the engine refuses or is gone, or the container has not ended after `limit_s` seconds.
+        EngineError: the engine fails, or the container has not ended after `limit_s` seconds.
     """
     container = engine.start(spec)
     try:

@@ -1,4 +1,4 @@
-"""Which NVIDIA GPUs and MIG instances this host has, and which of them a run uses."""
+"""Discover NVIDIA GPUs and MIG instances, and select those that a run uses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ T = TypeVar("T")
 
 
 def discover() -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs in NVML's order, and what is wrong with those that are not there.
+    """Return the GPUs in NVML's order, and why others, or all, are missing ("" if none is).
 
-    A GPU in MIG mode is given as its instances, which is what can be used of it: `uuid` is the GPU's
-    then, `mig_uuid` the instance's. The reason is "" when nothing is wrong, and says in words why there
-    is no GPU when there is none.
+    A GPU in MIG mode is replaced by its instances: `uuid` is the GPU's then, `mig_uuid` the instance's.
     """
     try:
         pynvml.nvmlInit()
@@ -59,7 +57,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
-    """Describe a GPU; raises NVMLError where not even name and UUID can be had: it is lost."""
+    """Describe a GPU; raise NVMLError if it is lost and has not even a name."""
     memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
     mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
@@ -77,7 +75,7 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
         power_limit_w=None if limit is None else limit / 1000,
         power_default_limit_w=None if default_limit is None else default_limit / 1000,
         ecc_enabled=None if ecc is None else bool(ecc[0]),
-        # A GPU that cannot have instances is one whose MIG mode is off.
+        # None if the GPU has no MIG mode.
         mig_enabled=bool(mig[0]) if mig else False,
         pcie_gen=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
         pcie_width=_or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
@@ -89,7 +87,7 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
 
 def _instances(handle: Any) -> Iterator[Any]:
     for index in range(_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
-        # An index without an instance is an error.
+        # NVML fails for an index without an instance.
         with suppress(pynvml.NVMLError):
             yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
 
@@ -112,14 +110,13 @@ def _or_none(call: Callable[[], T]) -> T | None:
 
 
 def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
-    """Return the GPUs that `wanted` names, in its order and each once.
+    """Return the GPUs that `wanted` names, in its order and without repetition.
 
     Args:
-        gpus: all there are; a MIG instance is one of its own.
         wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas.
 
     Raises:
-        UsageError: a name fits none or several; the message lists what there is.
+        UsageError: a name matches none or several; the message lists the GPUs.
     """
     usable = [gpu for gpu in gpus if gpu.mig_uuid or not gpu.mig_enabled]
     names = [] if wanted == "all" else wanted.split(",")

@@ -1,8 +1,4 @@
-"""What machine this is: MLPerf's system description, and facts that decide whether figures can be trusted.
-
-Readers of the kernel's files give an empty value where a file is missing, and take `root`, so that a made-up tree can
-stand in for /.
-"""
+"""Describe this machine: MLPerf's system description, and the state of the host. `root` is / except in tests."""
 
 from __future__ import annotations
 
@@ -24,12 +20,12 @@ from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
 GIB = 1 << 30
-# Whether they spin, virtual disks cannot say.
+# Virtual disks may claim to rotate.
 _DISKS = {"nvme": "NVMe SSD", "vd": "virtual disk", "xvd": "virtual disk"}
 
 
 def text(path: Path) -> str:
-    """Return a file's stripped content, "" when it cannot be read."""
+    """Return a file's stripped content, "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
     except OSError:
@@ -37,10 +33,7 @@ def text(path: Path) -> str:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free space of the disk where a folder is, or will be made.
-
-    A folder below one that only root may look into is on that one's disk, as far as can be told.
-    """
+    """Return the free space of the disk that holds a folder, or its nearest readable parent."""
     for above in (folder, *folder.absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(above).free
@@ -48,7 +41,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def lscpu() -> dict[str, str]:
-    """Return what util-linux' lscpu says of the CPUs, by field; empty where there is none."""
+    """Return lscpu's fields; {} without lscpu."""
     try:
         lines = subprocess.run(
             ["lscpu"], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=True
@@ -61,10 +54,10 @@ def lscpu() -> dict[str, str]:
 def system_description(
     gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
 ) -> dict[str, str]:
-    """Return those fields of MLPerf's system description that a machine may tell; "" where this one does not.
+    """Return the fields of MLPerf's system description that can be read from a machine; "" if unknown.
 
     Args:
-        software: what the workloads run in; "framework" goes to that field, all else to the stack.
+        software: versions and images by name; "framework" has a field of its own.
     """
     cpu, frequency = lscpu(), psutil.cpu_freq()
     stores = tuple(_disks(root))
@@ -116,11 +109,7 @@ def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
 
 
 def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scalar]:
-    """Return what is known of the host's state; a fact that cannot be found out is absent.
-
-    Args:
-        folder: whose disk's free space counts, where runs are written; it need not exist yet.
-    """
+    """Return the state of the host without what cannot be read; `folder` is where runs will be written."""
     cpu = lscpu()
     cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
@@ -152,20 +141,20 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
 
 
 def _mitigations(cpu: Mapping[str, str]) -> str:
-    """Count the kernel's words on known flaws: mitigations cost speed, and two hosts may differ."""
+    """Count CPU vulnerabilities by state: mitigations cost speed."""
     states = (state for name, state in cpu.items() if name.startswith("Vulnerability"))
     counts = Counter(re.split("[:;]", state)[0].lower() for state in states)
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
 def _turbo(cores: Path) -> bool | None:
-    """Return whether CPUs may clock above their nominal frequency; Intel's driver has the negation."""
+    """Return whether CPUs may exceed their nominal frequency; Intel's driver has the negation."""
     disabled = text(cores / "intel_pstate/no_turbo")
     return {"0": False, "1": True}.get(text(cores / "cpufreq/boost"), {"0": True, "1": False}.get(disabled))
 
 
 def _disks(root: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield name, kind and size in bytes of the disks with hardware behind them, in the order of their names."""
+    """Yield name, kind and bytes of physical and virtual disks, by name."""
     for folder in sorted(root.glob("sys/block/*")):
         sectors = int(text(folder / "size") or 0)
         if not sectors or not (folder / "device").exists() or folder.name.startswith("sr"):
@@ -176,7 +165,7 @@ def _disks(root: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def _networks(root: Path) -> str:
-    """Describe the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
+    """Return the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
     result: Counter[str] = Counter()
     for folder in root.glob("sys/class/net/*"):
         if (folder / "device").exists():
