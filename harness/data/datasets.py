@@ -1,6 +1,6 @@
-"""Prepare each workload's data as one folder of files: the real dataset, or a synthetic one.
+"""Prepare each workload's data as a folder of files: the real dataset, or a procedural one.
 
-A folder is `<cache>/data/<key>/`, named by what its content is made of; `.content` in it has the content's hash.
+The folder is `<cache>/data/<key>/`; the key is a hash of what determines its content, whose hash is in `.content`.
 """
 
 from __future__ import annotations
@@ -39,24 +39,20 @@ def ensure_data(
     progress: Progress,
     real: Mapping[str, Published] = PUBLISHED,
 ) -> tuple[Path, DataInfo]:
-    """Return the folder with `data`'s files, and what it is.
+    """Return the folder with `data`'s files, and a description.
 
-    Arrays lie in x_train.npy, y_train.npy, x_test.npy and y_test.npy, their labels are uint8[n], int32[n]
-    above 256 classes; JPEG files are <part>/<class>/<name>.jpg. For a declaration without training samples,
-    whose workload makes its own, the folder is empty.
+    Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy, with labels uint8[n], or int32[n] above 256
+    classes; JPEG files are <part>/<class>/<name>.jpg. Without training samples the folder is empty.
 
     Args:
-        data: what the workload declares; fewer samples than published means the first ones.
-        workload: goes into the answer.
-        cache: root of the cache.
-        mode: "real" or "procedural" insist; "auto" takes the real dataset where it can be had.
+        data: the declaration; fewer samples than published are the first ones.
+        mode: "real", "procedural", or "auto" for the real dataset if it is available.
         seed: of the procedural dataset.
-        progress: where bars and remarks go.
-        real: the datasets that have a real version.
+        real: published datasets by name.
 
     Raises:
-        UsageError: a declaration that contradicts the dataset it names.
-        DataError: the real dataset was insisted on and cannot be had, or the cache cannot be written.
+        UsageError: the declaration contradicts the dataset that it names.
+        DataError: the real dataset is required and not available, or the cache cannot be written.
     """
     folder = cache / "data"
     published = real.get(data.name)
@@ -123,10 +119,7 @@ def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
 def _kept(
     folder: Path, key: list[object], make: Callable[[Path], str], info: DataInfo
 ) -> tuple[Path, DataInfo]:
-    """Return the folder that `key` stands for, and `info` with what is known of its content.
-
-    `make` fills the folder if need be, and returns a remark on its content.
-    """
+    """Return the folder for `key`, and `info` with its hash and size; `make` fills it and returns a remark."""
     path = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
     kept = path / _RECORD
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}

@@ -1,7 +1,4 @@
-"""Fetch the archives of published datasets, once, checked against the published checksums.
-
-Each archive lies in `<cache>/data/archives/` under its own name. Without a network, put it there by hand.
-"""
+"""Fetch archives of published datasets into `<cache>/data/archives/`, or take those that a user has put there."""
 
 from __future__ import annotations
 
@@ -19,28 +16,25 @@ _TIMEOUT_S = (4.0, 20.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A file as its authors publish it; `checksum` is "algorithm:hex"."""
+    """A published file; `checksum` is "algorithm:hex"."""
 
     url: str
     checksum: str
 
     @property
     def file(self) -> str:
-        """Its name, the last part of its address."""
+        """The last part of its address."""
         return PurePosixPath(self.url).name
 
 
 def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
-    """Return the verified file, fetched if it is not in the folder.
-
-    Args:
-        folder: need not exist.
+    """Return the file in `folder`, fetched if necessary.
 
     Raises:
-        DataError: it cannot be fetched, or is not what its authors published.
+        DataError: it cannot be fetched, or has another checksum.
         OSError: the folder cannot be written.
     """
-    import pooch  # noqa: PLC0415 - takes long to import, and most runs have their data
+    import pooch  # noqa: PLC0415 - imports slowly, and most runs have their data
 
     path = folder / archive.file
     if path.exists() and pooch.hashes.hash_matches(path, archive.checksum):
@@ -66,7 +60,7 @@ def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
 
 
 class _Bar:
-    """A task as the progress bar that pooch wants."""
+    """pooch's interface of a progress bar."""
 
     def __init__(self, task: Task) -> None:
         self.total = 0

@@ -1,7 +1,6 @@
-"""Make trees of JPEG files that a small network can learn and that cost as much to read as photographs.
+"""Make trees of JPEG files, `<part>/<class>/<number>.jpg`, that cost as much to read as the cats-and-dogs photographs.
 
-`<part>/<class>/<number>.jpg`, as Keras' flow_from_directory wants them. Sizes in pixels and bytes follow the
-cats-and-dogs archive: see SIDES. A picture is a small one of procedural.py, mirrored or not, scaled up, with grain.
+A picture is a small one of procedural.py, mirrored at random, scaled up, with grain.
 """
 
 from __future__ import annotations
@@ -19,27 +18,25 @@ from harness.progress import Task
 from workloads.protocol import Data
 
 PARTS = ("train", "test")
-# Of cats-and-dogs (Asirra): mean picture 404 x 360 pixels, half of them with a longer side of 499 or 500,
-# hardly any longer, and 31 KB a file. Longer sides in units of 500, with their weights:
+# Cats-and-dogs (Asirra): 404 x 360 pixels on average, half of them with a longer side of 499 or 500, hardly any
+# longer; 31 KB per file. Longer sides in units of 500, and their weights:
 SIDES = ((1.0, 0.55), (0.92, 0.1), (0.75, 0.15), (0.55, 0.14), (0.3, 0.06))
 _LONGEST = 500 / 404  # of the declared mean width
-# Width over height, with weights: pictures lie more often than they stand.
+# Width over height, and weights.
 ASPECTS = ((4 / 3, 0.40), (1.12, 0.16), (1.5, 0.10), (1.0, 0.10), (0.85, 0.10), (3 / 4, 0.14))
 _QUALITY = 84
 _SMALL = (16, 16, 3)  # pixels before scaling up
-_GRAIN = 5.7  # of pixels, standard deviation; what makes files as large as photographs'
-_GRAIN_ROOM = 400  # pixels by which the tile of noise is larger than a picture; windows of it are cheap
+_GRAIN = 5.7  # standard deviation of pixels; determines the size of the files
+_GRAIN_ROOM = 400  # pixels by which the tile of noise is larger than a picture; cropping it is cheap
 
 
 class JpegRecipe:
-    """What one seed makes of one declaration.
+    """JPEG files of a declaration and a seed; `data.shape` is the mean picture's.
 
-    Args:
-        data: `shape` is the mean picture: height, width and 3 channels.
-        seed: the same seed makes the same bytes, on any number of cores.
+    The same seed makes the same bytes, on any number of cores.
     """
 
-    version = 3  # part of a dataset's identity in the cache: raise it when what is made changes
+    version = 3  # increment when the output changes
 
     def __init__(self, data: Data, seed: int) -> None:
         self._data = data
@@ -48,7 +45,7 @@ class JpegRecipe:
         self._small = PictureRecipe(replace(data, shape=_SMALL), seed)
 
     def write(self, folder: Path, bar: Task) -> None:
-        """Write the tree below `folder`; the bar moves on by pictures."""
+        """Write the tree; the bar counts pictures."""
         names = _class_names(self._data)
         for part in PARTS:
             for name in names:
@@ -63,12 +60,12 @@ class JpegRecipe:
         counts = enumerate((self._data.train, self._data.test))
         pictures = [(part, number) for part, count in counts for number in range(count)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            # Pillow lets go of Python's lock while it scales and encodes, so that threads are enough.
+            # Threads suffice: Pillow releases the GIL.
             for _ in pool.map(make, *zip(*pictures, strict=True)):
                 bar.advance(1)
 
     def _grain(self) -> Image.Image:
-        """Return noise around 128, coarser than single pixels, as a camera's is after its own processing."""
+        """Return noise around 128, coarser than single pixels, like a camera's."""
         side = round(self._longest) + _GRAIN_ROOM
         fine = random_stream(self._seed, 3).standard_normal((side, side), dtype=np.float32)
         coarse = (fine + np.roll(fine, 1, 0) + np.roll(fine, 1, 1) + np.roll(fine, 1, (0, 1))) / 2
@@ -86,7 +83,7 @@ class JpegRecipe:
         return ImageChops.add(image, noise, scale=1.0, offset=-128)
 
     def _size(self, random: np.random.Generator) -> tuple[int, int]:
-        """Return a width and a height from the distribution, at least 8 pixels each."""
+        """Draw width and height, at least 8 pixels each."""
         longer = self._longest * _drawn(SIDES, random) * random.uniform(0.97, 1.0)
         aspect = _drawn(ASPECTS, random)
         width, height = (longer, longer / aspect) if aspect >= 1 else (longer * aspect, longer)
@@ -94,12 +91,12 @@ class JpegRecipe:
 
 
 def _drawn(choices: tuple[tuple[float, float], ...], random: np.random.Generator) -> float:
-    """Draw a value by the weights that stand behind the values."""
+    """Draw one of (value, weight) pairs."""
     values, weights = zip(*choices, strict=True)
     return float(random.choice(values, p=weights))
 
 
 def _class_names(data: Data) -> tuple[str, ...]:
-    """Return the names of the classes' folders, in the order of their labels, which is the alphabet's."""
+    """Return the classes' folders in the order of their labels, which is alphabetical."""
     width = len(str(data.classes - 1))
     return data.class_names or tuple(f"class-{number:0{width}d}" for number in range(data.classes))

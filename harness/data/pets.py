@@ -1,7 +1,6 @@
-"""The real cats-and-dogs archive: 25,000 photographs, some of which are broken.
+"""The cats-and-dogs archive (J. Elson et al., "Asirra", 2007, published by Microsoft): 25,000 photographs.
 
-J. Elson et al., "Asirra" (2007), as Microsoft publishes it. Broken files (empty, cut off, not a JPEG at all)
-are skipped and counted: a training would end at the first one.
+Broken files (empty, truncated, not JPEG) are skipped and counted: training would fail at the first.
 """
 
 from __future__ import annotations
@@ -23,22 +22,17 @@ from workloads.protocol import Data
 CLASSES = ("cat", "dog")
 _MEMBER = re.compile(r"PetImages/(?P<name>Cat|Dog)/(?P<number>\d+)\.jpg")
 _MODES = ("RGB", "L")
-# How many files are read ahead of those that are being checked.
+# Files that are read at a time.
 _AHEAD = 64
 
 
 def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
-    """Write the archive's first whole pictures as <part>/<class>/<number>.jpg and say what was skipped.
+    """Write the first intact pictures as <part>/<class>/<number>.jpg and return a remark on those skipped.
 
-    Of each class the first ones are for training, the next for testing, as the article's folders have them.
-
-    Args:
-        files: the archive.
-        data: how many are wanted.
-        folder: where to.
+    The first ones of each class are for training, the next for testing, as in the article.
 
     Raises:
-        DataError: the archive has too few whole pictures.
+        DataError: the archive has too few intact pictures.
     """
     (path,) = files
     kept = skipped = 0
@@ -63,7 +57,7 @@ def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
 
 
 def is_whole(content: bytes) -> bool:
-    """Return whether a file is a JPEG in colour or grey that can be decoded to its end."""
+    """Return whether a file is a complete JPEG in colour or grey."""
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
             image.load()
@@ -80,7 +74,7 @@ def _targets(folder: Path, name: str, wanted: Sequence[int]) -> Iterator[Path]:
 
 
 def _checked(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bool]]:
-    """Yield each file of a class with whether it is whole, in the order of their numbers."""
+    """Yield the content of a class's files by number, and whether each is intact."""
     members = sorted(
         (int(match["number"]), member)
         for member in archive.namelist()

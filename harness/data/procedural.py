@@ -1,7 +1,7 @@
-"""Make datasets that a small network can learn, for hosts that cannot fetch the real ones.
+"""Make datasets that a small network can learn, in place of real ones.
 
-Each class has a few smooth random pictures. A sample is one of them, shifted by up to two pixels, with
-its own brightness, contrast and pixel noise: harder than telling the pictures apart, easier than nature.
+Each class has a few smooth random pictures. A sample is one of them, shifted by up to two pixels, with random
+brightness, contrast and noise, so that a model must generalize.
 """
 
 from __future__ import annotations
@@ -22,29 +22,27 @@ _CHUNK_BYTES = 32 << 20
 _CELLS = 4  # a prototype's grid of random values, before it is made smooth
 _SHIFT = 2  # pixels
 _VARIANTS = 3  # pictures a class
-# Against a prototype's own spread of 1: chosen so that a thousand steps of the published networks end
-# between chance and perfection (tests/tensorflow, tests/test_datasets.py).
+# Relative to a prototype's spread of 1: a thousand steps of the published networks end between chance and
+# perfection (tests/tensorflow).
 _NOISE = 1.0
-_DISTRACTION = 0.7  # of another class's picture, mixed in
+_DISTRACTION = 0.7  # amplitude of another picture, mixed in
 _CONTRAST = (0.7, 1.3)
 _BRIGHTNESS = 0.5
 _MEAN, _SPREAD = 0.5, 0.14  # of the whole range of values
 
 
 def random_stream(seed: int, *stream: int) -> np.random.Generator:
-    """Return the random numbers of one of a seed's streams."""
+    """Return a generator of one of a seed's independent streams."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *stream))))
 
 
 class ArrayRecipe:
-    """What one seed makes of one declaration of arrays; subclasses fill in chunks of samples.
+    """Arrays of a declaration and a seed; subclasses fill chunks of samples.
 
-    Args:
-        data: shape, classes, dtype and numbers of samples.
-        seed: the same seed makes the same bytes, on any number of cores.
+    The same seed makes the same bytes, on any number of cores.
     """
 
-    version: int  # part of a dataset's identity in the cache: raise it when what is made changes
+    version: int  # increment when the output changes
     chunk: int  # samples
 
     def __init__(self, data: Data, seed: int) -> None:
@@ -52,7 +50,7 @@ class ArrayRecipe:
         self._seed = seed
 
     def write(self, folder: Path, bar: Task) -> None:
-        """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar moves on by their samples."""
+        """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar counts samples."""
         dtype = "float32" if self.data.kind == "table" else self.data.dtype
         for part, (name, count) in enumerate((("train", self.data.train), ("test", self.data.test))):
             x = np.lib.format.open_memmap(
@@ -69,30 +67,27 @@ class ArrayRecipe:
             np.save(folder / f"y_{name}.npy", y)
 
     def labels(self, part: int, count: int) -> NDArray[np.integer]:
-        """Return labels, as many of each class as of any other, in random order; uint8 up to 256 classes."""
+        """Return equally frequent labels in random order, uint8 up to 256 classes."""
         label_type = np.uint8 if self.data.classes <= 256 else np.int32
         return self.random(0, part).permutation((np.arange(count) % self.data.classes).astype(label_type))
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Write the samples of labels `y` to `x`, with random numbers of `stream`."""
+        """Fill `x` with samples of labels `y`, from random numbers of `stream`."""
         raise NotImplementedError
 
     def random(self, *stream: int) -> np.random.Generator:
-        """Return the random numbers of one of the seed's streams."""
+        """Return a generator of one of the seed's streams."""
         return random_stream(self._seed, *stream)
 
 
 class PictureRecipe(ArrayRecipe):
-    """Pictures and anything else that has a shape.
-
-    Floating types lie between 0 and 1, integers between 0 and 255 (127 for int8).
-    """
+    """Samples of any shape: floats from 0 to 1, integers from 0 to 255 (127 for int8)."""
 
     version = 1
 
     def __init__(self, data: Data, seed: int) -> None:
         super().__init__(data, seed)
-        # What is no picture with channels is one without, or a single row.
+        # Other shapes than pictures are treated as pictures without channels, or as one row.
         rows = data.shape[0] if len(data.shape) == 2 else 1
         self._shape = data.shape if len(data.shape) == 3 else (rows, math.prod(data.shape) // rows, 1)
         self.chunk = max(1, _CHUNK_BYTES // (4 * math.prod(data.shape)))
@@ -114,7 +109,7 @@ class PictureRecipe(ArrayRecipe):
         return smooth
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Mix each sample of a picture of its class, a fainter one of any class, and noise."""
+        """Mix a picture of the class, a fainter one of any class, and noise."""
         height, width, channels = self._shape
         count = len(y)
         random = self.random(2, *stream)
@@ -141,12 +136,12 @@ class PictureRecipe(ArrayRecipe):
 
 
 def _margins(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return by how many pixels samples move: less on small shapes, none on single rows."""
+    """Return the largest shift in pixels: less for small shapes, none for single rows."""
     return min(_SHIFT, shape[0] // 8), min(_SHIFT, shape[1] // 8) if shape[0] > 1 else 0
 
 
 def _interpolation(size: int, cells: int) -> NDArray[np.float32]:
-    """Return float32[size, cells]: weights that stretch `cells` values smoothly over `size` places."""
+    """Return float32[size, cells]: weights that interpolate `cells` values smoothly to `size`."""
     places = np.linspace(0, cells - 1, size)
     distance = np.abs(places[:, None] - np.arange(cells))
     weights = np.where(distance < 1, 0.5 + 0.5 * np.cos(np.pi * np.minimum(distance, 1)), 0.0)

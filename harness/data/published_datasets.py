@@ -1,6 +1,6 @@
-"""The published datasets that tfbench knows: where they come from, their checksums, and how their files are read.
+"""Published datasets: addresses, checksums, and readers.
 
-Whatever is read here has the published checksum (download.py), so that neither its form nor its pickles are in doubt.
+The readers trust their files, pickles too: they have the published checksums.
 """
 
 from __future__ import annotations
@@ -27,20 +27,14 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A dataset as published.
-
-    Attributes:
-        archives: its files.
-        unpack: (files, what is declared, folder) -> what there is to say about it, "" for nothing; writes
-            the first samples into the folder.
-    """
+    """A published dataset; `unpack` writes the declared samples into a folder and returns a remark or ""."""
 
     archives: tuple[Archive, ...]
     unpack: Callable[[Sequence[Path], Data, Path], str]
 
 
 def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
-    """Read a CIFAR archive in its Python version: pictures uint8[n, 32, 32, 3], labels uint8[n]."""
+    """Read a CIFAR archive of the Python version: pictures uint8[n, 32, 32, 3], labels uint8[n]."""
     result: dict[str, NDArray[np.uint8]] = {}
     with tarfile.open(files[0]) as tar:
         members = {Path(name).name: name for name in sorted(tar.getnames())}
@@ -56,10 +50,7 @@ def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
 
 
 def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
-    """Read train images, train labels, test images and test labels from gzipped IDX files.
-
-    These hold two zeros, type 8 (unsigned bytes), rank, big-endian sizes, values.
-    """
+    """Read gzipped IDX files: two zeros, type 8 (unsigned bytes), rank, big-endian sizes, values."""
     result = {}
     for name, path in zip(ARRAYS, files, strict=True):
         content = gzip.decompress(path.read_bytes())
@@ -70,13 +61,10 @@ def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
 
 
 def read_reviews(files: Sequence[Path], data: Data) -> Arrays:
-    """Read the reviews of films as Keras publishes them: imdb.npz, ragged lists of word ranks.
+    """Read Keras' imdb.npz, ragged lists of word ranks: tokens uint16[n, longest], labels uint8[n].
 
-    Longer ones than data.shape are cut, shorter ones end with zeros; words beyond data.vocabulary are rare.
-
-    Returns:
-        Tokens uint16[n, longest] by Keras' convention (START first, a word of rank r is r + FIRST_WORD - 1,
-        RARE for rare words), labels uint8[n].
+    Tokens follow Keras' convention: START first, then r + FIRST_WORD - 1 for rank r, RARE beyond data.vocabulary.
+    Longer reviews than data.shape are cut, shorter ones end with zeros.
     """
     result: dict[str, NDArray[Any]] = {}
     with np.load(files[0], allow_pickle=True) as archive:
@@ -100,10 +88,10 @@ def _tokens(review: Sequence[int], data: Data) -> NDArray[np.uint16]:
 def save_arrays(
     read: Callable[[Sequence[Path], Data], Arrays], files: Sequence[Path], data: Data, folder: Path
 ) -> str:
-    """Save the first samples of what `read` gives as four NumPy files.
+    """Save the first samples of what `read` returns as four NumPy files.
 
     Raises:
-        UsageError: the declaration is not about this dataset or a part of it.
+        UsageError: the declaration does not fit them.
     """
     for name, values in read(files, data).items():
         count, shape = (data.train if name.endswith("train") else data.test), values.shape[1:]
@@ -126,7 +114,7 @@ _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6
 def _published(
     unpack: Callable[[Sequence[Path], Data, Path], str], folder: str, files: Mapping[str, str]
 ) -> Published:
-    """Return a dataset whose files, name -> checksum, lie under one address."""
+    """Return a dataset with `files`, name -> checksum, at one address."""
     archives = (Archive(url=f"{folder}/{name}", checksum=checksum) for name, checksum in files.items())
     return Published(archives=tuple(archives), unpack=unpack)
 

@@ -1,7 +1,6 @@
-"""Make tables that boosted trees can learn: rows of numbers whose class hangs on several of them together.
+"""Make tables for boosted trees: normal, skewed and rounded columns.
 
-The columns are of the kinds that measured tables have: normal, skewed, and of few different values. A row's
-class follows from products and thresholds of columns, with enough noise that no model is always right.
+A row's class depends on products and thresholds of columns, with enough noise that no model is always right.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class TableRecipe(ArrayRecipe):
     chunk = 1 << 16
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Write rows, and the label that follows from each into `y`."""
+        """Fill `x` with rows, and `y` with the labels that follow from them."""
         random = self.random(1, *stream)
         rows = random.standard_normal(x.shape, dtype=np.float32)
         scores = self._scores(rows)
         scores += _NOISE * random.gumbel(size=scores.shape).astype(np.float32)
         y[...] = scores.argmax(axis=1)
-        # Columns of other kinds, one-to-one or nearly so: a tree sees the same order of values as before.
+        # Monotonic, so that trees are not affected.
         np.exp(rows[:, 1::_KINDS] / 2, out=rows[:, 1::_KINDS])
         np.round(rows[:, 2::_KINDS], 1, out=rows[:, 2::_KINDS])
         x[...] = rows

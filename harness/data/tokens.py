@@ -1,7 +1,7 @@
-"""Make token sequences that a small network can learn to sort, as reviews of films are sorted.
+"""Make token sequences that a small network can classify like film reviews.
 
-Words come by Zipf's law; lengths are log-normal. One word in some twelve is an opinion: it speaks for one
-class, most often, but not always, for the sample's own.
+Words follow Zipf's law; lengths are log-normal. One word in twelve is an opinion: it indicates a class, usually but
+not always the sample's own.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from harness.data.procedural import ArrayRecipe
 from workloads.protocol import FIRST_WORD, START, Data
 
-# Of the 50,000 reviews of Maas et al. (2011): median 178 words, mean 239, shortest 11. A log-normal of that
-# median and this spread has a mean of 233.
+# The reviews of Maas et al. (2011): median 178 words, mean 239, shortest 11.
 _MEDIAN, _SPREAD, _SHORTEST = 178.0, 0.73, 11
-# Chosen so that a perfect reader is right in nine cases of ten, as good models of the real reviews are.
+# A perfect model is right in nine cases of ten, like good models of the real reviews.
 _OPINIONS = 0.08  # share of all words
 _HONEST = 0.45  # share of a sample's opinions that speak for its own class; the rest speak for any
 # Opinions are neither the most frequent words nor rare ones.
@@ -25,10 +24,7 @@ _OPINION_RANKS = (50, 600)
 
 
 class TokenRecipe(ArrayRecipe):
-    """Token sequences: shape is (longest sequence,), vocabulary the number of ids, those below FIRST_WORD among them.
-
-    Longer sequences are cut, shorter ones end with 0.
-    """
+    """Token sequences of shape (longest,), padded with 0; `vocabulary` counts ids below FIRST_WORD too."""
 
     version = 1
     chunk = 2048

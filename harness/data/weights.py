@@ -1,4 +1,4 @@
-"""A user's file of trained weights, kept by content: a container sees it alone, and a report can name it."""
+"""A user's weights file, copied to a folder of its own for containers and named by its hash."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ _SUFFIXES = (".h5", ".keras")
 
 
 def check_weights(path: Path | None, workloads: Sequence[Workload]) -> None:
-    """Hold --weights against the chosen workloads.
-
-    Raises:
-        UsageError: no such file, one that Keras does not read, or no workload that takes it.
-    """
+    """Raise UsageError if Keras cannot read the file of --weights, or no chosen workload uses it."""
     if path is None:
         return
     if not path.is_file():
@@ -37,7 +33,7 @@ def check_weights(path: Path | None, workloads: Sequence[Workload]) -> None:
 
 
 def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
-    """Return a folder under the cache that holds a copy of `path` and nothing else, and its SHA-256.
+    """Return a folder in the cache with nothing but a copy of `path`, and the file's SHA-256.
 
     Raises:
         DataError: the file cannot be read, or the cache cannot be written.
@@ -48,7 +44,7 @@ def keep_weights(path: Path, cache: Path) -> tuple[Path, str]:
         if not (folder / path.name).is_file():
             with replacing(folder) as made:
                 shutil.copyfile(path, made / path.name)
-                # The container's user is another one.
+                # Containers run as another user.
                 (made / path.name).chmod(0o644)
     except OSError as error:
         raise DataError(
