@@ -1,4 +1,4 @@
-"""Engines: what runs one trial's process and lets the host watch it. `docker` isolates, `local` does not."""
+"""Engines run a trial's process and let the host watch it. `docker` isolates, `local` does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from harness.defaults import TMP_BYTES
 from harness.model.platform import EngineInfo, ImageInfo
 
-# Where things lie inside a container; the local engine maps them to host paths itself.
+# Paths inside a container; the local engine replaces them by host paths.
 WORKLOADS_DIR = "/tfbench/workloads"
 DATA_DIR = "/tfbench/data"
 WEIGHTS_DIR = "/tfbench/weights"
@@ -21,7 +21,7 @@ CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A folder of the host, `host`, as the container sees it, `container`."""
+    """A host folder or file and its path in the container."""
 
     container: str
     host: Path
@@ -34,10 +34,9 @@ class GpuAccess:
 
     Attributes:
         kind: "toolkit", "cdi", "devices", or "host" for a process that is not isolated.
-        uuids: what CUDA and NVML call the GPUs or MIG instances, in the trial's order.
+        uuids: of GPUs or MIG instances, in the trial's order.
         device_nodes: paths under /dev for "devices", qualified CDI names for "cdi".
         mounts: the driver's libraries, for "devices".
-        environment: what the container needs in it.
     """
 
     kind: str
@@ -52,19 +51,15 @@ class ContainerSpec:
     """One trial's process.
 
     Attributes:
-        image: what Engine.prepare returned.
-        command: argument vector; paths in it and in the mounts are the container's.
+        command: argument vector with the container's paths.
         environment: added to the image's own.
-        out: host folder mounted read-write at OUT_DIR; events are written there.
-        mounts: further folders.
-        cpus: CPU numbers to pin to, as cpuset syntax ("0-3,8"), "" for all.
+        out: host folder mounted read-write at OUT_DIR.
+        cpus: cpuset syntax ("0-3,8"), "" for all.
         cpu_quota: CPUs' worth of time, e.g. 0.5; None for no limit.
         memory_bytes, pids: limits; None for the engine's own.
-        tmp_bytes: most that the container's own /tmp, which lies in memory, may hold; a limit, not a
-            reservation.
-        gpu: how to hand GPUs over, None for none.
-        trial_id, run_id: go into labels.
-        network: "none", or "host" for workers that train together: the one thing that is not isolated then.
+        tmp_bytes: limit of the container's /tmp, which is in memory.
+        trial_id, run_id: for labels.
+        network: "none", or "host" for workers that train together.
     """
 
     image: ImageInfo
@@ -85,31 +80,31 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended: `code` is negative for the signal that ended a local process."""
+    """How a container ended; a negative `code` is the signal that ended a local process."""
 
     code: int
     out_of_memory: bool
 
 
 class Container(Protocol):
-    """A started trial; a container engine's raises EngineError from any method when the engine no longer answers."""
+    """A started trial; any method may raise EngineError."""
 
     @property
     def id(self) -> str:
-        """The engine's name for it."""
+        """The engine's id."""
 
     @property
     def pid(self) -> int | None:
-        """Process id on this host of the container's first process; None once it has ended."""
+        """Host process id of the first process; None if it ended at once."""
 
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs."""
 
     def log(self) -> str:
-        """Return the end of its stdout and stderr, at most 64 KiB."""
+        """Return the last 64 KiB of stdout and stderr."""
 
     def kill(self) -> None:
-        """End it at once; no error if it has ended."""
+        """Kill it; no error if it has ended."""
 
     def remove(self) -> None:
         """Remove what is left of it; no error if nothing is."""
@@ -120,17 +115,13 @@ class Engine(Protocol):
 
     @property
     def info(self) -> EngineInfo:
-        """What it is, for the manifest."""
+        """The engine as the manifest describes it."""
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start a trial.
-
-        Raises:
-            EngineError: the engine refuses or is gone.
-        """
+        """Start a trial or raise EngineError."""
 
     def remove_stale(self) -> int:
-        """Remove containers that an earlier harness left behind; return how many."""
+        """Remove containers of killed harnesses; return how many."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,4 +1,4 @@
-"""The one boundary at which the docker package's errors become ours."""
+"""Calls of the docker package, with EngineError for its errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
 
 @contextmanager
 def engine_call(doing: str) -> Iterator[None]:
-    """Turn whatever a call of the engine raises into EngineError; `doing` completes "could not ...".
-
-    Raises:
-        EngineError: the engine refused, with its own words, or is gone.
-    """
+    """Turn the docker package's errors into EngineError; `doing` completes "could not ..."."""
     try:
         yield
     except APIError as error:
@@ -39,29 +35,25 @@ def engine_call(doing: str) -> Iterator[None]:
 
 
 def remove_container(client: docker.DockerClient, identity: str) -> None:
-    """Kill and remove a container; no error if it is gone or being removed.
-
-    Raises:
-        EngineError: the engine refuses or is gone.
-    """
+    """Kill and remove a container; no error if it is gone or being removed."""
     with engine_call(f"remove container {identity[:12]}"), suppress(NotFound):
         try:
             client.api.remove_container(identity, force=True, v=True)
         except APIError as error:
             if error.status_code != 409:
                 raise
-            # Somebody else's removal is under way.
+            # It is being removed already.
             client.api.wait(identity, condition="removed")
 
 
 def say_started(stream: Any) -> None:
-    """Tell a container's first process, by its attached input, that its harness has started it; see init.py."""
+    """Write to a container's attached input that it has started; see init.py."""
     with suppress(OSError):  # it has ended already
         getattr(stream, "_sock", stream).sendall(b"\n")
 
 
 def hang_up(stream: Any) -> None:
-    """Close an attached stream for good: the docker package keeps further references to its socket."""
+    """Close an attached stream and its socket, to which the docker package keeps references."""
     with suppress(*LOST):
         inner = getattr(stream, "_sock", None)
         if inner is not None:

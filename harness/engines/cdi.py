@@ -1,4 +1,4 @@
-"""Read Container Device Interface specifications: which names an engine can be asked for GPUs by."""
+"""Read the names of GPUs in Container Device Interface specifications."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ KIND = "nvidia.com/gpu"
 
 
 def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[tuple[str, ...], str]:
-    """Return the qualified CDI name of every GPU, or none and the reason.
+    """Return the qualified CDI name of each GPU, or none and the reason.
 
     Args:
-        folders: where the engine looks, as paths below `root`; empty when it does not.
+        folders: where the engine looks for specifications; empty if it does not support CDI.
     """
     if not folders:
         return (), "the engine does not support CDI"
@@ -35,7 +35,7 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
 
 
 def _spellings(gpu: Gpu) -> tuple[str, ...]:
-    """Return the names that nvidia-ctk's strategies (uuid, index) may have given it."""
+    """Return the possible names by nvidia-ctk's strategies (uuid, index)."""
     return (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
 
 

@@ -1,4 +1,4 @@
-"""Which engine a run uses: the one that was asked for, or Docker if it answers and else the local one.
+"""Which engine a run uses: by default Docker if it answers, else the local one.
 
 "docker" is any engine that speaks Docker's interface, Podman among them where no Docker answers.
 """

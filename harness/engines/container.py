@@ -1,4 +1,4 @@
-"""One container of a Docker-compatible engine, watched without asking the engine again and again."""
+"""A container of a Docker-compatible engine, watched without polling the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.engines.calls import LOST, engine_call
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
-# The kernel ends a killed process at once, save one stuck in a driver.
+# Only a process stuck in a driver takes longer to die.
 KILLED_S = 10.0
 _NOT_RUNNING = 409
 
@@ -27,13 +27,9 @@ class DockerContainer:
     """A started trial.
 
     Args:
-        client: the engine.
         identity: the container's id.
-        undo: what its start has done, which `remove` undoes: its standard input, held open because the container
-            ends when it closes, the container itself, and the owners of its folders.
-
-    Raises:
-        EngineError: the engine is gone.
+        undo: what `remove` undoes: its standard input, at whose end the container ends, the container itself, and
+            the owners of its folders.
     """
 
     def __init__(self, *, client: docker.DockerClient, identity: str, undo: ExitStack) -> None:
@@ -45,7 +41,7 @@ class DockerContainer:
         self._ended = threading.Event()
         with engine_call("get the container's process"):
             pid = self._state()["Pid"]
-        # None of a container that has ended already; psutil knows this process from a later one with its id.
+        # psutil tells it from a later process with the same id. None if it has ended already.
         self._process: psutil.Process | None = None
         with suppress(psutil.NoSuchProcess):
             self._process = psutil.Process(pid) if pid else None
@@ -55,12 +51,12 @@ class DockerContainer:
 
     @property
     def id(self) -> str:
-        """The engine's name for it."""
+        """The engine's id."""
         return self._identity
 
     @property
     def pid(self) -> int | None:
-        """Process id on this host of the container's first process; None where it ended as it began."""
+        """Host process id of the first process; None if it ended at once."""
         return self._process.pid if self._process else None
 
     def poll(self) -> Exit | None:
@@ -73,19 +69,19 @@ class DockerContainer:
             if self._lost is not None:
                 raise self._lost
             killed = False
-            with suppress(NotFound):  # somebody removed it by hand
+            with suppress(NotFound):  # removed by somebody else
                 killed = self._state().get("OOMKilled", False)
         return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
 
     def log(self) -> str:
-        """Return the end of its stdout and stderr, at most 64 KiB; "" of one that was removed."""
+        """Return the last 64 KiB of stdout and stderr; "" if it was removed."""
         data = b""
         with engine_call("read the container's log"), suppress(NotFound):
             data = self._client.api.logs(self._identity, stdout=True, stderr=True)
         return data[-LOG_BYTES:].decode("utf-8", "replace")
 
     def kill(self) -> None:
-        """End it at once; no error if it has ended."""
+        """Kill it; no error if it has ended."""
         if self._ended.is_set() and self._lost is None:
             return
         with engine_call("kill the container"), suppress(NotFound):
@@ -97,11 +93,11 @@ class DockerContainer:
         self._ended.wait(KILLED_S)
 
     def remove(self) -> None:
-        """Remove what is left of it; the harness' folders are its own again even where the engine is gone."""
+        """Remove what is left of it; folders get their owners back even if the engine is gone."""
         try:
             self._undo.close()
         except EngineError:
-            # It outlives a killed dockerd, and its process is ours.
+            # Containers outlive dockerd.
             with suppress(psutil.Error):
                 if self._process:
                     self._process.kill()
@@ -123,7 +119,7 @@ class DockerContainer:
 
 
 def oom_kills(file: Path) -> int:
-    """Return how many processes the kernel has killed for memory, as a file's line "oom_kill N" says; else 0."""
+    """Return N of a file's line "oom_kill N", else 0."""
     try:
         rows = (line.split() for line in file.read_text(encoding="ascii").splitlines())
     except OSError:

@@ -1,4 +1,4 @@
-"""A trial's specification as the container engine wants it, hardened: pure but for reading init.py."""
+"""Translate a trial's specification into hardened container options."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from harness.engines.daemon import PODMAN, Daemon
 from harness.engines.owner import Owner
 
 UNPRIVILEGED = 10001
-# Labels of a container: who started it, for what.
+# Labels.
 OWNER, RUN, TRIAL = "tfbench.owner", "tfbench.run", "tfbench.trial"
-# What a vendor's image or an engine whose default runtime is NVIDIA's would otherwise let in.
+# Against images and default runtimes of NVIDIA's that add GPUs.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a container's processes are.
+    """The user of a container's processes.
 
     Attributes:
         user: "uid:gid" inside the container.
-        host_ids: the uid and gid that writable host folders must belong to; None when they already do.
-        user_namespace: the engine's user namespace mode, "" for its own.
+        host_ids: uid and gid that must own writable host folders; None if they do already.
+        user_namespace: the user namespace mode, "" for the engine's default.
     """
 
     user: str
@@ -40,12 +40,12 @@ class Identity:
 
 
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
-    """Return who the containers of a harness run by `uid`:`gid` are: never root on the host."""
+    """Return the user of containers of a harness run by `uid`:`gid`, never root on the host."""
     own = Identity(user=f"{uid}:{gid}", host_ids=None)
     if daemon.info.rootless and daemon.info.name == PODMAN:
         return replace(own, user_namespace="keep-id")
     if daemon.info.rootless:
-        # Rootless Docker maps 0 to the user who runs it, and every other id to one that cannot write here.
+        # Rootless Docker maps 0 to its user, and other ids to some that cannot write here.
         return replace(own, user="0:0")
     if daemon.user_namespaces:
         own = replace(own, user_namespace="host")
@@ -60,10 +60,10 @@ def host_options(
     """Return the keyword arguments of docker's create_host_config."""
     security = ["no-new-privileges"]
     if daemon.selinux:
-        # Else no bind mount can be read; relabelling the user's folders would outlast the run.
+        # Otherwise bind mounts cannot be read; relabelling folders would outlast the run.
         security.append("label=disable")
     nodes = spec.gpu.device_nodes if spec.gpu and spec.gpu.kind == "devices" else ()
-    # Memory and swap limits that are equal mean no swap: a workload that swaps measures the disk.
+    # Equal limits mean no swap: swapping would measure the disk.
     limits: dict[str, dict[str, Any]] = {
         "memory": {"mem_limit": spec.memory_bytes, "memswap_limit": spec.memory_bytes},
         "pids": {"pids_limit": spec.pids},
@@ -95,7 +95,7 @@ def container_options(
     """Return the keyword arguments of docker's create_container, less host_config."""
     return {
         "image": spec.image.digest or spec.image.reference,
-        # As entry point, so that neither the image's own nor its command has a say.
+        # Overrides the image's entry point and command.
         "entrypoint": ["python3", "-I", "-S", "-c", init_source(), "", *spec.command],
         "user": identity.user,
         "environment": environment(spec, image_environment),
@@ -106,7 +106,7 @@ def container_options(
 
 
 def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment beside the image's own; the driver's libraries go before the image's."""
+    """Return what is added to the image's environment; the driver's libraries come before the image's."""
     given = dict(spec.gpu.environment) if spec.gpu else dict(NO_GPU)
     library_path = "LD_LIBRARY_PATH"
     if library_path in given and image_environment.get(library_path):
@@ -115,7 +115,7 @@ def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> di
 
 
 def init_source() -> str:
-    """Return the source text of a trial's first process."""
+    """Return the source of a trial's first process."""
     return Path(__file__).with_name("init.py").read_text(encoding="utf-8")
 
 
@@ -126,7 +126,7 @@ def _api_mount(mount: Mount) -> ApiMount:
 
 
 def _groups(nodes: tuple[str, ...]) -> list[int]:
-    """Return the groups that a user needs for nodes that are not open to all."""
+    """Return the groups of nodes that are not writable by all."""
     states = [os.stat(node) for node in nodes]  # noqa: PTH116 - strings from a GpuAccess
     return sorted({state.st_gid for state in states if not state.st_mode & stat.S_IWOTH})
 

@@ -1,4 +1,4 @@
-"""What a container engine says of itself, and whether it runs on this machine."""
+"""Describe a container engine, and check that it runs on this machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
 PODMAN = "podman"
-# What an engine says of the limits that it can set: rootless ones often cannot.
+# Limits, and the fields that say whether the engine can set them: rootless ones often cannot.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """Facts that decide how containers are made.
+    """What determines how containers are made.
 
     Attributes:
-        info: what goes into the manifest; it is isolated.
-        user_namespaces: it maps container users to others by default (userns-remap).
-        selinux: it labels containers.
-        limits: which limits it can set, of "memory", "pids", "cpu_quota" and "cpuset".
-        image_folder: where it keeps images; the root where it does not say.
+        user_namespaces: container users are mapped by default (userns-remap).
+        selinux: containers are labelled.
+        limits: the limits it can set, of "memory", "pids", "cpu_quota" and "cpuset".
+        image_folder: where it keeps images; / if unknown.
     """
 
     info: EngineInfo
@@ -39,11 +38,7 @@ class Daemon:
 
 
 def describe(client: docker.DockerClient) -> Daemon:
-    """Ask the engine about itself.
-
-    Raises:
-        EngineError: it runs on another kernel or sees other files, so that mounts and process ids mean nothing.
-    """
+    """Describe the engine; raise EngineError if mounts and process ids would be another machine's."""
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     _check_shared(info)
@@ -71,10 +66,10 @@ def describe(client: docker.DockerClient) -> Daemon:
 
 
 def _check_shared(info: Mapping[str, Any]) -> None:
-    """Make sure that the engine shares this machine's kernel and files.
+    """Check that the engine shares this machine's kernel and files.
 
-    A virtual machine on this host (Docker Desktop) has a local socket and another kernel; a container that was
-    handed the host's socket has another host name.
+    Docker Desktop's engine runs in a virtual machine with another kernel; a container with the host's socket has
+    another host name.
     """
     if (info.get("Name"), info.get("KernelVersion"), info.get("MemTotal")) != (
         platform.node(),

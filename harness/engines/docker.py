@@ -1,4 +1,4 @@
-"""Docker and engines that speak its interface: one hardened container a trial."""
+"""Docker and compatible engines: one hardened container per trial."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ from harness.model.platform import EngineInfo
 
 
 class DockerEngine:
-    """Run trials in containers.
-
-    Args:
-        client: the connection, by which images are built too.
-        daemon: what the engine says of itself.
-    """
+    """Run trials in containers; `client` also builds images."""
 
     def __init__(self, client: docker.DockerClient, daemon: Daemon) -> None:
         self.client = client
@@ -34,30 +29,23 @@ class DockerEngine:
 
     @classmethod
     def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Reach the first engine that answers.
-
-        Args:
-            environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
-
-        Raises:
-            EngineError: none answers; the message says where it was looked for.
-        """
+        """Reach the first engine that answers, or raise EngineError with the endpoints that were tried."""
         client = connect_first(endpoints(environment))
         with engine_call("describe itself"):
             return cls(client, describe(client))
 
     @property
     def info(self) -> EngineInfo:
-        """What it is, for the manifest."""
+        """The engine as the manifest describes it."""
         return self.daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Start a trial; nothing is left of one that cannot be started."""
+        """Start a trial; a failed start leaves nothing behind."""
         out = Mount(container=OUT_DIR, host=spec.out, read_only=False)
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
         identity = identity_for(self.daemon, os.getuid(), os.getgid())
         api = self.client.api
-        # Ctrl-C in the middle of a start undoes it too: nobody else knows of the container yet.
+        # Ctrl-C undoes a start too: nobody else knows of the container yet.
         with ExitStack() as undo:
             undo.enter_context(accessible(mounts, identity.host_ids))
             with engine_call(f"start trial {spec.trial_id}"):
@@ -72,7 +60,7 @@ class DockerEngine:
             return DockerContainer(client=self.client, identity=made, undo=undo)
 
     def remove_stale(self) -> int:
-        """Remove containers whose harness is gone; return how many."""
+        """Remove containers of killed harnesses; return how many."""
         here = current_owner()
         removed = 0
         with engine_call("list containers"):
@@ -85,11 +73,11 @@ class DockerEngine:
         return removed
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Close the connection."""
         self.client.close()
 
     def _image_environment(self, spec: ContainerSpec) -> Mapping[str, str]:
-        """Return what a GPU's library path has to be put before."""
+        """Return the image's environment, whose library path is extended for GPUs."""
         if spec.gpu is None:
             return {}
         config = self.client.images.get(spec.image.digest or spec.image.reference).attrs["Config"] or {}

@@ -1,4 +1,4 @@
-"""Where a container engine may be listening on this machine, and the first that answers."""
+"""Find the container engine of this machine that answers first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from requests.exceptions import RequestException
 from harness.errors import EngineError
 
 CONNECT_S = 10
-# One answer, not one trial: waiting for a container's end has no limit.
+# Of one answer; a container's end is waited for again and again.
 ANSWER_S = 120
 _UNIX = "unix://"
 HINT = (
@@ -70,7 +70,7 @@ def connect_first(tried: Mapping[Path, str]) -> docker.DockerClient:
 
 
 def _reason(error: Exception) -> str:
-    """Return the innermost cause in few words; the layers above only repeat it."""
+    """Return the innermost cause, which outer exceptions repeat."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

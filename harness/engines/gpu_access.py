@@ -1,4 +1,4 @@
-"""How containers get their GPUs: NVIDIA's toolkit, CDI, or device nodes with the driver's libraries."""
+"""How containers get GPUs: NVIDIA's toolkit, CDI, or device nodes with the driver's libraries."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ _HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-contain
 def choose_access(
     info: EngineInfo, gpus: Sequence[Gpu], root: Path = Path("/"), libraries: Path | None = None
 ) -> GpuAccess:
-    """Decide how containers of this engine get these GPUs and no others.
+    """Choose how containers of this engine get exactly these GPUs.
 
     Args:
-        info: the engine.
-        gpus: the GPUs or MIG instances, in the order in which the workload shall see them.
-        root: the host's file system.
-        libraries: the folder of the driver's libraries; None for the one that this process has NVML from.
+        gpus: GPUs or MIG instances, in the workload's order.
+        libraries: the folder of the driver's libraries; None to find it.
 
     Raises:
-        GpuError: none of the ways is open; the message names the missing piece.
+        GpuError: nothing works; the message names what is missing.
     """
     uuids = tuple(gpu.cuda_id for gpu in gpus)
     if len(gpus) > 1 and any(gpu.mig_uuid for gpu in gpus):
@@ -41,7 +39,7 @@ def choose_access(
     if info.name != PODMAN and _has_toolkit(info, root):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
-    # A runtime of NVIDIA's that is the engine's default would add GPUs of its own accord.
+    # Otherwise NVIDIA's runtime as the engine's default would add GPUs.
     environment["NVIDIA_VISIBLE_DEVICES"] = "void"
     if names:
         return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=environment)

@@ -1,4 +1,4 @@
-"""Find a GPU's device nodes and the driver's libraries on the host, for containers made without a toolkit."""
+"""Find GPUs' device nodes and the driver's libraries, for containers without the toolkit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from harness.engines import Mount
 from harness.errors import GpuError
 from harness.model.platform import Gpu
 
-# Where single libraries are put in a container; NVIDIA's own images search it too.
+# In a container; NVIDIA's own images search it too.
 CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"
-# What libnvidia-container mounts for "compute" and "utility"; graphics and video stay out.
+# What libnvidia-container mounts for "compute" and "utility".
 _LIBRARIES = (
     "libcuda.so*",
     "libcudadebugger.so*",
@@ -36,11 +36,7 @@ _LIBRARIES_HINT = (
 
 
 def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
-    """Return the device nodes that a container needs for these GPUs, and no other GPU's.
-
-    Raises:
-        GpuError: one is not there, or is a MIG instance's; the message names it.
-    """
+    """Return the device nodes of these GPUs; raise GpuError if one is missing or a MIG instance's."""
     for gpu in gpus:
         if gpu.mig_uuid or gpu.minor_number is None:
             raise GpuError(
@@ -58,11 +54,7 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
 
 
 def driver_folder() -> Path:
-    """Return the folder of the driver's libraries: where the dynamic linker finds NVML, its CUDA library is too.
-
-    Raises:
-        GpuError: the dynamic linker finds no NVML.
-    """
+    """Return the folder in which the dynamic linker finds NVML; raise GpuError if it does not."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
@@ -72,15 +64,9 @@ def driver_folder() -> Path:
 
 
 def driver_mounts(folder: Path) -> tuple[Mount, ...]:
-    """Return the mounts that bring the driver's libraries into a container, at CONTAINER_LIBRARIES.
+    """Return mounts of the driver's libraries in `folder` to CONTAINER_LIBRARIES; raise GpuError without libcuda.so.1.
 
-    Only these files are mounted: a system folder's C library in front of the image's would break it.
-
-    Args:
-        folder: the host's.
-
-    Raises:
-        GpuError: there is no libcuda.so.1.
+    The whole folder may contain the host's C library, which would break the container.
     """
     if not (folder / "libcuda.so.1").exists():
         raise GpuError(f"{folder} has the driver's NVML and no libcuda.so.1", hint=_LIBRARIES_HINT)

@@ -1,15 +1,12 @@
-"""The first process of every trial: run the command, reap orphans, and end all when the harness is gone.
+"""The first process of each trial: run the command, reap orphans, and kill everything when the harness is gone.
 
-The harness holds the other end of this process' standard input, and writes one line to it once the start
-is through: end of file, or no line, means that it was killed, or let go on purpose. In a container this is
-process 1, so that its end takes every process along; on the host it adopts the command's descendants and
-ends them one by one.
+The harness holds the other end of standard input and writes a line after the start: end of file, or no line, means
+that it was killed or lets go. In a container this is process 1, whose end kills all others; on the host it adopts the
+command's descendants and kills them.
 
-Runs by its source text under whatever Python the image has (3.10 or newer), standard library only:
+Run as source by the image's Python (3.10 or newer), standard library only; CPUS is a comma-separated list or "":
 
     python3 -I -S -c SOURCE CPUS COMMAND...
-
-CPUS is a comma-separated list of CPUs to pin to, "" for all.
 """
 
 import os
@@ -20,14 +17,14 @@ import sys
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-# An engine may start what a killed harness asked for, and then never closes its input.
+# An engine may start a killed harness' container, whose input never ends.
 STARTED_S = 30.0
 STOPS = (signal.SIGTERM, signal.SIGINT)
 CANNOT_RUN = 127  # what a shell returns for a command that it does not find
 
 
 def main(cpus: str, command: list[str]) -> None:
-    """Run `command` to its end, or to the end of standard input, and exit as it did."""
+    """Run `command` until it or standard input ends, and exit as it did."""
     contained = os.getpid() == 1
     if cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
@@ -38,7 +35,7 @@ def main(cpus: str, command: list[str]) -> None:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # Requests to stop wait until there is a child to pass them on to.
+    # Signals are held until there is a child to forward them to.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     child = os.fork()
     if child == 0:
@@ -77,7 +74,7 @@ def _become(command: list[str], contained: bool) -> None:
 
 
 def _reap(child: int) -> "int | None":
-    """Collect whoever has ended; return the wait status of `child` if it is among them."""
+    """Reap all that have ended; return the wait status of `child` if it has."""
     result = None
     while True:
         try:
@@ -91,7 +88,7 @@ def _reap(child: int) -> "int | None":
 
 
 def _leave(status: int, contained: bool) -> None:
-    """Exit by wait status `status`, with no descendant left."""
+    """Exit with wait status `status` after killing all descendants."""
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if contained:
         os._exit(128 + number if number else os.WEXITSTATUS(status))
@@ -105,7 +102,7 @@ def _leave(status: int, contained: bool) -> None:
 
 
 def _kill_children() -> bool:
-    """Kill and collect every direct child; its own children become ours. False when there are none."""
+    """Kill and reap all children, whose own become ours; return False if there are none."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     children = [pid for pid in pids if _parent(pid) == os.getpid()]
     for pid in children:
@@ -117,14 +114,14 @@ def _kill_children() -> bool:
 def _parent(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            # The name, in parentheses, may hold anything; state and parent follow it.
+            # State and parent follow the name in parentheses, which may contain anything.
             return int(file.read().rpartition(")")[2].split()[1])
     except OSError:
         return 0
 
 
 def _prctl(option: int, value: int) -> None:
-    # Deferred: ctypes takes longer to load than all the rest, and containers do without.
+    # Imports slowly, and containers do not need it.
     import ctypes  # noqa: PLC0415
 
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

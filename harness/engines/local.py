@@ -1,4 +1,4 @@
-"""The engine where there is none: the same trial as a plain process of this host, with nothing isolated."""
+"""The engine without containers: trials are processes of this host, without isolation."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
-# Everything of a trial lies under this folder in a container, and under a private one here.
+# The container's paths below this become paths below a private folder.
 ROOT = "/tfbench"
-# What of the harness' own environment a trial may see: no settings of Keras, Python or a proxy.
+# Variables that trials inherit: no settings of Keras, Python or a proxy.
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
 _PYTHONS = ("python", "python3")
-# A trial's private folder below the folder for temporary files, and who made it.
+# A trial's private folder among temporary files, and the record of its owner.
 _PREFIX, _OWNER = "tfbench-", "owner"
-# How long the first process may take to end all others before its whole group is killed.
+# Time for the first process to kill all others, before its group is killed.
 _GRACE_S = 10.0
-# Counts since boot, in any control group.
+# Counts OOM kills since boot, in any control group.
 _VMSTAT = Path("/proc/vmstat")
 
 
 class LocalEngine:
-    """Run trials as processes; `ImageInfo.reference` is the path of the Python to run them with.
+    """Run trials as processes of the Python at `ImageInfo.reference`.
 
-    A trial's CPU numbers are kept to. Memory, process and time limits are not: nothing short of a
-    container can set them without breaking CUDA's address space or other programs of this user.
+    CPU numbers are respected; other limits are not, as rlimits would break CUDA or affect the user's other programs.
     """
 
     @property
     def info(self) -> EngineInfo:
-        """What it is, for the manifest."""
+        """The engine as the manifest describes it."""
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
-        """Start a trial; nothing is left of one that cannot be started."""
+        """Start a trial; a failed start leaves nothing behind."""
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
             self._link(spec, root)
-            if (document := spec.out / "spec.json").exists():  # whose paths the driver opens as they stand
+            if (document := spec.out / "spec.json").exists():  # it has the container's paths
                 document.write_text(_translated(document.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
             words = [_translated(word, root) for word in spec.command]
@@ -82,11 +81,11 @@ class LocalEngine:
         return LocalProcess(process, root)
 
     def remove_stale(self) -> int:
-        """Remove what trials left whose harness was killed, which ended their processes; return how many."""
+        """Remove folders of killed harnesses, whose processes have ended; return how many."""
         here = current_owner()
         removed = 0
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
-            with suppress(OSError):  # one that is being removed at this moment
+            with suppress(OSError):  # removed meanwhile
                 if record.stat().st_uid != os.getuid():
                     continue
                 owner = owner_from(record.read_text(encoding="utf-8", errors="replace"))
@@ -99,7 +98,7 @@ class LocalEngine:
         """Do nothing: there is no connection."""
 
     def _link(self, spec: ContainerSpec, root: Path) -> None:
-        """Lay out the container's folders as links under the private root."""
+        """Link the container's folders below the private root."""
         for mount in (*spec.mounts, Mount(container=OUT_DIR, host=spec.out, read_only=False)):
             link = Path(_translated(mount.container, root))
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -116,17 +115,12 @@ def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
 
 
 def _translated(text: str, root: Path) -> str:
-    """Return `text` with every path below the container's root made one below ours."""
+    """Replace the container's paths in `text` by ours."""
     return _CONTAINER_PATH.sub(lambda _: str(root), text)
 
 
 class LocalProcess:
-    """A started trial.
-
-    Args:
-        process: its first process (init.py), whose standard input is the lease and whose output is the log.
-        root: its private folder.
-    """
+    """A started trial: its first process (init.py), which ends with its standard input, and its private folder."""
 
     def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process
@@ -151,19 +145,19 @@ class LocalProcess:
     def poll(self) -> Exit | None:
         """Return how it ended, or None while it runs."""
         if self._exit is None and (code := self._process.poll()) is not None:
-            # The kernel counts for the whole host, so that only a death by SIGKILL that was not ours counts.
+            # The counter is the whole host's, so it counts only with a SIGKILL that was not ours.
             murdered = code == -signal.SIGKILL and not self._killed
             self._exit = Exit(code=code, out_of_memory=murdered and oom_kills(_VMSTAT) > self._kills_before)
         return self._exit
 
     def log(self) -> str:
-        """Return the end of its stdout and stderr, at most 64 KiB."""
+        """Return the last 64 KiB of stdout and stderr."""
         if self._process.poll() is not None:
             self._reader.join(_GRACE_S)
         return bytes(self._log).decode("utf-8", "replace")
 
     def kill(self) -> None:
-        """End it and all its descendants at once; no error if it has ended."""
+        """Kill it and its descendants; no error if it has ended."""
         if self._process.poll() is not None:
             return
         self._killed = True
@@ -176,7 +170,7 @@ class LocalProcess:
             self._process.wait()
 
     def remove(self) -> None:
-        """End it if it runs, and remove its private folder; no error if nothing is left."""
+        """Kill it and remove its private folder; no error if nothing is left."""
         self.kill()
         self.poll()
         self._let_go()
@@ -197,6 +191,6 @@ class LocalProcess:
 
 
 def clear_away(root: Path) -> None:
-    """Remove a trial's private folder and what it left in memory (workloads/storage.py names it)."""
+    """Remove a trial's private folder and its copies in memory (see workloads/storage.py)."""
     for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Who started a container or a process, so that the next harness removes those whose owner is gone."""
+"""The owner of a container or process, so that the next harness can remove what a killed one left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from workloads.protocol import boot_id
 
 
 class Owner(NamedTuple):
-    """One process of one boot of this machine.
-
-    Attributes:
-        boot: the kernel's boot id.
-        pid_namespace: process ids of two namespaces say nothing of each other.
-        pid, started: process id and its start, in clock ticks since boot: an id alone is reused.
-    """
+    """A process of this machine: boot id, PID namespace, process id, and start in clock ticks since boot."""
 
     boot: str
     pid_namespace: str
@@ -24,11 +18,11 @@ class Owner(NamedTuple):
     started: str
 
     def __str__(self) -> str:
-        """Return the text from which `owner_from` makes this owner again."""
+        """Return the text for `owner_from`."""
         return " ".join(self)
 
     def gone_for(self, here: Owner) -> bool:
-        """Return whether this owner has certainly ended, as seen by the process `here`."""
+        """Return whether this owner has certainly ended, as far as the process `here` can see."""
         if self.boot != here.boot:
             return True
         return self.pid_namespace == here.pid_namespace and start_ticks(self.pid) != self.started
@@ -41,17 +35,17 @@ def current_owner() -> Owner:
 
 
 def owner_from(text: str) -> Owner | None:
-    """Return the owner that `text` describes, None where it describes none."""
+    """Parse an owner; None if it is not one."""
     words = text.split()
     return Owner(*words) if len(words) == len(Owner._fields) else None
 
 
 def start_ticks(pid: str) -> str:
-    """Return when process `pid` started, in clock ticks since boot; "" when it does not run."""
+    """Return when a process started, in clock ticks since boot; "" if it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return ""
-    # proc(5): the name, in parentheses, may hold anything; the state is field 3, the start field 22.
+    # proc(5): the state is field 3, the start field 22; the name in parentheses may contain anything.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]

@@ -1,4 +1,4 @@
-"""Have a container's user reach host folders, and take them back with all that was written in them."""
+"""Give host folders to a container's user, and take them back with all that was written there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from harness.errors import EngineError
 
 @contextmanager
 def accessible(mounts: Sequence[Mount], ids: tuple[int, int] | None) -> Iterator[None]:
-    """Have the mounts that can be written belong to `ids`, user and group, while the block runs.
-
-    Needed only where the harness is root and the container is not, else `ids` is None: a folder changes hands, so
-    that it never has to be open to all.
+    """Give writable mounts to `ids` (user, group) during the block; no change if it is None.
 
     Raises:
-        EngineError: one that can only be read is not readable by others.
+        EngineError: a read-only mount is not readable by others.
     """
     if ids is None:
         yield
@@ -39,16 +36,12 @@ def accessible(mounts: Sequence[Mount], ids: tuple[int, int] | None) -> Iterator
 
 
 def check_readable(mounts: Iterable[Mount]) -> None:
-    """Make sure that a user who is not the harness' can read the folders.
-
-    Raises:
-        EngineError: one is not readable by others, as under a strict umask.
-    """
+    """Raise EngineError if a read-only mount is not readable by others, as under a strict umask."""
     for folder, where in ((mount.host, mount.container) for mount in mounts if mount.read_only):
         for path in (folder, *(sorted(folder.iterdir()) if folder.is_dir() else ())):
             needed = 0o005 if path.is_dir() else 0o004
             if path.stat().st_mode & needed != needed:
-                # A workload file may lie in somebody's home, which is not to be opened to everybody for that.
+                # A workload file may be in a home folder, which should not be opened to others.
                 raise EngineError(
                     f"{path} cannot be read by the container's user, who is not root.",
                     hint="Keep the workload file, with what it needs, in a folder of its own that others may read."
@@ -58,7 +51,7 @@ def check_readable(mounts: Iterable[Mount]) -> None:
 
 
 def _own(folder: Path, ids: tuple[int, int]) -> None:
-    # By descriptor and never through links: a container may have put anything there.
+    # By descriptor and not through links: a container may have put anything there.
     for _, folders, files, handle in os.fwalk(folder, follow_symlinks=False):
         for name in (*folders, *files):
             os.chown(name, *ids, dir_fd=handle, follow_symlinks=False)
