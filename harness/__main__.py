@@ -1,4 +1,4 @@
-"""`python -m harness` is `tfbench`, for hosts where the command is not installed."""
+"""Run `tfbench` as `python -m harness`."""
 
 from harness.cli import main
 

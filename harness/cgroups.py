@@ -1,4 +1,4 @@
-"""Where a process's control group is, in version 1, 2 and the hybrid of both, and which limits are set there."""
+"""Find the cgroup of a process (v1, v2 or hybrid) and its limits."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# A host with version 1 counts these; without any of them the unified hierarchy does the accounting.
+# Accounting controllers of v1; a host without any of them uses the unified hierarchy (v2).
 _ACCOUNTING = frozenset(("cpuacct", "memory", "blkio", "pids"))
 UNIFIED = ""
-# Version 1 says "no limit" with the largest multiple of the page size.
+# v1 reports "no limit" as the largest multiple of the page size.
 _NO_LIMIT = 1 << 60
 
 
 class NoCgroupError(Exception):
-    """The process has no control group of its own that can be read; the message says why, as a sentence."""
+    """The process has no readable cgroup of its own; the message is a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cgroup:
-    """A control group: `folders` maps controllers of version 1, and "" for the unified hierarchy, to folders."""
+    """A cgroup. `folders` maps v1 controllers, and "" for the unified hierarchy, to folders."""
 
     version: int
     folders: Mapping[str, Path]
 
     def file(self, controller: str, name: str) -> Path:
-        """Return a file of a controller, which version 2 has in its one folder; it need not exist."""
+        """Return the path of a controller's file, which need not exist. In v2 all controllers share a folder."""
         folder = self.folders.get(controller if self.version == 1 else UNIFIED, Path("/nonexistent"))
         return folder / name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """CPUs' worth of time, bytes of memory and number of tasks; None without a limit."""
+    """Limits of CPU time (in CPUs), memory and number of tasks; None means no limit."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -40,43 +40,43 @@ class Limits:
 
 
 def find(root: Path, pid: int | str) -> Cgroup:
-    """Return the control group of process `pid` ("self" for this one), with /proc and the mounts under `root`.
+    """Return the cgroup of process `pid` or "self", with /proc and the mounts under `root`.
 
     Raises:
-        NoCgroupError: no such process, or no mounted hierarchy.
+        NoCgroupError: no such process, or its hierarchy is not mounted.
     """
     paths = _paths(root / f"proc/{pid}/cgroup")
     version = 1 if _ACCOUNTING & paths.keys() else 2
     folders = {}
     for controller, (mount, branch) in _mounts(root).items():
         if controller in paths:
-            # In a container of its own the harness sees its branch of the hierarchy mounted, not the root.
-            below = _below(paths[controller], branch)
-            if (mount / below).is_dir():
-                folders[controller] = mount / below
+            # If the harness runs in a container, only a branch of the hierarchy is mounted.
+            relative = _relative_path(paths[controller], branch)
+            if (mount / relative).is_dir():
+                folders[controller] = mount / relative
     if not (_ACCOUNTING if version == 1 else {UNIFIED}) & folders.keys():
         raise NoCgroupError(f"The cgroup of process {pid} is not mounted where the harness can see it.")
     return Cgroup(version=version, folders=folders)
 
 
 def locate(root: Path, pid: int | None) -> Cgroup:
-    """Return the control group that a process does not share with this one.
+    """Return the cgroup of a process if it differs from the harness's own.
 
     Raises:
-        NoCgroupError: there is none.
+        NoCgroupError: no such process, or a shared cgroup.
     """
     if pid is None:
         raise NoCgroupError("The process has ended.")
     cgroup = find(root, pid)
     paths, own = _paths(root / f"proc/{pid}/cgroup"), _paths(root / "proc/self/cgroup")
-    counted = _ACCOUNTING if cgroup.version == 1 else {UNIFIED}
-    if all(own.get(controller) == paths[controller] for controller in counted & cgroup.folders.keys()):
+    accounting = _ACCOUNTING if cgroup.version == 1 else {UNIFIED}
+    if all(own.get(controller) == paths[controller] for controller in accounting & cgroup.folders.keys()):
         raise NoCgroupError("The process shares the harness's cgroup and cannot be measured separately.")
     return cgroup
 
 
 def limits(cgroup: Cgroup) -> Limits:
-    """Return the limits that are set on a control group itself."""
+    """Return the limits set on a cgroup itself, ignoring its parents."""
     if cgroup.version == 2:
         quota, _, period = _text(cgroup.file(UNIFIED, "cpu.max")).partition(" ")
         memory = _text(cgroup.file(UNIFIED, "memory.max"))
@@ -93,14 +93,14 @@ def limits(cgroup: Cgroup) -> Limits:
 
 
 def own_limits(root: Path) -> tuple[int | None, Limits]:
-    """Return the version of control groups, None without any, and the tightest limits that hold for this process."""
+    """Return the cgroup version (None without cgroups) and the effective limits of this process."""
     try:
         own, mounts = find(root, "self"), _mounts(root)
     except NoCgroupError:
         return None, Limits()
     levels: list[Limits] = []
     for controller, (mount, _) in mounts.items():
-        # Inside a container the group's own folder may not be there, but the mount is.
+        # Inside a container the cgroup's own folder may be missing.
         folder = own.folders.get(controller, mount)
         groups = (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
         levels += [limits(Cgroup(version=own.version, folders={controller: level})) for level in groups]
@@ -111,7 +111,7 @@ def own_limits(root: Path) -> tuple[int | None, Limits]:
     )
 
 
-def _below(path: str, branch: str) -> str:
+def _relative_path(path: str, branch: str) -> str:
     if branch != "/" and (path == branch or path.startswith(branch + "/")):
         path = path[len(branch) :]
     return path.lstrip("/")
@@ -134,7 +134,7 @@ def _paths(file: Path) -> dict[str, str]:
 
 
 def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
-    """Return, for each controller, where it is mounted and which part of its hierarchy."""
+    """Return controller -> mount point and the mounted branch of its hierarchy."""
     try:
         lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError as error:

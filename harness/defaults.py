@@ -1,4 +1,4 @@
-"""Every default that a user may want to change: profiles, sampling, limits, patience."""
+"""Defaults: profiles, sampling, limits, timeouts."""
 
 from __future__ import annotations
 
@@ -9,47 +9,46 @@ from pathlib import Path
 from workloads.protocol import Measuring
 
 PROFILE = "quick"
-# Which GPUs, when nobody says: indices, or "all".
+# Selected GPUs: indices, or "all".
 GPUS = "0"
 RUNS = Path("runs")
-# Telemetry samples a second.
+# Telemetry samples per second.
 RATE_HZ = 10.0
-MOST_RATE_HZ = 100.0
-# Of the machine's memory, what a container may use.
+MAX_RATE_HZ = 100.0
+# Share of the machine's memory that a container may use.
 MEMORY_SHARE = 0.9
-# Of a container's /tmp and shared memory: limits, not reservations. NCCL needs more than the engine's 64 MiB.
+# Limits of a container's /tmp and shared memory. NCCL needs more than the engine's default of 64 MiB.
 TMP_BYTES = 2 << 30
 SHARED_MEMORY_BYTES = 1 << 30
-# Seconds between two looks at a running container.
+# Polling interval for a running container, in seconds.
 POLL_S = 0.05
-# What a container may write into its folder, and seconds between two looks at it.
+# Limit of what a container may write into its folder, and seconds between checks.
 OUT_BYTES = 2 << 30
-WEIGH_S = 2.0
-# The largest numbers that options take. MOST_PLANNED: trials of a run; MOST_TRIALS: of a workload on a device.
-MOST_TRIALS = 1_000
-MOST_PLANNED = 100_000
-MOST_SEED = 2**32 - 1
-MOST_STALL_S = 7 * 86_400.0
-MOST_CPUS = 8_192.0
-MOST_MEMORY_GIB = 1 << 20
-# What a page carries of telemetry and single steps, and characters of the run in it: what is left of 1.5 MB beside
-# the charts and their code.
-PAGE_VALUES = 450_000
-PAGE_TEXT = 620_000
-# How long a fleet waits for a node that others use, and for one to say what it is: environments are unpacked first.
+SIZE_CHECK_S = 2.0
+# Upper limits of options. MAX_PLANNED: trials of a run; MAX_TRIALS: trials of a workload on a device.
+MAX_TRIALS = 1_000
+MAX_PLANNED = 100_000
+MAX_SEED = 2**32 - 1
+MAX_STALL_S = 7 * 86_400.0
+MAX_CPUS = 8_192.0
+MAX_MEMORY_GIB = 1 << 20
+# Limits of the run embedded in a page, which keep the page below 1.5 MB: telemetry values and steps; characters.
+MAX_PAGE_VALUES = 450_000
+MAX_PAGE_CHARACTERS = 620_000
+# How long a fleet waits for a busy node, and for a node to describe itself, which includes unpacking its environment.
 FLEET_WAIT_S = 600.0
 FLEET_DESCRIBE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Measuring):
-    """How much is measured, in how many trials.
+    """How much to measure.
 
     Attributes:
-        trials: containers for each workload and device at least; `max_trials` while the interval of the
-            throughput is wider than `target_interval` (half width over median) and `budget_s` lasts.
-        stall_s: a trial that writes no event for so long counts as hung.
-        limit_s: a trial that takes longer is ended.
+        trials: minimum number of trials for each workload and device; up to `max_trials` while the interval of the
+            throughput is wider than `target_interval` (half width / median) and `budget_s` is not spent.
+        stall_s: a trial that writes no event for this long is killed.
+        limit_s: a trial that takes longer is killed.
     """
 
     name: str
@@ -78,7 +77,7 @@ PROFILES: Mapping[str, Profile] = {
             windows=3, window_s=0.7, warmup_s=3.0, variant_s=10.0, analysis_window_s=0.4, analysis_windows=3,
             analysis_warmup_s=1.0, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
-        # Hours: the published epochs trained to the end where time allows, else as quick.
+        # Hours: trains the published number of epochs if time allows, else like quick.
         Profile(
             name="full",
             trials=3, max_trials=10, target_interval=0.02, budget_s=4 * 3600,

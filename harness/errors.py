@@ -1,7 +1,7 @@
-"""What can go wrong, as one family of exceptions with documented exit codes.
+"""Exceptions with documented exit codes.
 
-Every message says what happened and every `hint` says what to try; the command line prints both.
-The codes are part of the interface: README lists them, and a test holds the two together.
+The message says what happened and the `hint` what to try; the command line prints both.
+docs/report.md lists the exit codes; a test compares the two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import ClassVar
 
 
 class TfbenchError(Exception):
-    """Base of every error that a user can cause or meet.
+    """Base class of all errors shown to users.
 
     Args:
-        message: what happened, one sentence.
-        hint: what to try, one sentence in the imperative.
+        message: what happened, as a sentence.
+        hint: what to try, as an imperative sentence.
     """
 
     exit_code: ClassVar[int] = 1
@@ -34,7 +34,7 @@ class TfbenchError(Exception):
         return f"{self.message} {self.hint}"
 
     def __reduce__(self) -> tuple[Callable[..., TfbenchError], tuple[str]]:
-        """Let it travel between processes, which a keyword-only argument would prevent."""
+        """Support pickling, which the keyword-only argument would prevent."""
         return partial(type(self), hint=self.hint), (self.message,)
 
 
@@ -63,7 +63,7 @@ class TrialError(TfbenchError):
 
 
 class StoreError(TfbenchError):
-    """A run directory cannot be written or is not one of ours; a full disk among them."""
+    """A run folder cannot be read or written (disk full), or is not a run folder."""
 
     exit_code = 6
 
@@ -75,37 +75,37 @@ class BusyError(TfbenchError):
 
 
 class GpuError(TfbenchError):
-    """A GPU was asked for and cannot be used; the message names the missing piece."""
+    """A requested GPU cannot be used; the message says what is missing."""
 
     exit_code = 8
 
 
 class DataError(TfbenchError):
-    """A dataset could not be fetched, verified or made."""
+    """A dataset could not be downloaded, verified or generated."""
 
     exit_code = 9
 
 
 class SlowerError(TfbenchError):
-    """A run is slower than its baseline allows, lacks what that measured, or could not be judged."""
+    """A run is slower than its baseline allows, incomplete, or not comparable with it."""
 
     exit_code = 10
 
 
 class FleetError(TfbenchError):
-    """No cluster answers, or some of its nodes could not be measured; what the others did is kept."""
+    """No cluster answers, or some nodes could not be measured; the results of the others are kept."""
 
     exit_code = 11
 
 
-class Interrupted(TfbenchError):  # noqa: N818 - it is what the user did, not a fault
-    """The user pressed Ctrl-C or the process was told to end."""
+class Interrupted(TfbenchError):  # noqa: N818 - caused by the user, not an error
+    """The user pressed Ctrl-C, or the process received a termination signal."""
 
     exit_code = 130
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """Return the error of a name that there is not; its hint has the nearest one and all that there are."""
+    """Return the error for an unknown name; its hint lists the choices and suggests the closest."""
     choices = tuple(choices)
     near = "".join(f"Did you mean {match}? " for match in get_close_matches(name, choices, n=1))
     return UsageError(f"There is no {what} {name[:80]!r}.", hint=f"{near}Choose from: {', '.join(choices)}.")
@@ -113,7 +113,7 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
 
 @contextmanager
 def on_disk(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses below `path` into StoreError."""
+    """Convert OSError while writing below `path` to StoreError."""
     try:
         yield
     except FileExistsError as error:

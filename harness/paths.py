@@ -1,4 +1,4 @@
-"""The folders tfbench uses on this host; a module of its own, so that a command imports nothing else for them."""
+"""The folders tfbench uses on this host; a separate module to keep imports small."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import platformdirs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Folders on this host: the checkout that holds images/, and the cache that outlives runs."""
+    """The checkout, which contains images/, and the cache folder."""
 
     checkout: Path
     cache: Path
 
 
 def paths_here() -> Paths:
-    """Return where things lie for this process: its own checkout, and $TFBENCH_CACHE or the user's cache."""
+    """Return this process's checkout, and $TFBENCH_CACHE or the user's cache folder."""
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
     return Paths(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())

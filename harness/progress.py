@@ -1,4 +1,4 @@
-"""How the harness says how far it is, without printing: the command line shows it, tests record it."""
+"""Progress reporting without printing: the command line shows it, tests record it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-# A log has a line so often: CI services take a silent job for a hung one.
+# Interval of log lines, because CI services consider a silent job hung.
 LINE_EVERY_S = 20.0
 
 
 class Task(Protocol):
-    """One bar: `advance` by some of its total, `note` a few words beside it."""
+    """A progress bar with a note."""
 
     def advance(self, amount: float) -> None:
-        """Move on by `amount` of the task's total; by 0 to say that the work still goes on."""
+        """Advance by `amount` of the total; 0 shows that the work is still going on."""
 
     def note(self, text: str) -> None:
-        """Show `text` beside the bar."""
+        """Show `text` next to the bar."""
 
 
 class Progress(Protocol):
-    """Where long work reports to."""
+    """Receiver of progress reports."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Open a bar; total None is a spinner."""
 
     def line(self, text: str) -> None:
-        """Print a line that stays on the screen."""
+        """Print a permanent line."""
 
 
 class LoggedTask:
-    """A Task of lines, now and then: the share done, the seconds since it began, and the note.
+    """A Task that periodically writes a line with the share done, the elapsed seconds and the note.
 
     Args:
-        write: takes a line.
-        every_s: seconds between two lines while work goes on.
-        clock: seconds, monotonic.
+        write: receives each line.
+        every_s: seconds between lines.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LoggedTask:
         self._due = self._begun + every_s
 
     def advance(self, amount: float) -> None:
-        """Move on, and write a line when one is due."""
+        """Advance, and write a line if one is due."""
         self._done += amount
         now = self._clock()
         if now >= self._due:
@@ -69,7 +69,7 @@ class LoggedTask:
             self._write(f"{self._label}:{share} {now - self._begun:4.0f} s  {self._note}".rstrip())
 
     def note(self, text: str) -> None:
-        """Have the next line end with `text`; the first note is written at once."""
+        """End the next lines with `text`; the first note is written at once."""
         if not self._note:
             self._due = self._clock()
         self._note = text
@@ -88,8 +88,8 @@ class Silent:
     """A Progress that shows nothing."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
-        """Return a bar that nobody sees."""
+        """Return a task that shows nothing."""
         return nullcontext(_SilentTask())
 
     def line(self, text: str) -> None:
-        """Drop `text`."""
+        """Ignore `text`."""

@@ -1,4 +1,4 @@
-"""Short texts that commands, tables and charts write alike: counts, lists, digests, points of a sweep."""
+"""Format counts, lists, digests and sweep points for commands, tables and charts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _DIGEST = re.compile(r"(?:sha256:)?\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def counted(count: int, noun: str) -> str:
-    """Say how many there are: "no runs", "1 run", "1,200 runs"."""
+    """Format a count with its noun: "no runs", "1 run", "1,200 runs"."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun}s" if count else f"no {noun}s"
 
 
 def some(labels: Sequence[str]) -> str:
-    """Name the first three, and count the others: "a, b, c and 4 more"."""
+    """List the first three and count the others: "a, b, c and 4 more"."""
     more = len(labels) - 3
     return ", ".join(labels[:3]) + (f" and {more} more" if more > 0 else "")
 
 
 def short_digests(text: str) -> str:
-    """Cut every SHA-256 in a text to the twelve digits that a person compares."""
+    """Shorten every SHA-256 in a text to twelve digits."""
     return _DIGEST.sub(r"\1", text)
 
 
 def point_words(point: Point) -> str:
-    """Say a point: "batch_size=64, workers=2"."""
+    """Format a sweep point: "batch_size=64, workers=2"."""
     return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
 
 
 def scalar_word(value: Scalar) -> str:
-    """Say a parameter's value as one writes it on the command line."""
+    """Format a parameter value as on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.model.platform import Gpu
 from harness.model.run import Trial
-from harness.run.thinning import thin
+from harness.run.thinning import downsample
 from reports import numbers
 from reports.charts import COLOUR, Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
@@ -212,7 +212,7 @@ def _lines_of(
 
 def _record(line: Line, points: int) -> dict[str, Any]:
     """Return a line as one record of lists, which takes a fraction of the room of a record a reading."""
-    t_s, columns = thin(line.t_s, {"v": line.values}, points)
+    t_s, columns = downsample(line.t_s, {"v": line.values}, points)
     own = _gpu_index(line.device)
     return {
         "d": line.device,

@@ -16,7 +16,7 @@ import platformdirs
 from harness.analysis import analyse
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
-from harness.run.recording import carried
+from harness.run.recording import pack_for_page
 from harness.run.store import read_run
 from reports.frame import charts_code
 from reports.page import render_html
@@ -65,7 +65,7 @@ def analysis(name: str) -> Analysis:
 
 @cache
 def page(name: str) -> str:
-    text, shown = carried(analysis(name), whole=True)
+    text, shown = pack_for_page(analysis(name), whole=True)
     return render_html(shown, record=text, code=javascript)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harness.errors import GpuError, UsageError
 from harness.model.options import Options
 from harness.run.plain import from_plain, to_plain
-from harness.run.prepare import commit_of, new_run_id
+from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, TUNED, VARIANTS
 
@@ -50,7 +50,7 @@ def test_a_file_may_not_take_a_name_that_is_taken(tmp_path: Path) -> None:
         (workload_file(tmp_path, "cifar10-mlp"),),
         (workload_file(tmp_path), workload_file(tmp_path / "other")),
     ):
-        with pytest.raises(UsageError, match="exists already"):
+        with pytest.raises(UsageError, match="already exists"):
             resolve(replace(CPU, files=files))
 
 
@@ -117,7 +117,7 @@ def test_run_ids_sort_by_time_and_do_not_collide() -> None:
 
 
 def test_commit(tmp_path: Path) -> None:
-    assert commit_of(tmp_path) == ""
+    assert git_commit(tmp_path) == ""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e", *words]
@@ -129,9 +129,9 @@ def test_commit(tmp_path: Path) -> None:
     git("commit", "--quiet", "--message", "one")
     git("tag", "v1")
     head = git("rev-parse", "HEAD")
-    assert commit_of(tmp_path) == head
+    assert git_commit(tmp_path) == head
     (tmp_path / "file").write_text("two", encoding="utf-8")
-    assert commit_of(tmp_path) == f"{head}-dirty"
+    assert git_commit(tmp_path) == f"{head}-dirty"
 
 
 SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), trials=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.run.literals import Evaluator, parsed
+from harness.run.literals import Evaluator, parse_file
 from workloads.protocol import Change
 
 
@@ -37,20 +37,20 @@ def test_names_of_literals_of_another_module(tmp_path: Path) -> None:
 def test_a_file_that_has_not_changed_is_parsed_once_and_one_that_has_again(tmp_path: Path) -> None:
     file = tmp_path / "pets.py"
     file.write_text("WHY = 1")
-    first = parsed(file)
-    assert parsed(file) is first
+    first = parse_file(file)
+    assert parse_file(file) is first
     file.write_text("WHY = 2")
-    assert ast.unparse(parsed(file)) == "WHY = 2"
+    assert ast.unparse(parse_file(file)) == "WHY = 2"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("x = unknown", "line 1: `unknown` is not a literal"),
-        ("A = B\nB = A\nx = A", "defined by itself"),
+        ("A = B\nB = A\nx = A", "refers to itself"),
         ("import os\nx = os.sep", "is not a literal"),
-        ("from os import sep\nx = sep", "`sep` comes from os, which is not read"),
-        ("from workloads.missing import A\nx = A", "comes from workloads.missing"),
+        ("from os import sep\nx = sep", "`sep` is imported from os"),
+        ("from workloads.missing import A\nx = A", "imported from workloads.missing"),
         ("x = open(file='f')", "open\\(...\\) is not one of Change"),
         ("x = [n for n in (1, 2)]", "is not a literal"),
     ],

@@ -8,7 +8,7 @@ from harness.engines import Exit
 from harness.errors import EngineError
 from harness.model.run import Status, Window
 from harness.run.events import EventLog
-from harness.run.outcome import judge
+from harness.run.outcome import trial_outcome
 from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
 MEMORY_BYTES = 3 << 29
@@ -32,7 +32,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
     [
         (ended(), GOOD, None, Status.OK, ""),
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
-        (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "stopped during this trial"),
+        (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "interrupted during this trial"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
@@ -42,13 +42,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
-        (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "its last event is missing"),
+        (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "the last event is missing"),
     ],
 )
 def test_judgement(
     how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, said: str
 ) -> None:
-    judged, message = judge(how, log, cause, MEMORY_BYTES, (BASELINE,))
+    judged, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
     assert judged is status
     assert said in message
     assert (message == "") == (status is Status.OK)
@@ -68,11 +68,11 @@ def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
     windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
 ) -> None:
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
-    assert judge(ended(), log, None, MEMORY_BYTES, planned)[0] is status
+    assert trial_outcome(ended(), log, None, MEMORY_BYTES, planned)[0] is status
 
 
 @pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])
 def test_a_long_error_is_cut_to_one_sentence(text: str) -> None:
-    _, message = judge(ended(1), raised(text), None, MEMORY_BYTES, (BASELINE,))
+    _, message = trial_outcome(ended(1), raised(text), None, MEMORY_BYTES, (BASELINE,))
     assert "\n" not in message
     assert len(message) < 500

@@ -10,12 +10,12 @@ from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
-    OF_A_PIPELINE,
-    OF_THE_STEP,
-    devices_named,
+    PIPELINE_VARIANTS,
+    STEP_VARIANTS,
     plan_trials,
+    resolve_devices,
+    resolve_variants,
     spec_for,
-    variants_named,
 )
 from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Workload
 
@@ -47,7 +47,7 @@ def workload(name: str = "mlp", **params: object) -> Workload:
     ],
 )
 def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
-    assert devices_named(wanted, gpus) == devices
+    assert resolve_devices(wanted, gpus) == devices
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
 )  # fmt: skip
 def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
     with pytest.raises(UsageError) as caught:
-        devices_named(wanted, gpus)
+        resolve_devices(wanted, gpus)
     assert repr(wanted) in caught.value.message
     assert "cpu" in caught.value.hint
     assert wanted != "gpu1" or "--gpus all" in caught.value.hint
@@ -86,7 +86,7 @@ def test_params_have_the_type_of_what_they_replace() -> None:
         ("precision", "fp8", "bf16"),
         ("rate", "nan", "finite"),
         ("rate", "inf", "finite"),
-        ("shape", "3", "of your own"),
+        ("shape", "3", "your own"),
     ],
 )
 def test_param_values_that_do_not_fit(name: str, text: str, hint: str) -> None:
@@ -107,35 +107,35 @@ def test_every_workload_gets_the_params_that_it_has() -> None:
 
 def test_variants() -> None:
     suite = [workload(), workload("resnet50")]
-    whole = (BASELINE, TUNED, *OF_THE_STEP)
-    assert variants_named("", True, suite) == {"mlp": whole, "resnet50": whole}
-    assert variants_named(" , ", True, suite)["mlp"] == whole
-    assert variants_named("batch:8,threads:2,without:copy", True, suite)["mlp"] == (
+    whole = (BASELINE, TUNED, *STEP_VARIANTS)
+    assert resolve_variants("", True, suite) == {"mlp": whole, "resnet50": whole}
+    assert resolve_variants(" , ", True, suite)["mlp"] == whole
+    assert resolve_variants("batch:8,threads:2,without:copy", True, suite)["mlp"] == (
         "batch:8", "threads:2", "without:copy",
     )  # fmt: skip
-    assert variants_named("", False, suite)["mlp"] == (BASELINE, TUNED)
-    named = variants_named("tuned, opt:fp16,tuned", True, suite)
+    assert resolve_variants("", False, suite)["mlp"] == (BASELINE, TUNED)
+    named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
     assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16")}
-    assert variants_named("stage:decode", True, suite)["mlp"] == ("stage:decode",)
+    assert resolve_variants("stage:decode", True, suite)["mlp"] == ("stage:decode",)
 
 
 def test_a_pipeline_with_stages_is_taken_apart_without_being_asked_for() -> None:
     piped = replace(workload("piped"), stages=("read", "batch"))
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
-    planned = variants_named("", True, suite)
-    assert planned["piped"] == (BASELINE, TUNED, *OF_THE_STEP, *stages, *OF_A_PIPELINE)
-    assert not set(planned["mlp"]) & {*stages, *OF_A_PIPELINE}
-    assert variants_named("", False, suite)["piped"] == (BASELINE, TUNED)
-    assert variants_named("stage:read", True, [piped]) == {"piped": ("stage:read",)}
+    planned = resolve_variants("", True, suite)
+    assert planned["piped"] == (BASELINE, TUNED, *STEP_VARIANTS, *stages, *PIPELINE_VARIANTS)
+    assert not set(planned["mlp"]) & {*stages, *PIPELINE_VARIANTS}
+    assert resolve_variants("", False, suite)["piped"] == (BASELINE, TUNED)
+    assert resolve_variants("stage:read", True, [piped]) == {"piped": ("stage:read",)}
     with pytest.raises(UsageError, match="stage:decode") as caught:
-        variants_named("stage:decode", True, [piped])
+        resolve_variants("stage:decode", True, [piped])
     assert "stage:read, stage:batch" in caught.value.hint
 
 
 def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
     suite = [replace(workload("a"), stages=("read",))]
-    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, variants_named("", True, suite), {})
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
     on_gpu = {HOST_FED, WITHOUT_COPY}
     assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
 
@@ -143,13 +143,13 @@ def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
 def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(
-        suite, ("cpu",), QUICK, variants_named("baseline,model-only,opt:fp16,tuned", True, suite), {}
+        suite, ("cpu",), QUICK, resolve_variants("baseline,model-only,opt:fp16,tuned", True, suite), {}
     )
     by_name = {one.id: one.variants for one in planned}
     assert by_name["a.cpu.0"] == (BASELINE, "model-only", TUNED)
     assert by_name["a.cpu.1"] == by_name["a.cpu.2"] == (BASELINE, TUNED)
     assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
-    only = plan_trials(suite, ("cpu",), QUICK, variants_named("model-only", True, suite), {})
+    only = plan_trials(suite, ("cpu",), QUICK, resolve_variants("model-only", True, suite), {})
     assert {one.variants for one in only} == {("model-only",)}, "asked for by name, it is repeated"
 
 
@@ -158,13 +158,13 @@ def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
 )
 def test_variants_that_are_not_there(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
-        variants_named(wanted, True, [workload("resnet50")])
+        resolve_variants(wanted, True, [workload("resnet50")])
     assert "opt:fp16" in caught.value.hint
 
 
 def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
     suite = [workload("a"), workload("b")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, variants_named("", True, suite), {"batch_size": 8})
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, resolve_variants("", True, suite), {"batch_size": 8})
     assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
     assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
@@ -188,5 +188,5 @@ def test_spec() -> None:
 
 def test_trees_wait_for_no_input() -> None:
     trees = replace(workload("trees"), image="trees")
-    assert "model-only" not in variants_named("", True, [trees])["trees"]
-    assert variants_named("model-only", True, [trees])["trees"] == ("model-only",)
+    assert "model-only" not in resolve_variants("", True, [trees])["trees"]
+    assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)

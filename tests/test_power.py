@@ -25,9 +25,9 @@ def test_stops_after_as_many_trials_as_a_run_does(noise: float) -> None:
         stopping = Stopping(profile)
         count = 0
         for index, value in enumerate(values):
-            if not stopping.wants(planned(index)):
+            if not stopping.should_run(planned(index)):
                 break
-            stopping.took(planned(index), trial(value * 1e6))
+            stopping.add(planned(index), trial(value * 1e6))
             count += 1
         assert stopped(values.tolist(), profile) == count
 

@@ -14,9 +14,9 @@ import pytest
 
 from harness.analysis import analyse
 from harness.errors import StoreError
-from harness.run.recording import carried, open_recording, open_run, pack, unpack
+from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
 from harness.run.store import read_run
-from harness.run.thinning import readings, thinned
+from harness.run.thinning import count_values, downsample_run
 from reports.page import render_html
 from tests import builders
 from tests.folders import comparable, write_run
@@ -47,7 +47,7 @@ def as_read(run):
 
 
 def written(path: Path, run) -> Path:
-    text, analysis = carried(analyse(run), whole=True)
+    text, analysis = pack_for_page(analyse(run), whole=True)
     path.write_text(render_html(analysis, record=text, code=javascript), encoding="utf-8")
     return path
 
@@ -63,19 +63,19 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     analysis = analyse(run)
     page = written(tmp_path / "report.html", run)
     short, kept = open_recording(page)
-    assert readings(short) < readings(run) / 2
+    assert count_values(short) < count_values(run) / 2
     assert kept is not None
     assert comparable(kept) == comparable(replace(analysis, run=short))
     assert short.trials[0].windows == run.trials[0].windows
-    text, shown = carried(kept, whole=False)
+    text, shown = pack_for_page(kept, whole=False)
     again = render_html(shown, record=text, code=javascript)
     assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
 
 
 def test_thinning_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
     run = builders.long_run(seconds=600, gpus=1)
-    short = thinned(run, 20_000)
-    assert readings(short) <= 20_000
+    short = downsample_run(run, 20_000)
+    assert count_values(short) <= 20_000
     for before, after in zip(run.trials[0].telemetry, short.trials[0].telemetry, strict=True):
         assert (np.diff(after.t_ns) >= 0).all()
         for name, values in before.columns.items():
@@ -85,7 +85,7 @@ def test_thinning_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
     for before, after in zip(run.trials[0].steps, short.trials[0].steps, strict=True):
         assert (after.step_ns.min(), after.step_ns.max()) == (before.step_ns.min(), before.step_ns.max())
         assert np.median(after.step_ns) == pytest.approx(np.median(before.step_ns), rel=0.1)
-    assert thinned(run, readings(run)) is run
+    assert downsample_run(run, count_values(run)) is run
 
 
 def page_with(content: str) -> str:
@@ -109,13 +109,13 @@ def content() -> bytes:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not a report"),
-        ("<!DOCTYPE html><p>someone's page", "not a report"),
-        (page_with(record()) * 2, "not a report"),
-        (page_with("A" * 64), "cannot be unpacked"),
+        ("", "not a tfbench report"),
+        ("<!DOCTYPE html><p>someone's page", "not a tfbench report"),
+        (page_with(record()) * 2, "not a tfbench report"),
+        (page_with("A" * 64), "cannot be decompressed"),
         (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
         (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
-        (page_with(packed_bytes(msgspec.msgpack.encode({"format": "other"}))), "no run of tfbench"),
+        (page_with(packed_bytes(msgspec.msgpack.encode({"format": "other"}))), "does not contain a tfbench run"),
         (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
         (page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))), "schema version 99"),
         (page_with(packed_bytes(content()[:-8])), "damaged"),
@@ -139,6 +139,6 @@ def test_a_foreign_or_damaged_file_is_refused(tmp_path: Path, text: str, said: s
 def test_a_small_file_cannot_fill_the_memory() -> None:
     text = base64.b64encode(lzma.compress(bytes(1 << 20))).decode()
     with pytest.raises(StoreError, match="too large"):
-        unpack(text, most_bytes=1 << 19)
+        unpack(text, max_bytes=1 << 19)
     with pytest.raises(StoreError, match="damaged"):
-        unpack(text, most_bytes=1 << 21)
+        unpack(text, max_bytes=1 << 21)

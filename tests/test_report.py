@@ -16,7 +16,7 @@ from harness.analysis import analyse
 from harness.analysis.measures import measures
 from harness.model.analysis import Analysis, Estimate
 from harness.model.run import Run
-from harness.run.recording import carried
+from harness.run.recording import pack_for_page
 from reports import numbers
 from reports.charts import still
 from reports.figures import figures_of
@@ -81,7 +81,7 @@ def frame_hash(text):
 
 
 def test_an_hour_on_eight_gpus_stays_under_three_megabytes():
-    record, shown = carried(analyse(builders.long_run()), whole=True)
+    record, shown = pack_for_page(analyse(builders.long_run()), whole=True)
     text = render_html(shown, record=record, code=pages.javascript)
     assert 500_000 < len(text.encode()) <= 3_000_000
     assert Document(text).unbalanced == []

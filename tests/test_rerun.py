@@ -21,7 +21,7 @@ from harness.model.platform import ImageInfo
 from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
-from harness.run.recording import carried, unpack
+from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import compare_images, expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.run.resolve import Resolved, resolve
 from reports.page import render_html
@@ -91,13 +91,13 @@ def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) 
     run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
     assert again_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
     assert again_here(run, out=tmp_path, price="0.40").options.price == "0.40"
-    with pytest.raises(UsageError, match="not an amount"):
+    with pytest.raises(UsageError, match="not a valid price"):
         again_here(run, out=tmp_path, price="cheap")
 
 
 def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
     run = recorded()
-    with pytest.raises(UsageError, match="not here"):
+    with pytest.raises(UsageError, match="do not exist here"):
         rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
     unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
     with pytest.raises(UsageError, match="no-such"):
@@ -128,12 +128,12 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("here", "verdict"),
     [
-        ({}, "same bits"),
-        ({"digest": "sha256:2"}, "same bits"),
-        ({"contents": "sha256:d", "lock_sha256": "m"}, "other bits, from another lock"),
-        ({"contents": "sha256:d", "base": "c"}, "other bits, on c instead of b"),
-        ({"contents": "sha256:d"}, "other bits, from the same lock and base"),
-        (None, "not built here yet"),
+        ({}, "same content"),
+        ({"digest": "sha256:2"}, "same content"),
+        ({"contents": "sha256:d", "lock_sha256": "m"}, "different content, from a different lock file"),
+        ({"contents": "sha256:d", "base": "c"}, "different content, on base c instead of b"),
+        ({"contents": "sha256:d"}, "different content, from the same lock file and base"),
+        (None, "not built yet"),
     ],
 )
 def test_images_are_compared_by_their_contents(here: dict[str, str] | None, verdict: str) -> None:
@@ -181,7 +181,7 @@ def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prin
 
     def command(run: Run, *arguments: str) -> Printed:
         page = tmp_path / "report.html"
-        record, shown = carried(analyse(run), whole=True)
+        record, shown = pack_for_page(analyse(run), whole=True)
         page.write_text(render_html(shown, record=record, code=str), encoding="utf-8")
         printed = tfbench("rerun", page, *arguments)
         assert not (tmp_path / "runs").exists()
@@ -212,7 +212,7 @@ def test_check_says_what_differs(rerun: Callable[..., Printed]) -> None:
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
 def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> None:
     """A trial's folder is made afresh: whatever lay there is gone."""
-    made = lzma.decompress(base64.b64decode(carried(analyse(recorded()), whole=True)[0]))
+    made = lzma.decompress(base64.b64decode(pack_for_page(analyse(recorded()), whole=True)[0]))
     document = msgspec.msgpack.decode(made)
     document["analysis"]["run"]["planned"][0]["id"] = name
     changed = lzma.compress(msgspec.msgpack.encode(document))

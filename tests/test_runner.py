@@ -158,7 +158,7 @@ def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench
     gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
     assert gaps["mlp.cpu.0"] == gaps["mlp.cpu.2"] == []
     (gap,) = gaps["mlp.cpu.1"]
-    assert "100 s off the harness' own" in gap.reason
+    assert "differs from the host's by 100 s" in gap.reason
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ class TestHanging:
     @pytest.mark.parametrize(
         ("profile", "writes", "said"),
         [
-            (IMPATIENT, (start_line(),), "No event for 1 s, so it was stopped. Raise --stall"),
+            (IMPATIENT, (start_line(),), "No event for 1 s; the trial was killed. Raise --stall"),
             (IMPATIENT, ("garbage\n",) * 10_000, "No event for 1 s"),
             (
                 replace(THREE, limit_s=1.0),
                 (start_line(), *[line("warning", message="still here")] * 10_000),
-                "Not done after 1 s, so it was stopped. Measure less, as with --variants",
+                "Not finished after 1 s; the trial was killed. Measure less, e.g. with --variants",
             ),
         ],
         ids=["silence", "garbage", "chatter"],

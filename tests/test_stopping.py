@@ -33,9 +33,9 @@ def trial(
 def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
     """Run trials of these speeds as long as they are wanted; return how many ran."""
     for index, value in enumerate(values):
-        if not stopping.wants(planned(index)):
+        if not stopping.should_run(planned(index)):
             return index
-        stopping.took(planned(index), trial(value, seconds))
+        stopping.add(planned(index), trial(value, seconds))
     return len(values)
 
 
@@ -63,9 +63,9 @@ def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
     ran = []
     for index in range(7):
         for device, value in (("cpu", 1000.0), ("gpu0", next(noisy))):
-            if stopping.wants(planned(index, device)):
+            if stopping.should_run(planned(index, device)):
                 ran.append((device, index))
-                stopping.took(planned(index, device), trial(value))
+                stopping.add(planned(index, device), trial(value))
     assert [item for item in ran if item[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
     assert len([item for item in ran if item[0] == "gpu0"]) == 7
     assert {stop.device: stop.reason for stop in stopping.stops()} == {"cpu": NARROW, "gpu0": EXHAUSTED}
@@ -75,24 +75,24 @@ def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
 def test_trials_that_failed_count_as_time_but_not_as_values(trials: int) -> None:
     stopping = Stopping(replace(PROFILE, trials=trials))
     for index in range(trials):
-        assert stopping.wants(planned(index))
-        stopping.took(planned(index), trial(1000, status=Status.FAILED))
+        assert stopping.should_run(planned(index))
+        stopping.add(planned(index), trial(1000, status=Status.FAILED))
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=0, reason=NO_SUCCESS),)
-    assert not stopping.wants(planned(trials)), "more of the same is a waste"
+    assert not stopping.should_run(planned(trials)), "more of the same is a waste"
 
 
 def test_without_a_baseline_the_first_variant_decides() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
-        stopping.took(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
-    assert not stopping.wants(planned(3, variants=(TUNED,)))
+        stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
+    assert not stopping.should_run(planned(3, variants=(TUNED,)))
 
 
 def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:
     stopping = Stopping(PROFILE)
     small, large = (replace(planned(0), point=(("batch_size", size),)) for size in (32, 4096))
-    stopping.took(small, trial(1000))
-    stopping.took(large, trial(1000, status=Status.OUT_OF_MEMORY))
-    assert stopping.wants(replace(small, index=1))
-    assert not stopping.wants(replace(large, index=1))
+    stopping.add(small, trial(1000))
+    stopping.add(large, trial(1000, status=Status.OUT_OF_MEMORY))
+    assert stopping.should_run(replace(small, index=1))
+    assert not stopping.should_run(replace(large, index=1))
     assert {stop.point: stop.reason for stop in stopping.stops()}[large.point] == NO_MEMORY

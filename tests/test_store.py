@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Run, Status, Stop, Trial
-from harness.run.store import RunFolder, TrialFolder, read_run, write_whole
+from harness.run.store import RunFolder, TrialFolder, read_run, write_atomic
 from tests.builders import (
     bare_run,
     cpu_run,
@@ -71,16 +71,16 @@ def test_only_trials_that_went_well_are_finished(folder: RunFolder) -> None:
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
     assert folder.finished() == {RUN.planned[0].id}
-    assert [trial.status for trial in folder.ended().values()] == [Status.OK, Status.FAILED]
+    assert [trial.status for trial in folder.ended_trials().values()] == [Status.OK, Status.FAILED]
 
 
 def test_derived_files_are_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
-        assert write_whole(path, text).read_text(encoding="utf-8") == text
+        assert write_atomic(path, text).read_text(encoding="utf-8") == text
     (tmp_path / "report.html.partial").symlink_to("/dev/full")
     with pytest.raises(StoreError, match="The disk is full") as caught:
-        write_whole(path, "<p>" * 100)
+        write_atomic(path, "<p>" * 100)
     assert "finished trials are kept" in caught.value.hint
     assert path.read_text(encoding="utf-8") == "<p>two</p>"
 

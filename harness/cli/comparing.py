@@ -20,7 +20,7 @@ from harness.progress import Progress
 from harness.run.extracts import SUFFIX, from_json
 from harness.run.prices import read_prices
 from harness.run.recording import open_recording
-from harness.run.store import write_whole
+from harness.run.store import write_atomic
 from harness.untrusted import printable, read_file
 
 # Starting a process takes as long as reading this many runs.
@@ -98,7 +98,7 @@ def write_comparison(
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
     comparison = replace(versus(read_extracts(runs, price="", progress=progress)), scaling=scaling)
-    return write_whole(page_path(folder, "html"), render_comparison(comparison, None, ("html",))["html"])
+    return write_atomic(page_path(folder, "html"), render_comparison(comparison, None, ("html",))["html"])
 
 
 def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:

@@ -28,7 +28,7 @@ from harness.model.options import Options
 from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
 from harness.progress import Progress
-from harness.run.prepare import commit_of, new_run_id
+from harness.run.prepare import git_commit, new_run_id
 from harness.run.store import write_json
 from harness.wording import counted
 from reports import numbers
@@ -100,7 +100,7 @@ def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mappin
     counts = counts_in(plan.workers) if plan.workers else ()
     checkout = paths_here().checkout
     with stop_on_signals(), connected(plan.address, checkout) as cluster:
-        prepared = prepare(cluster, folder, replace(plan, commit=commit_of(checkout)), progress)
+        prepared = prepare(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
         progress.line(f"Fleet folder: {folder.path}")
         if not counts:
             return run(cluster, prepared, progress)

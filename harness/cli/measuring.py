@@ -14,7 +14,7 @@ from harness.cli.run_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status
 from harness.run.prepare import Prepared, execute
-from harness.run.store import RunFolder, write_whole
+from harness.run.store import RunFolder, write_atomic
 from harness.untrusted import printable
 from harness.wording import counted
 
@@ -60,7 +60,7 @@ def _write_report(folder: RunFolder) -> None:
     """Write the report of all finished trials, and print its summary."""
     try:
         analysis, texts = report_texts(folder.path, ("json", "html"))
-        written = {form: write_whole(folder.path / FILES[form], text) for form, text in texts.items()}
+        written = {form: write_atomic(folder.path / FILES[form], text) for form, text in texts.items()}
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",

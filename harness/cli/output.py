@@ -11,7 +11,7 @@ from harness.cli.console import out
 from harness.cli.shared_options import split
 from harness.errors import UsageError, unknown
 from harness.paths import paths_here
-from harness.run.store import write_whole
+from harness.run.store import write_atomic
 
 FORMATS = ("html", "md", "json", "csv")
 STDOUT = Path("-")
@@ -70,7 +70,7 @@ def write_outputs(texts: Mapping[str, str], paths: Mapping[str, Path]) -> None:
         if path == STDOUT:
             typer.echo(texts[format_name], nl=False)
         else:
-            out().print(f"{format_name}: {write_whole(path, texts[format_name]).resolve()}", soft_wrap=True)
+            out().print(f"{format_name}: {write_atomic(path, texts[format_name]).resolve()}", soft_wrap=True)
 
 
 def charts_code() -> str:

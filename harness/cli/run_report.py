@@ -11,7 +11,7 @@ from harness.cli.output import charts_code
 from harness.model.analysis import Analysis
 from harness.run.extracts import from_json, reference_path, references
 from harness.run.prices import read_prices
-from harness.run.recording import carried, open_recording
+from harness.run.recording import open_recording, pack_for_page
 
 # Format -> file name in a run folder.
 FILES: Mapping[str, str] = {
@@ -52,7 +52,7 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
     analysis = priced(embedded_analysis, recorded) if embedded_analysis else analyse(recorded)
 
     def html() -> str:
-        record, shown = carried(analysis, whole=embedded_analysis is None)
+        record, shown = pack_for_page(analysis, whole=embedded_analysis is None)
         machines = [from_json(reference_path(name).read_bytes()) for name in references()]
         return render_html(shown, record=record, code=charts_code, references=machines)
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from harness.defaults import MOST_MEMORY_GIB
+from harness.defaults import MAX_MEMORY_GIB
 from harness.errors import UsageError
 from harness.model.options import Options
 
@@ -45,7 +45,7 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
 
 def _memory_bytes(gib: float) -> int:
     # Anything out of range, including inf and NaN, becomes a huge value that is rejected later.
-    return int(gib * 2**30) if 0 <= gib <= MOST_MEMORY_GIB else 1 << 62
+    return int(gib * 2**30) if 0 <= gib <= MAX_MEMORY_GIB else 1 << 62
 
 
 def _folder(path: Path) -> Path:

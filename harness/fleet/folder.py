@@ -17,7 +17,7 @@ from harness.errors import StoreError, on_disk
 from harness.fleet.messages import FleetPlan, Written
 from harness.model.run import Run, Status
 from harness.run.plain import from_plain
-from harness.run.store import RunFolder, write_json, write_whole
+from harness.run.store import RunFolder, write_atomic, write_json
 from harness.untrusted import read_object
 
 PLAN, STOPS = "fleet.json", "stops.json"
@@ -84,7 +84,7 @@ class FleetFolder:
         return {
             f"{path.name}/{name}": (trial.status, trial.message)
             for path in self.runs()
-            for name, trial in RunFolder(path).ended().items()
+            for name, trial in RunFolder(path).ended_trials().items()
         }
 
 
@@ -111,4 +111,4 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in sorted(files.items(), key=lambda file: file[0] == "trial.json"):
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise StoreError(f"A node sent a file named {name}.", hint="Check what runs on that node.")
-        write_whole(folder / name, content)
+        write_atomic(folder / name, content)

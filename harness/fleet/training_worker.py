@@ -14,7 +14,7 @@ from harness.fleet.worker import prepared_for, scratch_folder, written
 from harness.model.run import Run
 from harness.paths import paths_here
 from harness.progress import Silent
-from harness.run.prepare import runner_of
+from harness.run.prepare import make_runner
 from harness.run.store import RunFolder
 from harness.system.file_locks import default_path, measuring
 
@@ -67,7 +67,7 @@ class TrainingWorker:
         )
         job = replace(job, spec=replace(job.spec, workers=len(workers)), container=container)
         folder = RunFolder(self._scratch / f"{len(workers)}-workers")
-        runner = runner_of(replace(prepared, folder=folder), Silent())
+        runner = make_runner(replace(prepared, folder=folder), Silent())
         with measuring(default_path()) if self._first else nullcontext():
             (trial,) = runner.run((job,))
         try:

@@ -25,7 +25,7 @@ from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Silent, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import RunFolder, write_whole
+from harness.run.store import RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
 from harness.system.file_locks import filling
 from harness.system.gpus import discover
@@ -158,7 +158,7 @@ def _own_files(files: Mapping[str, str], cache: Path) -> Path:
     # Nodes that share a machine share its cache.
     with filling(cache / "workload-files.lock", Silent()):
         for name, text in files.items():
-            write_whole(folder / Path(name).relative_to("/"), text).chmod(0o644)
+            write_atomic(folder / Path(name).relative_to("/"), text).chmod(0o644)
     return folder
 
 

@@ -1,8 +1,7 @@
-"""Which workloads there are: read from their files' declarations, which are parsed and never executed.
+"""Load workload declarations from their files, which are parsed and never executed.
 
-A workload file imports TensorFlow, which the host does not have; and a user's file is not to be run on
-the host at all. So `workload = Workload(...)`, or `workloads = (...)` in a file with several, holds literals
-only (or names of such) and is evaluated from its syntax tree.
+The host has no TensorFlow and must not run user code. Therefore `workload = Workload(...)`, or `workloads = (...)`
+in a file with several, contains only literals or names of literals, and is evaluated from its syntax tree.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ import numpy as np
 
 import workloads
 from harness.errors import StoreError, UsageError, unknown
-from harness.run.literals import Evaluator, parsed
+from harness.run.literals import Evaluator, parse_file
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, Data, Published, Requests, Workload
 
 _HINT = "Declare it as in examples/my_workload.py, with literals only: the host parses it without running it."
 _DECLARATIONS: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Requests)}
 
-LONGEST_NAME = 60
-# Of a workload's file, and of a dataset.
-MOST_BYTES = 1 << 20
-MOST_DATA_BYTES = 1 << 40
+MAX_NAME = 60
+# Size limits of a workload file and of a dataset.
+MAX_BYTES = 1 << 20
+MAX_DATA_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and the file that implements it; `external` files come from outside the tree."""
+    """A workload and the file that implements it; `external` marks files of the user."""
 
     workload: Workload
     path: Path
@@ -44,22 +43,22 @@ class Entry:
 
 
 def built_in() -> tuple[Entry, ...]:
-    """Return the workloads of this tree in alphabetical order of their names."""
+    """Return the built-in workloads, sorted by name."""
     folder = Path(workloads.__file__).parent
     entries: list[Entry] = []
     for path in sorted(folder.glob("*.py")):
-        entries += _entries(parsed(path), path, is_external=False)
+        entries += _entries(parse_file(path), path, is_external=False)
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
 def external(path: Path) -> tuple[Entry, ...]:
-    """Return the workloads that a user's file declares.
+    """Return the workloads declared in a user's file.
 
     Raises:
-        UsageError: no such file, not Python, or no `workload = Workload(...)` of literals in it.
+        UsageError: no such file, not Python, or no valid `workload = Workload(...)`.
     """
     try:
-        tree = ast.parse(read_file(path, most_bytes=MOST_BYTES), filename=str(path))
+        tree = ast.parse(read_file(path, max_bytes=MAX_BYTES), filename=str(path))
     except StoreError as error:
         raise UsageError(error.message, hint=error.hint) from error
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -72,10 +71,10 @@ def external(path: Path) -> tuple[Entry, ...]:
 
 
 def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, ...]:
-    """Return the entries that `names` ask for: all of the default suite when empty, "all" for every one.
+    """Return the entries with the given names; none means the default suite, "all" every entry.
 
     Raises:
-        UsageError: a name that no entry has; the message lists those there are.
+        UsageError: unknown name; the message lists the available ones.
     """
     if not names:
         return tuple(entry for entry in entries if entry.external or entry.workload.suite == "default")
@@ -89,12 +88,12 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
 
 
 def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
-    """Return the SHA-256 of each workload's file by its name, and of what runs them all as "workloads"."""
+    """Return the SHA-256 of each workload's file by name, and of the shared files as "workloads"."""
     folder = Path(workloads.__file__).parent
     shared = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         content = path.read_bytes()
-        if not _declarations(parsed(path)):
+        if not _declarations(parse_file(path)):
             shared.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
     own = {entry.workload.name: hashlib.sha256(entry.path.read_bytes()).hexdigest() for entry in entries}
     return {"workloads": shared.hexdigest(), **own}
@@ -104,12 +103,12 @@ def _declarations(tree: ast.Module) -> Sequence[ast.expr]:
     for node in tree.body:
         match node:
             case (
-                ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as one)
-                | ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as one)
+                ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as call)
+                | ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as call)
             ):
-                return (one,)
-            case ast.Assign(targets=[ast.Name(id="workloads")], value=ast.Tuple(elts=several)):
-                return several
+                return (call,)
+            case ast.Assign(targets=[ast.Name(id="workloads")], value=ast.Tuple(elts=calls)):
+                return calls
     return ()
 
 
@@ -136,16 +135,16 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
 
 
 def _problems(workload: Workload) -> Iterator[str]:
-    """Say which values are out of range; their types have been checked."""
+    """Describe values that are out of range; their types have been checked."""
     data, requests, names = workload.data, workload.requests, workload.data.class_names
-    if len(workload.name) > LONGEST_NAME or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name):
-        yield f"name must be up to {LONGEST_NAME} lower case letters, digits and hyphens"
+    if len(workload.name) > MAX_NAME or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", workload.name):
+        yield f"name must be up to {MAX_NAME} lower case letters, digits and hyphens"
     if min(workload.batch_size, workload.epochs) <= 0 or workload.samples_per_epoch < 0:
         yield "batch_size and epochs must be above 0, and samples_per_epoch not negative"
     if workload.image not in IMAGES:
         yield f"image must be one of {', '.join(IMAGES)}"
     if not all(workload.stages) or len(set(workload.stages)) < len(workload.stages):
-        yield "stages must be different names"
+        yield "stages must have distinct, non-empty names"
     sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ((1,),)
     if not sizes[0] or any(list(each) != sorted(set(each)) or min(each, default=1) <= 0 for each in sizes):
         yield "requests must have ascending batch sizes above 0"
@@ -153,8 +152,8 @@ def _problems(workload: Workload) -> Iterator[str]:
         yield "data.shape and data.classes must be above 0"
     if data.train < 0 or data.test < min(1, data.train):
         yield "data.train and data.test must not be negative, and test above 0 unless train is 0"
-    if not 0 < _bytes_of(data) <= MOST_DATA_BYTES:
-        yield f"data must take less than {MOST_DATA_BYTES >> 40} TiB in a dtype of numbers"
+    if not 0 < _bytes_of(data) <= MAX_DATA_BYTES:
+        yield f"data must be numeric and smaller than {MAX_DATA_BYTES >> 40} TiB"
     if data.kind == "table" and (len(data.shape) != 1 or data.dtype != "float32"):
         yield 'data.kind "table" needs a shape (columns,) of float32'
     if data.kind == "jpeg" and (len(data.shape) != 3 or data.shape[2] != 3):
@@ -168,7 +167,7 @@ def _problems(workload: Workload) -> Iterator[str]:
 
 
 def _bytes_of(data: Data) -> float:
-    """Return what a dataset and one label a sample take, 0 for what is no dtype of numbers."""
+    """Return the size of a dataset with one label per sample; 0 if the dtype is not numeric."""
     try:
         dtype = np.dtype(data.dtype)
         size = dtype.itemsize if dtype.kind in "biuf" else 0

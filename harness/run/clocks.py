@@ -1,4 +1,4 @@
-"""Do container and host share their clocks? Where not, steps and telemetry cannot be laid side by side."""
+"""Check that container and host share their clocks; otherwise steps and telemetry cannot be aligned."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 from harness.model.run import Gap
 
-# Half a period of the default sampling rate: less than that moves no sample into another step.
+# Half the default sampling period: a smaller offset does not matter.
 TOLERANCE_NS = 50_000_000
 
 
 def clock_gap(
     host: Mapping[str, Any], container: Mapping[str, Any] | None, began_ns: int, ended_ns: int
 ) -> tuple[Gap, ...]:
-    """Return a gap over the whole trial where its steps cannot be aligned with telemetry, else nothing.
+    """Return a gap over the whole trial if its steps cannot be aligned with telemetry.
 
-    Both wall clocks may be right while the monotonic ones count from different boots; an offset that
-    differs on the same kernel is a time namespace, or a wall clock that was set in between.
+    The boot ids detect monotonic clocks of different kernels. An offset on the same kernel means a time namespace,
+    or that the wall clock was set in between.
 
     Args:
-        host, container: boot_id, wall_ns and t_ns of one instant, as in the protocol's "start"; None where the
-            container did not come to say so.
+        host, container: boot_id, wall_ns and t_ns of one instant, as in the event "start"; None if the
+            container wrote no such event.
     """
     if container is None:
         return ()
     offsets = [clocks["wall_ns"] - clocks["t_ns"] for clocks in (host, container)]
     apart_ns = abs(offsets[0] - offsets[1])
     if host["boot_id"] and container["boot_id"] and host["boot_id"] != container["boot_id"]:
-        why = "The container ran on another kernel than the harness"
+        why = "The container ran on a different kernel than the harness"
     elif apart_ns > TOLERANCE_NS:
-        why = f"The container's clock is {apart_ns / 1e9:.3g} s off the harness' own"
+        why = f"The container's clock differs from the host's by {apart_ns / 1e9:.3g} s"
     else:
         return ()
     reason = f"{why}, so its steps cannot be aligned with telemetry."

@@ -1,4 +1,4 @@
-"""From a container's event file to the parts of a Trial. Tolerant: what was well-formed is kept."""
+"""Read a container's event file. Well-formed events before an error are kept."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
 from harness.run.plain import from_plain
-from harness.untrusted import cleaned, open_regular
+from harness.untrusted import open_regular, sanitized
 from workloads.protocol import ProtocolError, read_events
 
 MAX_BYTES = 256 << 20
-# Characters of one text, values of one mapping or list that is no array, and characters of one trial's events.
-LONGEST = 2_000
-MOST_ENTRIES = 500
-MOST_CHARACTERS = 8_000_000
-# Further ones of a trial are left out.
-MOST_WARNINGS = 100
-MOST_SAMPLES_PER_S = 1e12
-# Fields that are lists of durations in some kinds of events.
+# Characters in one text, values in one mapping or list, and characters in all events of a trial.
+MAX_TEXT = 2_000
+MAX_ENTRIES = 500
+MAX_CHARACTERS = 8_000_000
+# Further warnings of a trial are dropped.
+MAX_WARNINGS = 100
+MAX_SAMPLES_PER_S = 1e12
+# Event fields that are lists of durations.
 _ARRAYS = ("step_ns", "latency_ns")
-# Kinds of events that are kept as they are: the list, and what its entries are made of.
+# Event kind -> name of the list in EventLog, and the type of its items.
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "variant": ("variants", VariantInfo),
     "phase": ("phases", Phase),
@@ -39,23 +39,23 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "fact": ("reported", Fact),
 }
 
-# What a hostile or broken line can raise: beyond ProtocolError (a ValueError) there are numbers of a
-# thousand digits and brackets nested a hundred thousand deep.
+# Errors raised by malformed lines: ProtocolError (a ValueError), huge numbers (OverflowError), deep nesting
+# (RecursionError).
 _MALFORMED = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(slots=True, kw_only=True)
 class EventLog:
-    """What a container reported.
+    """Events reported by a container.
 
     Attributes:
-        left_out: planned variant that could not be measured -> why.
-        needless: planned variants that would have told nothing.
-        problem: why reading stopped early, "" when all of the file is in the protocol.
-        characters: about what all of them take.
-        start: the first event, or None when there was none.
+        left_out: planned variant that could not be measured -> reason.
+        needless: planned variants that the driver skipped as uninformative.
+        problem: why reading stopped early, "" if the whole file is valid.
+        characters: approximate total size of the events.
+        start: the "start" event, or None.
         error: the last error event, or None.
-        ended: whether the last event of a trial that went well is there.
+        ended: whether there is an "end" event, which successful trials write.
     """
 
     facts: dict[str, Scalar] = field(default_factory=dict)
@@ -76,20 +76,20 @@ class EventLog:
     characters: int = 0
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Add one checked event.
+        """Check and add an event.
 
         Raises:
-            ValueError: its values cannot be, or there are too many.
+            ValueError: its values are impossible, or there are too many.
         """
         plain = {name: value for name, value in event.items() if name not in _ARRAYS}
         _check_values(plain.values())
         self.characters += len(str(plain))
-        if self.characters > MOST_CHARACTERS:
-            raise ProtocolError(f"more than {MOST_CHARACTERS:,} characters of events")
-        self._store({**event, **cleaned(plain, LONGEST)})
+        if self.characters > MAX_CHARACTERS:
+            raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
+        self._store({**event, **sanitized(plain, MAX_TEXT)})
 
     def parts(self) -> dict[str, Any]:
-        """Return those fields of a Trial that its container reports."""
+        """Return the fields of a Trial that its container reports."""
         lists = (*(name for name, _ in _LISTS.values()), "warnings")
         return {name: tuple(getattr(self, name)) for name in lists} | {
             "facts": self.facts,
@@ -99,11 +99,11 @@ class EventLog:
     def _store(self, event: Mapping[str, Any]) -> None:
         kind = event["kind"]
         if kind in _LISTS:
-            name, made = _LISTS[kind]
-            value = from_plain(event, made, _durations)
+            name, type_ = _LISTS[kind]
+            value = from_plain(event, type_, _durations)
             _check_times(value)
             if isinstance(value, VariantInfo):
-                # One that XLA could not compile begins again without.
+                # A variant that XLA cannot compile is started again without XLA.
                 self.variants = [each for each in self.variants if each.variant != value.variant]
             getattr(self, name).append(value)
             return
@@ -113,7 +113,7 @@ class EventLog:
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
-                self.warnings += [event["message"]] if len(self.warnings) < MOST_WARNINGS else []
+                self.warnings += [event["message"]] if len(self.warnings) < MAX_WARNINGS else []
             case "left-out":
                 self.left_out[event["variant"]] = event["reason"]
             case "needless":
@@ -125,13 +125,13 @@ class EventLog:
 
 
 def _check_values(values: Collection[Any]) -> None:
-    """Make sure that numbers are finite and have room in 64 bits, and that there are not too many values.
+    """Check that numbers are finite and fit in 64 bits, and that there are not too many values.
 
     Raises:
-        ProtocolError: they are not.
+        ProtocolError: the check failed.
     """
-    if len(values) > MOST_ENTRIES:
-        raise ProtocolError(f"more than {MOST_ENTRIES} values in one place")
+    if len(values) > MAX_ENTRIES:
+        raise ProtocolError(f"more than {MAX_ENTRIES} values in one place")
     for value in values:
         if isinstance(value, dict):
             _check_values(value.values())
@@ -149,8 +149,8 @@ def _check_times(value: object) -> None:
     length_ns = value.end_ns - value.start_ns
     if min(value.steps, value.samples, length_ns) < 1:
         raise ProtocolError("a window without steps, samples or length")
-    if value.samples * 1e9 > MOST_SAMPLES_PER_S * length_ns:
-        raise ProtocolError("a window that is faster than any machine")
+    if value.samples * 1e9 > MAX_SAMPLES_PER_S * length_ns:
+        raise ProtocolError("a window with an impossible speed")
 
 
 def _durations(values: Any) -> NDArray[np.int64]:
@@ -158,12 +158,12 @@ def _durations(values: Any) -> NDArray[np.int64]:
     if array.ndim != 1:
         raise ProtocolError("durations are not a plain list")
     if array.size and array.min() < 0:
-        raise ProtocolError("a duration below zero")
+        raise ProtocolError("a negative duration")
     return array
 
 
 def read_log(path: Path) -> EventLog:
-    """Read an event file as far as it is in the protocol; a missing file is an empty log with a problem."""
+    """Read an event file up to the first invalid event; a missing file gives an empty log with a problem."""
     log = EventLog()
     try:
         with open_regular(path, follow=False) as file:
@@ -178,7 +178,7 @@ def read_log(path: Path) -> EventLog:
     except OSError as error:
         log.problem = f"the event file cannot be read: {error.strerror}"
     except _MALFORMED as error:
-        log.problem = cleaned(str(error), LONGEST)
+        log.problem = sanitized(str(error), MAX_TEXT)
     if not log.problem and log.start is None:
         log.problem = "the workload wrote no events"
     return log
@@ -192,17 +192,17 @@ class EventTail:
     offset: int = 0
 
     def read(self) -> list[Mapping[str, Any]]:
-        """Return the whole new events since the last call; what is not an event is passed over here."""
+        """Return complete events written since the last call; invalid lines are skipped."""
         try:
             with open_regular(self.path, follow=False) as file:
                 file.seek(self.offset)
                 chunk = file.read(MAX_BYTES)
         except OSError:
             return []
-        whole = chunk[: chunk.rfind(b"\n") + 1]
-        self.offset += len(whole)
+        complete = chunk[: chunk.rfind(b"\n") + 1]
+        self.offset += len(complete)
         events: list[Mapping[str, Any]] = []
-        for line in whole.splitlines(keepends=True):
+        for line in complete.splitlines(keepends=True):
             try:
                 events += read_events(iter([line.decode("utf-8")]))
             except _MALFORMED:

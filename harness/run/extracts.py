@@ -1,4 +1,4 @@
-"""Extracts as files: runs in brief that travel instead of the run, and those that ship with tfbench."""
+"""Extract files: compact summaries of runs, and the reference machines that ship with tfbench."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.errors import StoreError, unknown
 from harness.model.comparison import Extract
 from harness.untrusted import parse_json
 
-# What the file of an extract is called.
+# File name suffix of extracts.
 SUFFIX = ".extract.json"
 _FOLDER = "references"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What the file of an extract holds."""
+    """Content of an extract file."""
 
     schema: Literal["tfbench-extract"] = "tfbench-extract"
     schema_version: Literal[2] = 2
@@ -31,26 +31,26 @@ def from_json(text: str | bytes) -> Extract:
     """Return an extract from JSON.
 
     Raises:
-        StoreError: it is none, or of another version.
+        StoreError: not an extract of this version.
     """
     try:
         return msgspec.convert(parse_json(text), Document).extract
     except ValueError as error:
         raise StoreError(
-            f"Not an extract of this version: {error}.", hint="Make it again with this version of tfbench."
+            f"Not an extract of this version: {error}.", hint="Recreate it with this version of tfbench."
         ) from error
 
 
 def references() -> tuple[str, ...]:
-    """Return the names of the machines whose extracts ship with tfbench."""
+    """Return the names of the reference machines."""
     return tuple(sorted(path.name.removesuffix(SUFFIX) for path in _folder().glob(f"*{SUFFIX}")))
 
 
 def reference_path(name: str) -> Path:
-    """Return the file of a reference machine's extract.
+    """Return the extract file of a reference machine.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: unknown name.
     """
     if name not in references():
         raise unknown("reference machine", name, references())

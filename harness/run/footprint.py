@@ -1,4 +1,4 @@
-"""What each workload costs to run, as measured: `python -m benchmarks.footprint` writes footprint.json from runs."""
+"""Measured cost of each workload; `python -m benchmarks.footprint` writes footprint.json from runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness.run.plain import from_plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a workload took in one profile.
+    """Cost of a workload in one profile.
 
     Attributes:
         profile: "smoke" or "quick".
-        trial_s: seconds of one trial's container on the CPU, median.
-        trials: how many trials the profile runs at least.
-        memory_bytes: most that the container used.
-        data_bytes: of its dataset on disk.
-        machine: what it ran on.
+        trial_s: median duration of a trial on the CPU.
+        trials: minimum number of trials.
+        memory_bytes: peak memory of the container.
+        data_bytes: size of its dataset on disk.
+        machine: where it was measured.
     """
 
     profile: str
@@ -32,11 +32,11 @@ class Footprint:
 
     @property
     def run_s(self) -> float:
-        """Seconds for the profile's fewest trials."""
+        """Duration of the profile's minimum number of trials."""
         return self.trial_s * self.trials
 
 
 def footprints() -> Mapping[str, tuple[Footprint, ...]]:
-    """Return what is known, by workload; one that was never measured is missing."""
+    """Return footprints by workload; workloads that were not measured are missing."""
     path = resources.files("harness.run") / "footprint.json"
     return from_plain(json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[Footprint, ...]])

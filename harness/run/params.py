@@ -1,4 +1,4 @@
-"""Parameters that users set with --param: which there are, of what type, and who has them. Pure."""
+"""Parameters for --param: names, types, and the workloads that have them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from harness.errors import UsageError, unknown
 from harness.untrusted import printable
 from workloads.protocol import TENSORFLOW, Workload
 
-# All whole numbers up to here are floating-point numbers as well.
-MOST_VALUE = 1 << 53
+# Integers up to this are exact as floating-point numbers.
+MAX_VALUE = 1 << 53
 _Positive = Annotated[int, msgspec.Meta(gt=0)]
-_WANTED: Mapping[Any, str] = {
+_EXPECTED: Mapping[Any, str] = {
     _Positive: "a whole number above 0",
     int: "a whole number",
     float: "a finite number",
     bool: "true or false",
 }
 
-# What the driver knows, so that every workload takes them, with their types; a workload's own come on top.
-COMMON: Mapping[str, Any] = {
+# Parameters of the driver, which every TensorFlow workload has in addition to its own.
+DRIVER_PARAMETERS: Mapping[str, Any] = {
     "batch_size": _Positive,
     "epochs": _Positive,
     "steps_per_execution": _Positive,
@@ -34,23 +34,23 @@ COMMON: Mapping[str, Any] = {
     "feed": Literal["fit", "resident"],
 }
 
-# Those of them that mean something whatever the framework.
-EVERYWHERE = ("batch_size", "epochs")
+# Parameters that apply to every framework.
+ANY_FRAMEWORK = ("batch_size", "epochs")
 
 
 def parameters(workload: Workload) -> Mapping[str, Any]:
-    """Return the types of all that `workload` takes; the prefixes "cpu:" and "gpu:" are no part of a name."""
+    """Return the types of a workload's parameters, without the prefixes "cpu:" and "gpu:"."""
     own = {name.rpartition(":")[2]: type(value) for name, value in workload.params.items()}
     if workload.image != TENSORFLOW:
-        return {**own, **{name: COMMON[name] for name in EVERYWHERE}}
-    return {**own, **COMMON}
+        return {**own, **{name: DRIVER_PARAMETERS[name] for name in ANY_FRAMEWORK}}
+    return {**own, **DRIVER_PARAMETERS}
 
 
 def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
-    """Turn `name=value` texts into values of the type that the parameter has.
+    """Convert texts to values of the parameter's type.
 
     Raises:
-        UsageError: no chosen workload has the parameter, or the value does not fit.
+        UsageError: no selected workload has the parameter, or the value is not valid.
     """
     available = {name: kind for workload in workloads for name, kind in parameters(workload).items()}
     for name in params:
@@ -60,7 +60,7 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
 
 
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return those of `params` that `workload` has."""
+    """Return the subset of `params` that `workload` has."""
     own = parameters(workload)
     return {name: value for name, value in params.items() if name in own}
 
@@ -68,13 +68,13 @@ def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, An
 def _parse(name: str, text: str, kind: Any) -> Any:
     try:
         value = msgspec.convert(text, kind, strict=False)
-        if not isinstance(value, (int, float)) or abs(value) <= MOST_VALUE:
+        if not isinstance(value, (int, float)) or abs(value) <= MAX_VALUE:
             return value
     except ValueError:
         pass
     choices = ", ".join(get_args(kind)) if get_origin(kind) is Literal else ""
-    wanted = f"one of {choices}" if choices else _WANTED.get(kind)
+    expected = f"one of {choices}" if choices else _EXPECTED.get(kind)
     raise UsageError(
         f"{name}={printable(text, 80)} is not valid.",
-        hint=f"Give it {wanted}." if wanted else f"Change {name} in a workload file of your own.",
+        hint=f"Use {expected}." if expected else f"Change {name} in your own workload file.",
     )

@@ -1,4 +1,4 @@
-"""Values as what JSON has, and back: the one place that serialises what tfbench keeps."""
+"""Convert model values to JSON-compatible values and back."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 
-def to_plain(value: Any, put: Callable[[NDArray[Any]], Any] | None = None) -> Any:
-    """Return a dataclass, or a collection of them, as dictionaries, lists and plain values.
+def to_plain(value: Any, encode_array: Callable[[NDArray[Any]], Any] | None = None) -> Any:
+    """Convert dataclasses and collections to dictionaries, lists and plain values.
 
     Args:
-        put: what stands for an array; without it there may be none.
+        encode_array: converts an array; None if there are none.
     """
 
     def other(value: Any) -> Any:
         if isinstance(value, Path):
             return str(value)
-        if isinstance(value, np.ndarray) and put is not None:
-            return put(value)
-        raise NotImplementedError(f"{type(value).__name__} cannot be kept")
+        if isinstance(value, np.ndarray) and encode_array is not None:
+            return encode_array(value)
+        raise NotImplementedError(f"{type(value).__name__} cannot be serialised")
 
     return msgspec.to_builtins(value, str_keys=True, builtin_types=(bytes,), enc_hook=other)
 
 
-def from_plain(plain: Any, kind: type[T], get: Callable[[Any], NDArray[Any]] | None = None) -> T:
-    """Return the value that `to_plain` was given; fields that `kind` does not have are left out.
+def from_plain(plain: Any, kind: type[T], decode_array: Callable[[Any], NDArray[Any]] | None = None) -> T:
+    """Reverse `to_plain`; unknown fields are ignored.
 
     Args:
-        get: gives the array that a value stands for.
+        decode_array: reverses `encode_array`.
 
     Raises:
-        ValueError: it is none of that kind; the message names the field.
+        ValueError: not a value of this type; the message names the field.
     """
 
     def other(kind: type[Any], plain: Any) -> Any:
         if kind is Path:
             return Path(plain)
-        if get is not None and (get_origin(kind) or kind) is np.ndarray:
-            return get(plain)
-        raise ValueError(f"no {kind.__name__} is expected here")
+        if decode_array is not None and (get_origin(kind) or kind) is np.ndarray:
+            return decode_array(plain)
+        raise ValueError(f"unexpected type {kind.__name__}")
 
     return msgspec.convert(plain, kind, dec_hook=other)

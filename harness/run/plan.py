@@ -1,4 +1,4 @@
-"""From a profile and filters to the ordered list of trials. Pure: nothing is looked up or started."""
+"""Plan the trials of a run: devices, variants, sweep points and their order. No I/O."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ from workloads.protocol import (
     measures_speed,
 )
 
-# What the breakdown of a step's time is made of, in the order in which they run: the driver leaves out what
-# those before show to be of no use. See docs/step-time.md for what each of them tells.
-OF_THE_STEP = (
+# Variants for the step-time breakdown, in order: the driver skips those that earlier ones show to be uninformative.
+# See docs/step-time.md.
+STEP_VARIANTS = (
     INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10",
     WITHOUT_FRAMEWORK, WITHOUT_LAUNCH, WITHOUT_INPUT,
 )  # fmt: skip
-OF_A_PIPELINE = (PARALLEL_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1")
-ON_A_GPU = (HOST_FED, WITHOUT_COPY)
+PIPELINE_VARIANTS = (PARALLEL_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1")
+GPU_ONLY_VARIANTS = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 
-def device_words(wanted: str) -> tuple[str, ...]:
-    """Split a device list, whichever of them this machine has.
+def split_devices(text: str) -> tuple[str, ...]:
+    """Split a device list; the devices need not exist on this machine.
 
     Raises:
-        UsageError: a word that names no device on any machine.
+        UsageError: not a valid device name.
     """
-    words = tuple(part.strip() for part in wanted.split(",") if part.strip())
-    for word in words:
-        if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", word):
+    devices = tuple(part.strip() for part in text.split(",") if part.strip())
+    for device in devices:
+        if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", device):
             raise UsageError(
-                f"There is no device {word!r}.",
+                f"There is no device {device!r}.",
                 hint="Choose from: auto, cpu, gpu, scaling, gpu0, gpu1 ...; join GPUs with '+'.",
             )
-    return words
+    return devices
 
 
-def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
+def resolve_devices(text: str, gpu_count: int) -> tuple[str, ...]:
     """Resolve a device list such as "auto", "cpu,gpu", "gpu0+gpu1" or "cpu,scaling".
 
-    auto is the CPU and each chosen GPU; gpu is each chosen GPU by itself; scaling is 1, 2, 4, ... of the
-    chosen GPUs together.
+    auto is the CPU and each selected GPU; gpu is each selected GPU alone; scaling is 1, 2, 4, ... of the
+    selected GPUs together.
 
     Raises:
-        UsageError: a word that is none of these, or a GPU that was not chosen or is not there.
+        UsageError: invalid device name, or a GPU that is not selected or does not exist.
     """
     singles = tuple(f"gpu{index}" for index in range(gpu_count))
     powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]
@@ -82,14 +82,14 @@ def devices_named(wanted: str, gpu_count: int) -> tuple[str, ...]:
         "scaling": tuple("+".join(singles[:count]) for count in powers),
     }
     result: list[str] = []
-    for word in device_words(wanted):
-        if groups.get(word):
-            result += groups[word]
-        elif set(parts := word.split("+")) <= set(singles) and len(set(parts)) == len(parts):
-            result.append(word)
+    for device in split_devices(text):
+        if groups.get(device):
+            result += groups[device]
+        elif set(names := device.split("+")) <= set(singles) and len(set(names)) == len(names):
+            result.append(device)
         else:
             raise UsageError(
-                f"There is no device {word!r}.",
+                f"There is no device {device!r}.",
                 hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+', "
                 "and use --gpus all to select all GPUs.",
             )
@@ -104,12 +104,12 @@ def plan_trials(
     params: Mapping[str, Any],
     points: Sequence[Point] = ((),),
 ) -> tuple[PlannedTrial, ...]:
-    """Return the trials in the order they run: by index first, so that a drifting machine hits all alike.
+    """Return the trials in execution order: by index first, so that drift affects all of them alike.
 
     Args:
-        variants: workload name -> its variants, as `variants_named` gives them; a workload without any is
-            left out. Those that only serve the breakdown run in the first trial of each device.
-        points: of a sweep's grid; without one the single empty point.
+        variants: workload name -> variants, from `resolve_variants`; a workload without variants is
+            left out. Variants that only serve the breakdown run in the first trial of each device.
+        points: points of a sweep; a single empty point without one.
     """
     return tuple(
         PlannedTrial(
@@ -117,7 +117,7 @@ def plan_trials(
             workload=workload.name,
             device=device,
             index=index,
-            variants=own,
+            variants=trial_variants,
             params={**params_for(workload, params), **dict(point)},
             point=point,
         )
@@ -125,60 +125,63 @@ def plan_trials(
         for workload in workloads
         for number, point in enumerate(points, 1)
         for device in devices
-        if (own := _of_trial(variants[workload.name], device, index))
+        if (trial_variants := _trial_variants(variants[workload.name], device, index))
     )
 
 
-def _of_trial(variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
-    here = tuple(variant for variant in variants if device != CPU or variant not in ON_A_GPU)
-    speeds = tuple(variant for variant in here if measures_speed(variant))
-    return here if index == 0 or not speeds else speeds
+def _trial_variants(variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
+    available = tuple(variant for variant in variants if device != CPU or variant not in GPU_ONLY_VARIANTS)
+    speeds = tuple(variant for variant in available if measures_speed(variant))
+    return available if index == 0 or not speeds else speeds
 
 
 def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
-    """Return every combination of the axes' values, the last axis running fastest."""
+    """Return every combination of the axes' values; the last axis varies fastest."""
     return tuple(tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-def variants_named(
-    wanted: str, analysis: bool, workloads: Sequence[Workload]
+def resolve_variants(
+    text: str, analysis: bool, workloads: Sequence[Workload]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Resolve a comma-separated list of variants to those that each workload has, by its name.
+    """Resolve a comma-separated list of variants; return workload name -> its variants.
 
-    "" is baseline and tuned and, with analysis, what the breakdown of a step is made of.
+    "" means baseline, tuned and, with analysis, the variants for the step-time breakdown.
 
     Raises:
-        UsageError: a word that is no variant of any of the workloads.
+        UsageError: no workload has a variant.
     """
-    variants = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
+    variants = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not variants:
-        return {each.name: (BASELINE, TUNED, *(_probes(each) if analysis else ())) for each in workloads}
+        return {
+            each.name: (BASELINE, TUNED, *(_analysis_variants(each) if analysis else ()))
+            for each in workloads
+        }
     for variant in variants:
-        if not any(_has(workload, variant) for workload in workloads):
-            own = dict.fromkeys(name for workload in workloads for name in _own_variants(workload))
-            raise unknown("variant", variant, (*VARIANTS, *own, f"{STAGE_PREFIX}NAME"))
+        if not any(_has_variant(workload, variant) for workload in workloads):
+            names = dict.fromkeys(name for workload in workloads for name in _own_variants(workload))
+            raise unknown("variant", variant, (*VARIANTS, *names, f"{STAGE_PREFIX}NAME"))
     return {
-        workload.name: tuple(variant for variant in variants if _has(workload, variant))
+        workload.name: tuple(variant for variant in variants if _has_variant(workload, variant))
         for workload in workloads
     }
 
 
-def _has(workload: Workload, variant: str) -> bool:
-    """Tell whether `variant` is one of the workload's; stages that it does not declare only its code knows."""
+def _has_variant(workload: Workload, variant: str) -> bool:
+    """Return whether a workload has a variant; undeclared stages are accepted and checked in the container."""
     if variant.startswith(STAGE_PREFIX) and not workload.stages:
         return variant != STAGE_PREFIX
-    named = (*VARIANTS, *OF_THE_STEP, *OF_A_PIPELINE, *_own_variants(workload))
+    named = (*VARIANTS, *STEP_VARIANTS, *PIPELINE_VARIANTS, *_own_variants(workload))
     return variant in named or _NUMBERED.fullmatch(variant) is not None
 
 
-def _probes(workload: Workload) -> tuple[str, ...]:
-    """Return the variants that only serve the breakdown, in the order in which they run."""
+def _analysis_variants(workload: Workload) -> tuple[str, ...]:
+    """Return the variants that only serve the breakdown, in execution order."""
     stages = tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
     if workload.image != TENSORFLOW:
-        # Rounds of boosting wait for no input.
+        # Boosting rounds do not wait for input.
         return (INPUT_ONLY, *stages)
-    pipeline = OF_A_PIPELINE if workload.pipeline else ()
-    return (*OF_THE_STEP, *stages, *pipeline)
+    pipeline = PIPELINE_VARIANTS if workload.pipeline else ()
+    return (*STEP_VARIANTS, *stages, *pipeline)
 
 
 def _own_variants(workload: Workload) -> tuple[str, ...]:
@@ -196,11 +199,11 @@ def spec_for(
     image: str = TENSORFLOW,
     weights: str = "",
 ) -> Spec:
-    """Return what the container of `trial` is asked to do.
+    """Return the specification for the container of `trial`.
 
     Args:
-        file: of the workload: its name in the tree, or its path in the container.
-        weights: path of a file of weights there, "" for none.
+        file: workload file: the name of a built-in one, or the path in the container.
+        weights: path of the weights in the container, "" for none.
     """
     measuring = {each.name: getattr(profile, each.name) for each in fields(Measuring)}
     measuring["full"] = profile.full and trial.index == 0
@@ -214,9 +217,9 @@ def spec_for(
         data_dir=data_dir,
         weights=weights,
         params=trial.params,
-        # A variant's share of the trial's time, a fifth being left for all but training.
+        # Each variant gets an equal share of 80 % of the trial's time limit.
         whole_s=0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0,
-        # How well it learns in these few steps says only whether it learns at all.
+        # After so few steps, accuracy only shows whether the model learns at all: once is enough.
         evaluate=trial.index == 0,
         seed=seed,
         image=image,

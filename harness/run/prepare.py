@@ -1,4 +1,4 @@
-"""The side effects of `tfbench bench`, in order: engine, images, data, manifest, trials."""
+"""Prepare and execute a run: engine, images, data, manifest, trials."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from harness.telemetry.sources import default_sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A run that is ready to start: everything is built and fetched; nothing is written yet."""
+    """A run that is ready to start: images and data are there, but its folder is not written yet."""
 
     resolved: Resolved
     engine: Engine
@@ -63,7 +63,7 @@ class Prepared:
 
     @property
     def run(self) -> Run:
-        """The run that is about to start, without trials."""
+        """The run without trials."""
         return Run(
             manifest=self.manifest,
             workloads=self.resolved.workloads,
@@ -74,7 +74,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """What containers are given: each device's GPUs, images by target, data by workload, a folder of weights."""
+    """Inputs of containers: GPU access by device, images by target, data by workload, folder and hash of weights."""
 
     engine: EngineInfo
     access: Mapping[str, GpuAccess]
@@ -92,19 +92,19 @@ def prepare(
     rerun_of: str = "",
     run_id: str = "",
 ) -> Prepared:
-    """Reach the engine and make sure of images and data.
+    """Connect to the engine; build images and fetch data as needed.
 
     Args:
-        command: the command line, for the record.
-        rerun_of: the run that this one repeats, "" for none.
-        run_id: of the run that goes on, "" for a new one.
+        command: command line to record.
+        rerun_of: id of the run that this one repeats, "" for none.
+        run_id: id of the run to continue, "" for a new one.
 
     Raises:
-        EngineError, GpuError, ImageError, DataError, StoreError, UsageError: see there; nothing has run yet.
+        EngineError, GpuError, ImageError, DataError, StoreError, UsageError: preparation failed.
     """
     if any(trial.gpus for trial in resolved.planned):
-        for remark in check_driver(resolved.gpus):
-            progress.line(remark)
+        for warning in check_driver(resolved.gpus):
+            progress.line(warning)
     engine = connect(resolved.options.engine, progress)
     engine.remove_stale()
     inputs = _inputs(resolved, engine, paths, progress)
@@ -119,27 +119,27 @@ def prepare(
 
 
 def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
-    """Make ready the trials of an interrupted run that have not finished, exactly as they were planned.
+    """Prepare the unfinished trials of an interrupted run, exactly as planned.
 
     Raises:
-        StoreError: not a run, or what it ran in is no longer the same; mixed trials would not compare.
+        StoreError: not a run, or images, GPUs or inputs changed, so that trials would not be comparable.
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
-    # A plan may say less than the options it was made from: a rerun has just the trials that were run before.
+    # The plan of a rerun has fewer trials than its options imply.
     resolved = replace(resolve(run.manifest.options), profile=run.manifest.profile, planned=run.planned)
     prepared = prepare(resolved, paths, progress, run_id=run.manifest.run_id)
-    if changed := _changed(run.manifest, prepared.manifest):
+    if changes := _changes_since(run.manifest, prepared.manifest):
         prepared.engine.close()
         raise StoreError(
-            f"Changed since {path} started: {', '.join(changed)}.",
+            f"Changed since {path} started: {', '.join(changes)}.",
             hint="Start a new run: these trials would not be comparable.",
         )
     return replace(prepared, folder=RunFolder(path), manifest=run.manifest)
 
 
-def _changed(then: Manifest, now: Manifest) -> list[str]:
-    """Name what trials of a run would now differ in from those that it has."""
+def _changes_since(recorded: Manifest, current: Manifest) -> list[str]:
+    """Return what changed since the run started and would make its trials incomparable."""
 
     def compared(manifest: Manifest) -> Mapping[str, object]:
         return {
@@ -150,27 +150,27 @@ def _changed(then: Manifest, now: Manifest) -> list[str]:
             "workload files": manifest.sources,
         }
 
-    before = compared(then)
-    return [name for name, value in compared(now).items() if value != before[name]]
+    before = compared(recorded)
+    return [name for name, value in compared(current).items() if value != before[name]]
 
 
 def execute(
     prepared: Prepared,
     progress: Progress,
-    ended: Callable[[Trial], None] | None = None,
+    on_trial_end: Callable[[Trial], None] | None = None,
     *,
     wait_s: float = 0.0,
 ) -> tuple[Trial, ...]:
-    """Run the trials; hold the machine's lock meanwhile.
+    """Run the trials while holding the machine's lock.
 
     Args:
-        ended: called with each trial once its folder is complete.
-        wait_s: how long to wait while another run holds the lock.
+        on_trial_end: called with each trial when its folder is complete.
+        wait_s: how long to wait if another run holds the lock.
 
     Raises:
-        BusyError, EngineError, Interrupted, StoreError: every trial that had ended is in the run folder.
+        BusyError, EngineError, Interrupted, StoreError: trials that ended before are in the run folder.
     """
-    runner = runner_of(prepared, progress, ended)
+    runner = make_runner(prepared, progress, on_trial_end)
     try:
         with measuring(default_path(), wait_s=wait_s):
             if not prepared.folder.exists():
@@ -180,7 +180,9 @@ def execute(
         prepared.engine.close()
 
 
-def runner_of(prepared: Prepared, progress: Progress, ended: Callable[[Trial], None] | None = None) -> Runner:
+def make_runner(
+    prepared: Prepared, progress: Progress, on_trial_end: Callable[[Trial], None] | None = None
+) -> Runner:
     """Return what runs the trials; `ended` is called with each one once its folder is complete."""
     rate_hz = prepared.resolved.options.rate_hz
     return Runner(
@@ -190,7 +192,7 @@ def runner_of(prepared: Prepared, progress: Progress, ended: Callable[[Trial], N
         sources=default_sources,
         interval_s=1 / rate_hz if rate_hz else 0.0,
         progress=progress,
-        ended=ended,
+        on_trial_end=on_trial_end,
     )
 
 
@@ -216,19 +218,19 @@ def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
 
 
 def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Mapping[str, ImageInfo]:
-    """Return what the trials run in by target, built if it is not there yet: images, or the local engine's Pythons."""
-    own = resolved.options.images
+    """Return the image (or local environment) of each target, built if needed."""
+    custom = resolved.options.images
     if not isinstance(engine, DockerEngine):
-        if own:
+        if custom:
             raise UsageError("The local engine cannot run images.", hint="Use --engine docker with --image.")
         targets = resolved.targets
         return {each: ensure_environment(each, paths.checkout, paths.cache, progress) for each in targets}
-    for target in own.keys() - set(resolved.targets):
-        progress.line(f"--image {target}={own[target]} is not used: no trial of this run needs that image.")
+    for target in custom.keys() - set(resolved.targets):
+        progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
     builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
     return {
-        target: builder.own(target, own[target])
-        if target in own
+        target: builder.own(target, custom[target])
+        if target in custom
         else builder.ensure(target, resolved.options.base)
         for target in resolved.targets
     }
@@ -236,13 +238,13 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
 
 def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
-    now = datetime.datetime.now(datetime.UTC)
+    current = datetime.datetime.now(datetime.UTC)
     software = {target: image.reference for target, image in inputs.images.items()}
     return Manifest(
-        run_id=run_id or new_run_id(now),
-        created=now.isoformat(timespec="seconds"),
+        run_id=run_id or new_run_id(current),
+        created=current.isoformat(timespec="seconds"),
         tfbench_version=__version__,
-        commit=commit_of(paths.checkout),
+        commit=git_commit(paths.checkout),
         command="",
         engine=inputs.engine,
         images=tuple(inputs.images.values()),
@@ -278,7 +280,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Man
         weights = f"{WEIGHTS_DIR}/{options.weights.name}"
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
-        # An image knows its own libraries; the local environment's Python does not.
+        # Images configure their library path; the local environment does not.
         environment |= {} if inputs.engine.isolated else library_variables(Path(image.reference))
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
@@ -294,7 +296,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Man
         cpus=options.cpus,
         cpu_quota=options.cpu_quota,
         memory_bytes=manifest.memory_limit_bytes,
-        # For workloads that may be asked to read their data from memory (storage=ram).
+        # Leaves space for workloads that copy their data into memory (storage=ram).
         tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
         gpu=inputs.access.get(trial.device),
     )
@@ -315,19 +317,19 @@ def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Man
 
 
 def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:
-    """Make the folder that keeps machine code which the driver compiles from PTX: on a new GPU that takes minutes."""
+    """Create the cache for code that the driver compiles from PTX, which takes minutes on a new GPU."""
     cache = paths.cache / "cuda" / image.digest.rpartition(":")[2][:16]
     cache.mkdir(parents=True, exist_ok=True)
     return cache
 
 
-def new_run_id(now: datetime.datetime) -> str:
-    """Return a run's folder name: it sorts by time and does not collide."""
-    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+def new_run_id(current: datetime.datetime) -> str:
+    """Return a unique run id that sorts by time."""
+    return f"{current:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def commit_of(checkout: Path) -> str:
-    """Return the checkout's commit, with "-dirty" when files differ from it; "" outside a repository."""
+def git_commit(checkout: Path) -> str:
+    """Return the checkout's commit, with "-dirty" if files were changed; "" outside a repository."""
     command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

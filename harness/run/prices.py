@@ -1,9 +1,9 @@
-"""What users write with --price: key=value amounts, or one amount for an hour of the machine.
+"""Parse --price.
 
-0.526                                an hour of the machine, whichever device works
-cpu=0.20,gpu=0.526                   an hour of the machine that one would rent for each
-cpu=0.20,each-gpu=3.50               an hour of each GPU that a trial uses
-0.526,electricity=0.30,currency=EUR  a kilowatt-hour beside it; the currency is USD by default
+0.526                                per hour of the machine, for all devices
+cpu=0.20,gpu=0.526                   per hour of the machine that one would rent for each device
+cpu=0.20,each-gpu=3.50               per hour of each GPU that a trial uses
+0.526,electricity=0.30,currency=EUR  electricity per kWh; the currency is USD by default
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _NAMES = tuple(each.name for each in fields(Prices) if each.name != "source")
 
 
 def read_prices(text: str) -> Prices:
-    """Read what was written with --price.
+    """Parse the value of --price.
 
     Raises:
-        UsageError: there is no amount in it, or a value is not usable.
+        UsageError: no amount, or an invalid value.
     """
     words = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
     given = {name.replace("-", "_") or "machine": value for name, _, value in words}
@@ -38,5 +38,5 @@ def read_prices(text: str) -> Prices:
     except ValueError:
         usable = False
     if not usable:
-        raise UsageError(f"--price {text} is not an amount of money.", hint=_HINT)
+        raise UsageError(f"--price {text} is not a valid price.", hint=_HINT)
     return prices

@@ -1,8 +1,8 @@
-"""A run inside its report: packed into the HTML page, and taken out of it again.
+"""Embed a run in its HTML report, and read it back.
 
-A page carries `<script id="tfbench-run">`: base64 of xz of one MessagePack document, in which an array is its type
-("<i8" or "<f8") and its bytes. The document holds the run and its analysis; of long runs telemetry and single steps
-are thinned out so that the page stays small, and the analysis is the one of the whole run.
+A page contains `<script id="tfbench-run">`: base64 of xz of a MessagePack document, in which an array is a type
+("<i8" or "<f8") and its bytes. The document has the run and its analysis. In long runs, telemetry and single steps
+are downsampled to keep the page small; the analysis is always that of the complete run.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.defaults import PAGE_TEXT, PAGE_VALUES
+from harness.defaults import MAX_PAGE_CHARACTERS, MAX_PAGE_VALUES
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.plain import from_plain, to_plain
 from harness.run.store import read_run
-from harness.run.thinning import readings, thinned
-from harness.untrusted import MOST_BYTES, cleaned, read_file
+from harness.run.thinning import count_values, downsample_run
+from harness.untrusted import MAX_BYTES, read_file, sanitized
 
 FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
-_LEAST_VALUES = 20_000  # what takes the room is then not these
-_PRESET = 3  # a fifth of the time that xz takes by default, for 4 % more bytes
+_MIN_VALUES = 20_000  # below this, downsampling no longer shrinks the page
+_PRESET = 3  # takes a fifth of the default's time, for 4 % more bytes
 _TYPES = ("<i8", "<f8")
-_HINT = "Name a run folder, or a report.html of this version of tfbench."
+_HINT = "Give a run folder, or a report.html of this version of tfbench."
 
 
 def open_run(path: Path) -> Run:
-    """Read a run from its folder or out of a report file.
+    """Read a run from a run folder or report file.
 
     Raises:
         StoreError: it is neither.
@@ -47,10 +47,10 @@ def open_run(path: Path) -> Run:
 
 
 def open_recording(path: Path) -> tuple[Run, Analysis | None]:
-    """Read a run from its folder or out of a report file.
+    """Read a run from a run folder or report file.
 
     Returns:
-        The run, and the analysis that was computed before it was thinned out; None where the run is whole.
+        The run, and the analysis computed before it was downsampled (None if the run is complete).
 
     Raises:
         StoreError: it is neither.
@@ -58,105 +58,104 @@ def open_recording(path: Path) -> tuple[Run, Analysis | None]:
     if path.is_dir() or not os.path.lexists(path):
         return read_run(path), None
     content = read_file(path)
-    result = _ELEMENT.findall(content)
-    if len(result) != 1:
-        raise StoreError(f"{path} is not a report that contains its run.", hint=_HINT)
+    matches = _ELEMENT.findall(content)
+    if len(matches) != 1:
+        raise StoreError(f"{path} is not a tfbench report.", hint=_HINT)
     try:
-        return unpack(result[0].decode("ascii"))
+        return unpack(matches[0].decode("ascii"))
     except StoreError as error:
         raise StoreError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def carried(analysis: Analysis, *, whole: bool) -> tuple[str, Analysis]:
-    """Pack a run and its analysis for a page; too long a run is thinned out.
+def pack_for_page(analysis: Analysis, *, whole: bool) -> tuple[str, Analysis]:
+    """Pack a run and its analysis for a page; downsample the run if it is too long.
 
     Args:
-        analysis: the analysis and, in it, the run.
-        whole: whether the run is all that was recorded, and not itself taken out of a page for which it
-            was thinned out.
+        analysis: the analysis, which contains the run.
+        whole: whether the run is complete, that is, not downsampled before.
 
     Returns:
-        The text for the page's element, and the analysis with the run as it is in the text: a page drawn from
-        it is the same when it is drawn again from the page itself.
+        The text for the page, and the analysis with the run as packed. Drawing the page from the latter ensures that
+        a page regenerated from the packed run is identical.
     """
-    most = PAGE_VALUES
+    limit = MAX_PAGE_VALUES
     while True:
-        shorter = thinned(analysis.run, most)
-        fitting = replace(analysis, run=shorter)
-        text = pack(fitting, whole=whole and shorter is analysis.run)
-        if len(text) <= PAGE_TEXT or most < _LEAST_VALUES:
-            return text, fitting
-        most = int(min(most, readings(shorter)) * 0.95 * PAGE_TEXT / len(text))
+        downsampled = downsample_run(analysis.run, limit)
+        result = replace(analysis, run=downsampled)
+        text = pack(result, whole=whole and downsampled is analysis.run)
+        if len(text) <= MAX_PAGE_CHARACTERS or limit < _MIN_VALUES:
+            return text, result
+        limit = int(min(limit, count_values(downsampled)) * 0.95 * MAX_PAGE_CHARACTERS / len(text))
 
 
 def pack(analysis: Analysis, *, whole: bool) -> str:
-    """Return a run and its analysis as text that is safe inside an HTML page.
+    """Encode a run and its analysis as text that is safe in HTML.
 
     Args:
-        analysis: the analysis and, in it, the run.
-        whole: whether the run is all that was recorded, so that the analysis follows from it.
+        analysis: the analysis, which contains the run.
+        whole: whether the run is complete, so that the analysis can be recomputed from it.
     """
     document = {
         "format": FORMAT,
         "schema": SCHEMA_VERSION,
         "whole": whole,
-        "analysis": to_plain(analysis, _plain_array),
+        "analysis": to_plain(analysis, _encode_array),
     }
     content = lzma.compress(msgspec.msgpack.encode(document), preset=_PRESET)
     return base64.b64encode(content).decode("ascii")
 
 
-def unpack(text: str, *, most_bytes: int = MOST_BYTES) -> tuple[Run, Analysis | None]:
-    """Take out of text what `pack` put in.
+def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | None]:
+    """Decode text from `pack`.
 
     Args:
-        text: what `pack` gave.
-        most_bytes: how large it may be unpacked: a page of some kilobytes must not fill the memory.
+        text: result of `pack`.
+        max_bytes: limit of the decompressed size, because a small page must not fill the memory.
 
     Raises:
-        StoreError: the text was not made by `pack`, is cut off, or is of a version that this one cannot read.
+        StoreError: the text is not from `pack`, truncated, or of another version.
     """
-    content = _content(text, most_bytes)
+    content = _content(text, max_bytes)
     try:
-        document = cleaned(msgspec.msgpack.decode(content))
+        document = sanitized(msgspec.msgpack.decode(content))
         if document["format"] != FORMAT:
-            raise StoreError("The report contains no run of tfbench.", hint=_HINT)
+            raise StoreError("The report does not contain a tfbench run.", hint=_HINT)
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(
-                f"The contained run has schema version {document['schema']!r}; "
+                f"The embedded run has schema version {document['schema']!r}; "
                 f"this tfbench reads {SCHEMA_VERSION}.",
-                hint="Read it with the tfbench version that the report names at its end.",
+                hint="Use the tfbench version named at the end of the report.",
             )
         analysis = None
         if document["whole"] is True:
-            run = from_plain(document["analysis"]["run"], Run, _array)
+            run = from_plain(document["analysis"]["run"], Run, _decode_array)
         else:
-            analysis = from_plain(document["analysis"], Analysis, _array)
+            analysis = from_plain(document["analysis"], Analysis, _decode_array)
             run = analysis.run
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(f"The contained run is damaged: {error}.", hint=_HINT) from error
+        raise StoreError(f"The embedded run is damaged: {error}.", hint=_HINT) from error
     return run, analysis
 
 
-def _content(text: str, most_bytes: int) -> bytes:
+def _content(text: str, max_bytes: int) -> bytes:
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
     try:
-        content = decoder.decompress(base64.b64decode(text), max_length=most_bytes)
+        content = decoder.decompress(base64.b64decode(text), max_length=max_bytes)
     except (binascii.Error, lzma.LZMAError, ValueError) as error:
-        raise StoreError("The contained run is damaged: it cannot be unpacked.", hint=_HINT) from error
+        raise StoreError("The embedded run is damaged: it cannot be decompressed.", hint=_HINT) from error
     if not decoder.eof:
-        raise StoreError("The contained run is damaged: it is truncated or too large.", hint=_HINT)
+        raise StoreError("The embedded run is damaged: it is truncated or too large.", hint=_HINT)
     return content
 
 
-def _plain_array(array: NDArray[Any]) -> tuple[str, bytes]:
+def _encode_array(array: NDArray[Any]) -> tuple[str, bytes]:
     kind = "<f8" if array.dtype.kind == "f" else "<i8"
     return kind, array.astype(kind).tobytes()
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _decode_array(value: Any) -> NDArray[Any]:
     kind, content = value
     if kind not in _TYPES:
-        raise ValueError("an array of another type")
+        raise ValueError("an array of an unknown type")
     array: NDArray[Any] = np.frombuffer(content, kind)
     return array.astype(array.dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""Run what a report describes again: the same plan, parameters, seed and number of trials, on this host."""
+"""Repeat a recorded run on this host, with the same plan, parameters, seed and number of trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.model.platform import EngineInfo, ImageInfo, target_for
 from harness.model.run import Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import built_in, external, sources
-from harness.run.prepare import commit_of
+from harness.run.prepare import git_commit
 from harness.run.resolve import Resolved, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
@@ -31,33 +31,35 @@ def rerun_options(
     files: tuple[Path, ...] = (),
     price: str = "",
 ) -> Options:
-    """Return the options with which a recorded run runs again on this host.
+    """Return the options for repeating a recorded run on this host.
 
     Args:
-        run: what to run again.
-        out: the folder for the new run folder.
-        engine: another engine than the run's, "" for the same.
-        devices: those of the run's devices to run on again; all of them when empty.
-        files: where the user's own workload files lie here, if not where they lay.
-        price: other prices than the run's, as harness.run.prices reads them; "" for the same.
+        run: the recorded run.
+        out: parent of the new run folder.
+        engine: "" for the engine of the run.
+        devices: subset of the run's devices; empty for all.
+        files: local paths of the workload files, if they differ.
+        price: value of --price; "" for the prices of the run.
 
     Raises:
-        UsageError: the run did not use such a device, or a workload file is not here.
+        UsageError: the run did not use a device, or a workload file is missing.
     """
     options = run.manifest.options
-    had = tuple(dict.fromkeys(planned.device for planned in run.planned))
-    if strange := [device for device in devices if device not in had]:
-        raise UsageError(f"The run did not use {', '.join(strange)}.", hint=f"Choose from: {', '.join(had)}.")
+    used_devices = tuple(dict.fromkeys(planned.device for planned in run.planned))
+    if unused := [device for device in devices if device not in used_devices]:
+        raise UsageError(
+            f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
+        )
     if missing := [str(path) for path in files or options.files if not path.is_file()]:
         raise UsageError(
-            f"The run used workload files that are not here: {', '.join(missing)}.",
-            hint="Name the file with --workload-file.",
+            f"Workload files of the run do not exist here: {', '.join(missing)}.",
+            hint="Give the file's location with --workload-file.",
         )
     return replace(
         options,
         out=out,
         engine=engine or (DOCKER if run.manifest.engine.isolated else LOCAL),
-        device=",".join(devices or had),
+        device=",".join(devices or used_devices),
         files=files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
         price=price or options.price,
@@ -67,15 +69,15 @@ def rerun_options(
 def resolve_rerun(run: Run, options: Options) -> Resolved:
     """Resolve a recorded run on this host.
 
-    The trials are those that were run: how many it takes to narrow an interval differs from host to host,
-    and here the same number is wanted. Of a run that was cut off it is the whole plan.
+    The plan has exactly the trials that were run, because the number needed for a narrow interval differs between
+    hosts. For an interrupted run it is the complete plan.
 
     Args:
-        run: what to run again.
-        options: as `options_here` gives them.
+        run: the recorded run.
+        options: result of `rerun_options`.
 
     Raises:
-        UsageError, GpuError: what it needs is not here.
+        UsageError, GpuError: this host lacks something that the run needs.
     """
     resolved = resolve(options)
     devices = options.device.split(",")
@@ -91,34 +93,36 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
 
 
 def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
-    """Return what a run asks of this machine beyond a run without options, by the option's name.
+    """Return the settings of a recorded run that need the user's consent: option name -> value.
 
     Args:
-        options: as `options_here` gives them; workload files that are not the run's are not asked for.
+        options: result of `rerun_options`; workload files given by the user need no consent.
     """
-    foreign = options.files if options.files == run.manifest.options.files else ()
-    asked = {
+    recorded_files = options.files if options.files == run.manifest.options.files else ()
+    requested = {
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
         "--base": options.base,
-        "--workload-file": ", ".join(map(str, foreign)),
+        "--workload-file": ", ".join(map(str, recorded_files)),
         "--weights": options.weights,
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,
         "--cpus": options.cpus,
         "--cpu-quota": options.cpu_quota,
         "--memory": options.memory_bytes and f"{options.memory_bytes / 2**30:.4g} GiB",
     }
-    return {name: str(value) for name, value in asked.items() if value}
+    return {name: str(value) for name, value in requested.items() if value}
 
 
 def expected_run(run: Run, options: Options, paths: Paths) -> Run:
-    """Return the run as it would be here, as far as that is certain before an engine is asked or an image built.
+    """Return the run as it would be on this host, without connecting to an engine or building an image.
 
-    What is not certain yet, such as data and the engine, is empty.
+    Unknown fields, such as data and engine, are empty.
     """
-    own = tuple(entry for path in options.files for entry in external(path))
-    entries = tuple(entry for entry in (*built_in(), *own) if entry.workload.name in options.workloads)
-    result, _ = discover()
-    gpus = select_gpus(result, options.gpus) if result and run.manifest.gpus else ()
+    external_entries = tuple(entry for path in options.files for entry in external(path))
+    entries = tuple(
+        entry for entry in (*built_in(), *external_entries) if entry.workload.name in options.workloads
+    )
+    gpus_here, _ = discover()
+    gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     targets = {
         target_for(workload.image, gpu=bool(planned.gpus))
         for planned in run.planned
@@ -130,7 +134,7 @@ def expected_run(run: Run, options: Options, paths: Paths) -> Run:
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,
-        commit=commit_of(paths.checkout),
+        commit=git_commit(paths.checkout),
         engine=engine,
         images=tuple(
             ImageInfo(target=target, reference="", digest="", base="", lock_sha256=file_sha256(lock))
@@ -148,26 +152,26 @@ def expected_run(run: Run, options: Options, paths: Paths) -> Run:
     )
 
 
-def compare_images(then: Run, find: Callable[[str], ImageInfo | None]) -> dict[str, str]:
-    """Say of each image that a run was made in whether the one here has the same bits.
+def compare_images(recorded: Run, find: Callable[[str], ImageInfo | None]) -> dict[str, str]:
+    """Describe for each image of a run whether the local one has the same content.
 
     Args:
-        then: the run.
-        find: returns this host's image of a target, None where it is not built.
+        recorded: the run.
+        find: returns the local image of a target, or None.
     """
     verdicts = {}
-    for image in then.manifest.images:
+    for image in recorded.manifest.images:
         if not (image.contents and image.lock_sha256):
             continue
         here = find(image.target)
         if here is None:
-            verdicts[image.target] = "not built here yet"
+            verdicts[image.target] = "not built yet"
         elif here.contents == image.contents:
-            verdicts[image.target] = "same bits"
+            verdicts[image.target] = "same content"
         elif here.lock_sha256 != image.lock_sha256:
-            verdicts[image.target] = "other bits, from another lock"
+            verdicts[image.target] = "different content, from a different lock file"
         elif here.base != image.base:
-            verdicts[image.target] = f"other bits, on {here.base} instead of {image.base}"
+            verdicts[image.target] = f"different content, on base {here.base} instead of {image.base}"
         else:
-            verdicts[image.target] = "other bits, from the same lock and base"
+            verdicts[image.target] = "different content, from the same lock file and base"
     return verdicts

@@ -1,4 +1,4 @@
-"""Options held against the catalogue and this machine: what will be run."""
+"""Resolve options against the catalogue and this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.data.weights import check_weights
 from harness.defaults import (
-    MOST_CPUS,
-    MOST_MEMORY_GIB,
-    MOST_PLANNED,
-    MOST_RATE_HZ,
-    MOST_SEED,
-    MOST_STALL_S,
-    MOST_TRIALS,
+    MAX_CPUS,
+    MAX_MEMORY_GIB,
+    MAX_PLANNED,
+    MAX_RATE_HZ,
+    MAX_SEED,
+    MAX_STALL_S,
+    MAX_TRIALS,
     PROFILES,
     Profile,
 )
@@ -29,11 +29,11 @@ from harness.model.run import PlannedTrial
 from harness.run.catalogue import Entry, built_in, external, select
 from harness.run.params import check_params
 from harness.run.plan import (
-    device_words,
-    devices_named,
     grid,
     plan_trials,
-    variants_named,
+    resolve_devices,
+    resolve_variants,
+    split_devices,
 )
 from harness.run.prices import read_prices
 from harness.system.gpus import discover, select_gpus
@@ -43,7 +43,7 @@ from workloads.protocol import BASELINE, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Options held against the catalogue and the machine: what will be run."""
+    """What will be run."""
 
     options: Options
     profile: Profile
@@ -53,30 +53,30 @@ class Resolved:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The image targets that the planned trials need."""
+        """The image targets needed by the planned trials."""
         return tuple(dict.fromkeys(self.target(trial) for trial in self.planned))
 
     def target(self, trial: PlannedTrial) -> str:
-        """Return the image target that a planned trial runs in."""
+        """Return the image target of a planned trial."""
         return target_for(self.entry(trial.workload).workload.image, gpu=bool(trial.gpus))
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """What the entries declare."""
+        """The declarations of the entries."""
         return tuple(entry.workload for entry in self.entries)
 
     def entry(self, name: str) -> Entry:
-        """Return the entry of a planned workload."""
+        """Return the entry of a workload."""
         return next(entry for entry in self.entries if entry.workload.name == name)
 
 
 def resolve(options: Options) -> Resolved:
-    """Hold the options against the catalogue and this machine's GPUs.
+    """Resolve the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: an unknown profile, workload, device, variant, parameter, CPU, image target or data mode, or
-            no usable price.
-        GpuError: a GPU was asked for by name and none can be used.
+        UsageError: unknown profile, workload, device, variant, parameter, CPU, image target or data mode, or
+            invalid price.
+        GpuError: a GPU was requested but none is usable.
     """
     if options.data not in MODES:
         raise unknown("data mode", options.data, MODES)
@@ -88,9 +88,9 @@ def resolve(options: Options) -> Resolved:
     _check_numbers(options)
     _check_cpus(options.cpus)
     profile = _profile(options)
-    entries = entries_of(options)
+    entries = selected_entries(options)
     gpus = _gpus(options)
-    devices = devices_named(options.device, len(gpus))
+    devices = resolve_devices(options.device, len(gpus))
     workloads = tuple(entry.workload for entry in entries)
     check_weights(options.weights, workloads)
     params = check_params(options.fixed_params, workloads)
@@ -101,66 +101,66 @@ def resolve(options: Options) -> Resolved:
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
-            hint="Name it, for example: --workload cifar100-mlp --param batch_size=32,64,128",
+            hint="Select one, for example: --workload cifar100-mlp --param batch_size=32,64,128",
         )
     points = math.prod(len(values) for values in axes.values())
-    if points * len(workloads) * len(devices) * profile.max_trials > MOST_PLANNED:
+    if points * len(workloads) * len(devices) * profile.max_trials > MAX_PLANNED:
         raise UsageError(
-            f"That is more than {MOST_PLANNED} trials.",
-            hint="Give fewer values to --param, or fewer --trials.",
+            f"The run would have more than {MAX_PLANNED} trials.",
+            hint="Use fewer values of --param, or fewer --trials.",
         )
     planned = plan_trials(
         workloads,
         devices,
         profile,
-        # A sweep looks for the fastest baseline unless other variants are asked for.
-        variants_named(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
+        # A sweep measures only baseline by default.
+        resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
         params,
         grid(axes),
     )
     if not planned:
-        raise UsageError("Nothing to run.", hint="Name a workload and a device; see `tfbench list`.")
+        raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
 
 
 def _check_numbers(options: Options) -> None:
-    """Make sure that numbers lie where they mean something, wherever the options come from."""
-    for option, value, least, most in (
-        ("--seed", options.seed, 0, MOST_SEED),
-        ("--trials", options.trials, 1, MOST_TRIALS),
-        ("--rate", options.rate_hz, 0, MOST_RATE_HZ),
-        ("--stall", options.stall_s, 1, MOST_STALL_S),
-        ("--cpu-quota", options.cpu_quota, 0.01, MOST_CPUS),
-        ("--memory", options.memory_bytes, 0.1 * 2**30, MOST_MEMORY_GIB * 2**30),
+    """Check the range of numeric options."""
+    for option, value, minimum, maximum in (
+        ("--seed", options.seed, 0, MAX_SEED),
+        ("--trials", options.trials, 1, MAX_TRIALS),
+        ("--rate", options.rate_hz, 0, MAX_RATE_HZ),
+        ("--stall", options.stall_s, 1, MAX_STALL_S),
+        ("--cpu-quota", options.cpu_quota, 0.01, MAX_CPUS),
+        ("--memory", options.memory_bytes, 0.1 * 2**30, MAX_MEMORY_GIB * 2**30),
     ):
-        if value is not None and not least <= value <= most:
+        if value is not None and not minimum <= value <= maximum:
             unit = 2**30 if option == "--memory" else 1
             raise UsageError(
                 f"{option} is out of range.",
-                hint=f"Give it a value from {least / unit:.10g} to {most / unit:.10g}.",
+                hint=f"Use a value from {minimum / unit:.10g} to {maximum / unit:.10g}.",
             )
 
 
 def _check_cpus(text: str) -> None:
-    """Make sure that --cpus names CPUs of this machine, before anything is built."""
+    """Check that --cpus names CPUs of this machine."""
     count = psutil.cpu_count() or 1
-    named = cpu_numbers(text)
-    if text and (not named or max(named) >= count):
+    numbers = cpu_numbers(text)
+    if text and (not numbers or max(numbers) >= count):
         raise UsageError(
             f"--cpus {text} does not name CPUs of this machine.",
-            hint=f"It has {counted(count, 'CPU')}, from 0 on: write --cpus 0-{count - 1} or --cpus 0.",
+            hint=f"It has {counted(count, 'CPU')}, numbered from 0: write --cpus 0-{count - 1} or --cpus 0.",
         )
 
 
 def _gpus(options: Options) -> tuple[Gpu, ...]:
-    """Return the chosen GPUs; none when none is asked for, so that a CPU run needs no driver at all."""
-    words = device_words(options.device)
-    if set(words) <= {"cpu"}:
+    """Return the selected GPUs; a CPU run does not query the driver."""
+    devices = split_devices(options.device)
+    if set(devices) <= {"cpu"}:
         return ()
-    result, reason = discover()
-    if result:
-        return select_gpus(result, options.gpus)
-    if set(words) <= {"auto", "cpu"}:
+    gpus, reason = discover()
+    if gpus:
+        return select_gpus(gpus, options.gpus)
+    if set(devices) <= {"auto", "cpu"}:
         return ()
     raise GpuError(
         f"Device {options.device!r} was requested, but no GPU is usable: {reason.rstrip('.')}.",
@@ -177,23 +177,23 @@ def _profile(options: Options) -> Profile:
     return profile if options.stall_s is None else replace(profile, stall_s=options.stall_s)
 
 
-def entries_of(options: Options) -> tuple[Entry, ...]:
-    """Return the workloads that were asked for, the user's own among them.
+def selected_entries(options: Options) -> tuple[Entry, ...]:
+    """Return the selected workloads, built-in and from workload files.
 
     Raises:
-        UsageError: one does not exist, or is called like another.
+        UsageError: unknown workload, or duplicate name.
     """
-    own = tuple(entry for path in options.files for entry in external(path))
+    external_entries = tuple(entry for path in options.files for entry in external(path))
     available = built_in()
-    taken = {entry.workload.name for entry in available}
-    for entry in own:
-        if entry.workload.name in taken:
+    names = {entry.workload.name for entry in available}
+    for entry in external_entries:
+        if entry.workload.name in names:
             raise UsageError(
-                f"{entry.path} declares {entry.workload.name!r}, which exists already.",
-                hint="Give the workload in your file another name.",
+                f"{entry.path} declares {entry.workload.name!r}, but a workload of this name already exists.",
+                hint="Rename the workload in your file.",
             )
-        taken.add(entry.workload.name)
-    if own and not options.workloads:
-        return own
-    chosen = select(available + own, options.workloads)
-    return (*chosen, *(entry for entry in own if entry not in chosen))
+        names.add(entry.workload.name)
+    if external_entries and not options.workloads:
+        return external_entries
+    chosen = select(available + external_entries, options.workloads)
+    return (*chosen, *(entry for entry in external_entries if entry not in chosen))

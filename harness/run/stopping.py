@@ -1,4 +1,4 @@
-"""When to stop repeating: the interval is narrow enough, or the budget is spent. Says which."""
+"""Stopping rule: repeat trials until the interval is narrow enough or the time budget is spent."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ NO_MEMORY = "it does not fit into memory"
 EXHAUSTED = "all planned trials ran"
 
 
-_Pair = tuple[str, str, Point]
+_Key = tuple[str, str, Point]
 
 
 class Stopping:
-    """Decide for each workload, device and point of a sweep whether another trial is worth its time.
+    """Decide for each workload, device and sweep point whether to run another trial.
 
-    The first `profile.trials` of each always run. After that a pair is done as soon as the interval of its
-    first variant's throughput is narrow enough, or one more trial would not fit into the budget. A point of a
-    sweep that has run out of memory is not tried again.
+    The first `profile.trials` always run. After that, repetition stops as soon as the interval of the
+    baseline's throughput is narrow enough, or another trial would exceed the budget. A sweep
+    point that ran out of memory is not repeated.
     """
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._values: dict[_Pair, list[float]] = defaultdict(list)
-        self._last_s: dict[_Pair, float] = {}
+        self._values: dict[_Key, list[float]] = defaultdict(list)
+        self._last_s: dict[_Key, float] = {}
         self._spent_s = 0.0
-        self._reasons: dict[_Pair, str] = {}
+        self._reasons: dict[_Key, str] = {}
 
-    def wants(self, trial: PlannedTrial) -> bool:
+    def should_run(self, trial: PlannedTrial) -> bool:
         """Return whether `trial` should run."""
-        pair = (trial.workload, trial.device, trial.point)
-        if trial.point and pair in self._reasons:
+        key = (trial.workload, trial.device, trial.point)
+        if trial.point and key in self._reasons:
             return False
         if trial.index < self._profile.trials:
             return True
-        values = self._values[pair]
+        values = self._values[key]
         if not values:
-            self._reasons[pair] = NO_SUCCESS
+            self._reasons[key] = NO_SUCCESS
         elif narrow_enough(values, self._profile.target_interval):
-            self._reasons[pair] = NARROW
-        elif self._spent_s + self._last_s.get(pair, 0.0) > self._profile.budget_s:
-            self._reasons[pair] = BUDGET_SPENT
-        return pair not in self._reasons
+            self._reasons[key] = NARROW
+        elif self._spent_s + self._last_s.get(key, 0.0) > self._profile.budget_s:
+            self._reasons[key] = BUDGET_SPENT
+        return key not in self._reasons
 
-    def took(self, planned: PlannedTrial, trial: Trial) -> None:
-        """Take note of a trial that has ended, whatever its outcome."""
-        pair = (planned.workload, planned.device, planned.point)
-        self._last_s[pair] = (trial.ended_ns - trial.started_ns) / 1e9
-        self._spent_s += self._last_s[pair]
+    def add(self, planned: PlannedTrial, trial: Trial) -> None:
+        """Record a trial that has ended, with any outcome."""
+        key = (planned.workload, planned.device, planned.point)
+        self._last_s[key] = (trial.ended_ns - trial.started_ns) / 1e9
+        self._spent_s += self._last_s[key]
         if trial.status is Status.OUT_OF_MEMORY:
-            self._reasons[pair] = NO_MEMORY
+            self._reasons[key] = NO_MEMORY
         variant = planned.variants[0] if BASELINE not in planned.variants else BASELINE
         windows = [window for window in trial.windows if window.variant == variant]
         busy_ns = sum(window.end_ns - window.start_ns for window in windows)
         if trial.status is Status.OK and busy_ns:
-            self._values[pair].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
+            self._values[key].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
 
     def stops(self) -> tuple[Stop, ...]:
-        """Return why each pair was repeated no further."""
+        """Return the reason for stopping, for each workload, device and point."""
         return tuple(
             Stop(
                 workload=workload,

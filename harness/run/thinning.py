@@ -1,4 +1,4 @@
-"""Thin out series, so that no peak is lost and a load that comes and goes stays visible."""
+"""Downsample time series without losing peaks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.model.run import Run, Series, StepTimes, Trial
 Floats = NDArray[np.float64]
 
 
-def thin(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Floats, dict[str, Floats]]:
-    """Keep about `points` instants, and of each column every bucket's least and greatest value.
+def downsample(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Floats, dict[str, Floats]]:
+    """Downsample to about `points` instants, keeping each bucket's minimum and maximum of each column.
 
-    A bucket gives two instants, its first and its middle; its two extremes stand there in the order in
-    which they came. A bucket with nothing to read stays NaN: a gap is drawn as a gap.
+    A bucket gives two instants, its first and its middle, with its two extremes in their original
+    order. A bucket without values stays NaN, so that gaps remain visible.
 
     Args:
-        t_s: seconds, ascending, n of them.
+        t_s: n ascending times in seconds.
         columns: name -> n values.
-        points: how many instants at most; fewer than four count as four.
+        points: maximum number of instants, at least four.
 
     Returns:
-        The instants, and each column at them.
+        The instants, and the values of each column.
     """
     buckets = max(points, 4) // 2
     length = -(-len(t_s) // buckets)
@@ -47,53 +47,53 @@ def _extremes(values: Floats, length: int) -> Floats:
     rows = np.arange(used)
     first, second = np.minimum(low, high), np.maximum(low, high)
     both = np.column_stack((grid[rows, first], grid[rows, second]))
-    # argmin of a bucket without any reading points at a NaN, which is what it should give.
+    # In a bucket of NaNs, argmin selects a NaN, as intended.
     return both.ravel()
 
 
-def readings(run: Run) -> int:
-    """Count the values of telemetry and single steps that a run holds."""
-    return sum(len(each.t_ns) * (1 + len(each.columns)) for each in _series(run)) + sum(
-        2 * len(each.step_ns) for trial in run.trials for each in trial.steps
+def count_values(run: Run) -> int:
+    """Count the telemetry values and single steps of a run."""
+    return sum(len(series.t_ns) * (1 + len(series.columns)) for series in _series(run)) + sum(
+        2 * len(steps.step_ns) for trial in run.trials for steps in trial.steps
     )
 
 
-def thinned(run: Run, most: int) -> Run:
-    """Return a run with about `most` values of telemetry and single steps, or itself when it has no more.
+def downsample_run(run: Run, limit: int) -> Run:
+    """Reduce telemetry and single steps of a run to about `limit` values; return `run` itself if it has fewer.
 
-    All series and lists of steps are cut to one length, shorter ones stay whole. Windows, phases and
-    metrics, from which speeds come, stay whole.
+    All series and lists of steps are reduced to the same length; shorter ones stay complete, as do windows, phases
+    and metrics, from which speeds are computed.
     """
-    if readings(run) <= most:
+    if count_values(run) <= limit:
         return run
-    columns = sum(1 + len(each.columns) for each in _series(run))
-    lists = sum(2 * len({each.variant for each in trial.steps}) for trial in run.trials)
-    points = max(4, most // (columns + lists))
-    return replace(run, trials=tuple(_thinned_trial(trial, points) for trial in run.trials))
+    columns = sum(1 + len(series.columns) for series in _series(run))
+    lists = sum(2 * len({steps.variant for steps in trial.steps}) for trial in run.trials)
+    points = max(4, limit // (columns + lists))
+    return replace(run, trials=tuple(_downsample_trial(trial, points) for trial in run.trials))
 
 
 def _series(run: Run) -> tuple[Series, ...]:
     return tuple(series for trial in run.trials for series in trial.telemetry)
 
 
-def _thinned_trial(trial: Trial, points: int) -> Trial:
-    windows = Counter(each.variant for each in trial.steps)
+def _downsample_trial(trial: Trial, points: int) -> Trial:
+    windows = Counter(steps.variant for steps in trial.steps)
     return replace(
         trial,
-        telemetry=tuple(_thinned_series(series, points) for series in trial.telemetry),
-        steps=tuple(_thinned_steps(each, points // windows[each.variant]) for each in trial.steps),
+        telemetry=tuple(_downsample_series(series, points) for series in trial.telemetry),
+        steps=tuple(_downsample_steps(steps, points // windows[steps.variant]) for steps in trial.steps),
     )
 
 
-def _thinned_series(series: Series, points: int) -> Series:
-    places = np.arange(len(series.t_ns), dtype=np.float64)
-    kept, columns = thin(places, series.columns, points)
+def _downsample_series(series: Series, points: int) -> Series:
+    positions = np.arange(len(series.t_ns), dtype=np.float64)
+    kept, columns = downsample(positions, series.columns, points)
     return replace(series, t_ns=series.t_ns[kept.astype(np.int64)], columns=columns)
 
 
-def _thinned_steps(steps: StepTimes, most: int) -> StepTimes:
-    """Keep some steps, evenly over the sorted durations, the shortest and the longest among them."""
-    keep = max(2, most)
+def _downsample_steps(steps: StepTimes, limit: int) -> StepTimes:
+    """Keep steps evenly spaced in the sorted durations, including the shortest and the longest."""
+    keep = max(2, limit)
     if keep >= len(steps.step_ns):
         return steps
     ranks = np.linspace(0, len(steps.step_ns) - 1, keep).round().astype(np.int64)

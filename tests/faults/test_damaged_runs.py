@@ -21,7 +21,7 @@ from harness.analysis.results import results_document
 from harness.analysis.versus import versus
 from harness.model.run import Run, Status
 from harness.run.extracts import from_json
-from harness.run.recording import carried, open_run, unpack
+from harness.run.recording import open_run, pack_for_page, unpack
 from harness.run.repeat import rerun_options, resolve_rerun
 from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
@@ -54,7 +54,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def document() -> dict:
     """What a page carries."""
     run = recorded(builders.cpu_run(trials=3))
-    return msgspec.msgpack.decode(lzma.decompress(base64.b64decode(carried(analyse(run), whole=True)[0])))
+    return msgspec.msgpack.decode(
+        lzma.decompress(base64.b64decode(pack_for_page(analyse(run), whole=True)[0]))
+    )
 
 
 def as_text(document: dict) -> str:

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.model.run import Run
 from harness.run.catalogue import Entry, external
 from harness.run.events import EventTail, read_log
-from harness.run.plan import plan_trials, spec_for, variants_named
+from harness.run.plan import plan_trials, resolve_variants, spec_for
 from harness.run.store import read_run
 from tests import builders
 from tests.faults.injecting import HOSTILE, damage_line, faults, read_or_refused, soon
@@ -87,7 +87,7 @@ def use(entries: tuple[Entry, ...]) -> None:
     """Do with declarations what a run does before it starts."""
     declared = [entry.workload for entry in entries]
     profile = PROFILES["smoke"]
-    planned = plan_trials(declared, ("cpu",), profile, variants_named("", True, declared), {})
+    planned = plan_trials(declared, ("cpu",), profile, resolve_variants("", True, declared), {})
     for trial in planned:
         json.dumps(asdict(spec_for(trial, profile, file="own.py", data_dir="/data", seed=1))).encode()
     run = builders.cpu_run(trials=1)
