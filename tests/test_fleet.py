@@ -19,7 +19,7 @@ from harness.fleet.cluster import alive, connected
 from harness.fleet.folder import FleetFolder, read_files, write_files
 from harness.fleet.messages import FleetPlan, Message, Node, Written
 from harness.fleet.nodes import choose
-from harness.fleet.session import Ready, collect, left, prepare, run, shipped
+from harness.fleet.session import Ready, collect, lost_nodes, prepare, run, user_files
 from harness.fleet.worker import kind, scratch_folder
 from harness.model.options import Options
 from harness.model.run import Status
@@ -99,7 +99,7 @@ class TestTravelling:
             (tmp_path / name).write_text("pass")
         (tmp_path / ".#mine.py").symlink_to("user@host.1234")  # an editor's lock
         (tmp_path / "folder.py").mkdir()
-        assert {Path(name).name for name in shipped(Options(files=(mine,)))} == {"mine.py", "helper.py"}
+        assert {Path(name).name for name in user_files(Options(files=(mine,)))} == {"mine.py", "helper.py"}
 
     def test_errors_of_a_node_reach_the_driver_with_what_to_try(self) -> None:
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
@@ -222,17 +222,17 @@ class FakeCluster:
     """Answer as a cluster of these nodes, of which some cannot be used, and keep what was sent to each."""
 
     nodes: tuple[Node, ...] = ()
-    silent: Mapping[str, TfbenchError] = field(default_factory=dict)
+    failed: Mapping[str, TfbenchError] = field(default_factory=dict)
     scripts: Mapping[str, list[Message]] = field(default_factory=dict)
     sent: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
 
-    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
-        return self.nodes, self.silent
+    def describe_nodes(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
+        return self.nodes, self.failed
 
     def run_plan(
-        self, plan: FleetPlan, seeds: list[tuple[Node, Mapping[str, bytes]]]
+        self, plan: FleetPlan, previous_runs: list[tuple[Node, Mapping[str, bytes]]]
     ) -> Iterator[tuple[str, Message]]:
-        self.sent.update({each.key: seed for each, seed in seeds})
+        self.sent.update({each.key: previous_run for each, previous_run in previous_runs})
         yield from reported(self.scripts)
 
 
@@ -269,11 +269,11 @@ class TestResuming:
         nodes = [node("a"), node("b")]
         folder = folder_in(tmp_path, nodes)
         collect(reported({"a": whole(tmp_path / "a")}), folder, Silent())
-        assert left(folder, plan_of(nodes), [node("b")]) == {}
-        assert set(left(folder, plan_of(nodes), [])) == {"b"}
+        assert lost_nodes(folder, plan_of(nodes), [node("b")]) == {}
+        assert set(lost_nodes(folder, plan_of(nodes), [])) == {"b"}
 
     def test_no_node_can_be_used(self, tmp_path: Path) -> None:
         cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
-        with pytest.raises(FleetError, match="No node of the cluster can be used") as caught:
+        with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
             prepare(cluster, folder_in(tmp_path), plan_of(), Silent())
         assert "Node a: it is silent. Look there." in caught.value.hint

@@ -11,7 +11,7 @@ from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import Written
-from harness.fleet.multiworker import counts_in, measure, placement, team_nodes, teams_of
+from harness.fleet.multiworker import measure, parse_counts, placement, runs_by_workers, select_team
 from harness.model.run import Placement, Status
 from tests.fakes import RecordingProgress
 from tests.fleets import IDS, RUN, done_trial, folder_in, node
@@ -21,17 +21,17 @@ NODES = (node("a", machine="vm"), node("b", machine="vm"))
 
 @pytest.mark.parametrize(("text", "counts"), [("1,2,4", (1, 2, 4)), (" 2, 1,2", (1, 2)), ("8", (8,))])
 def test_numbers_of_workers(text: str, counts: tuple[int, ...]) -> None:
-    assert counts_in(text) == counts
+    assert parse_counts(text) == counts
     for wrong in ("", f"{text},", f"{text},0", f"-{text}", f"{text},two"):
         with pytest.raises(UsageError, match="not a list of numbers"):
-            counts_in(wrong)
+            parse_counts(wrong)
 
 
 def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
     nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
-    assert [item.key for item in team_nodes(nodes, (1, 2))] == ["b", "c"]
+    assert [item.key for item in select_team(nodes, (1, 2))] == ["b", "c"]
     with pytest.raises(UsageError, match=r"3 workers .* 2 of H100, 1 of T4"):
-        team_nodes(nodes, (1, 3))
+        select_team(nodes, (1, 3))
 
 
 class FakeTeam:
@@ -61,7 +61,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     first, second = IDS[:2]
     assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
     assert (team.progress.tasks[0].total, team.progress.tasks[0].done) == (4, 4)
-    teams = teams_of(folder)
+    teams = runs_by_workers(folder)
     assert sorted(teams) == [1, 2]
     assert [trial.id for trial in teams[2].trials] == [first, second]
     assert (folder.path / f"workers-2/trials/{first}/workers/1-b/trial.json").is_file()

@@ -22,8 +22,8 @@ from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import FleetPlan
-from harness.fleet.multiworker import counts_in, teams_of
-from harness.fleet.session import prepare, run, scale, shipped
+from harness.fleet.multiworker import parse_counts, runs_by_workers
+from harness.fleet.session import prepare, run, run_scaling, user_files
 from harness.model.options import Options
 from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
@@ -70,7 +70,7 @@ def command(
         folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
         plan = FleetPlan(
             options=options,
-            files=shipped(options),
+            files=user_files(options),
             command=command_line(),
             address=address,
             choice=nodes,
@@ -97,14 +97,14 @@ def command(
 
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:
     """Run the plan or multi-node training; return missing nodes with the reasons."""
-    counts = counts_in(plan.workers) if plan.workers else ()
+    counts = parse_counts(plan.workers) if plan.workers else ()
     checkout = paths_here().checkout
     with stop_on_signals(), connected(plan.address, checkout) as cluster:
         prepared = prepare(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
         progress.line(f"Fleet folder: {folder.path}")
         if not counts:
             return run(cluster, prepared, progress)
-        scale(cluster, prepared, counts, progress)
+        run_scaling(cluster, prepared, counts, progress)
         return {}
 
 
@@ -135,7 +135,7 @@ def _table(folder: FleetFolder) -> Table:
 
 def _read_scaling(folder: FleetFolder) -> Scaling | None:
     """Analyse multi-node training and write scaling.json; return None if there was none."""
-    scaling = scaled(teams_of(folder))
+    scaling = scaled(runs_by_workers(folder))
     if not scaling.points:
         return None
     write_json(folder.path / "scaling.json", scaling.points)

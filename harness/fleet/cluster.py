@@ -1,8 +1,8 @@
-"""The only module that uses Ray: join a cluster, ask its nodes what they are, and run the plan on them.
+"""The only module that uses Ray: join a cluster, describe its nodes, and run the plan on them.
 
-A node's work is one Ray task pinned to it. It asks for all CPUs and GPUs that Ray may give away
-there, so that nothing else of the cluster runs beside a measurement, and streams its messages back. A task
-ends with the driver: Ray kills it, its containers' standard input closes, and they end too.
+Each node runs one Ray task, pinned to it. The task reserves all CPUs and GPUs of the node, so that no other Ray
+work disturbs a measurement, and streams messages back. When the driver ends, Ray kills the task; this closes the
+standard input of its containers, which then exit.
 """
 
 from __future__ import annotations
@@ -24,52 +24,51 @@ from harness.fleet.training_worker import TrainingWorker
 from harness.fleet.worker import describe, work
 from harness.model.run import Run
 
-START = (
-    "Check `ray status` on the cluster's head. Start one with `ray start --head` there and "
-    "`ray start --address=HOST:6379` on each node; see docs/fleet.md and examples/cloud/."
+_START_HINT = (
+    "Check `ray status` on the head node. Start a cluster with `ray start --head` there and "
+    "`ray start --address=HOST:6379` on each other node; see docs/fleet.md and examples/cloud/."
 )
-LOCKED = (
-    "Something listens there but refuses this machine. A cluster with token authentication "
-    "(Ray turns it on where the head has ~/.ray/auth_token) needs RAY_AUTH_MODE=token here, and the head's "
-    "token in ~/.ray/auth_token or RAY_AUTH_TOKEN. Otherwise the cluster has another version of "
-    "Ray or Python, or a firewall passes only the first port."
+_REFUSED_HINT = (
+    "If the cluster uses token authentication (enabled if the head has ~/.ray/auth_token), set RAY_AUTH_MODE=token "
+    "here and put the head's token into ~/.ray/auth_token or RAY_AUTH_TOKEN. Otherwise check that the versions of "
+    "Ray and Python are the same, and that a firewall does not block the other ports."
 )
-# Folders of a checkout that nodes need, and what in them stays here.
-PARTS = ("harness", "workloads", "images")
-LEFT_OUT = ("/images/context", "__pycache__")
+# Folders of the checkout that are sent to nodes, and exclusions.
+_SHIPPED_FOLDERS = ("harness", "workloads", "images")
+_EXCLUDED = ("/images/context", "__pycache__")
 CONNECT_S = 5.0
 CLOSE_S = 10.0
-LOOK_S = 0.5
+POLL_S = 0.5
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @contextmanager
 def connected(address: str, checkout: Path) -> Iterator[Cluster]:
-    """Join the cluster at `address` as a driver, with the harness' own code on its way to every node.
+    """Join the cluster at `address` as a driver, and send the harness code to its nodes.
 
     Raises:
-        FleetError: Ray is not installed, no cluster answers, or it is of another version.
+        FleetError: Ray is not installed, no cluster answers, or its version differs.
     """
-    # Ray is an extra, and importing it takes longer than all of tfbench.
+    # Ray is optional and slow to import.
     try:
         import ray  # noqa: PLC0415
     except ImportError as error:
         raise FleetError("Ray is not installed.", hint="Install it: pip install tfbench[fleet]") from error
     _check_listening(address)
-    others = [f"/{path.name}" for path in checkout.iterdir() if path.name not in PARTS]
+    excluded = [f"/{path.name}" for path in checkout.iterdir() if path.name not in _SHIPPED_FOLDERS]
     try:
         ray.init(
             address=address,
-            runtime_env={"working_dir": str(checkout), "excludes": [*others, *LEFT_OUT]},
+            runtime_env={"working_dir": str(checkout), "excludes": [*excluded, *_EXCLUDED]},
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         if "Could not find" in str(error):
-            raise FleetError("No Ray cluster runs on this machine.", hint=START) from error
-        reason = f"The Ray cluster at {address!r} refuses this machine: {_first(error)}"
-        raise FleetError(reason, hint=LOCKED) from error
-    # Ray 2.60 prints pages of a dead node's log into --json, and has no other way to keep it from that.
+            raise FleetError("No Ray cluster runs on this machine.", hint=_START_HINT) from error
+        reason = f"The Ray cluster at {address!r} rejects this machine: {_first_sentence(error)}"
+        raise FleetError(reason, hint=_REFUSED_HINT) from error
+    # Ray 2.60 prints the log of a dead node to standard output; there is no public setting to prevent this.
     with suppress(AttributeError):
         ray._private.worker._worker_logs_enabled = False
     try:
@@ -79,17 +78,17 @@ def connected(address: str, checkout: Path) -> Iterator[Cluster]:
 
 
 def _check_listening(address: str) -> None:
-    """Make sure that something listens at the cluster's head: Ray itself waits minutes for one that is gone.
+    """Check that something listens at `address`, because Ray itself waits minutes for a missing head.
 
     Raises:
-        FleetError: nothing does, or what does is of another kind.
+        FleetError: nothing listens, or `address` is that of a Ray client server.
     """
     if address == "auto":
         return
     if address.startswith("ray://"):
         raise FleetError(
             f"{address} is the address of a Ray client server, which cannot stream trials.",
-            hint="Run tfbench on a node of the cluster, e.g. by `ray job submit` or `ray attach`.",
+            hint="Run tfbench on a node of the cluster, e.g. with `ray job submit` or `ray attach`.",
         )
     host, _, port = address.rpartition(":")
     try:
@@ -97,7 +96,7 @@ def _check_listening(address: str) -> None:
             pass
     except (OSError, ValueError) as error:
         raise FleetError(
-            f"No Ray cluster answers at {address}: {error}.", hint=f"Check host and port. {START}"
+            f"No Ray cluster answers at {address}: {error}.", hint=f"Check host and port. {_START_HINT}"
         ) from error
 
 
@@ -111,76 +110,75 @@ class Cluster:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def survey(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
-        """Return the nodes that are alive and offer CPUs, in the order of keys, and why some cannot be used.
+    def describe_nodes(self, *, cloud: bool) -> tuple[tuple[Node, ...], Mapping[str, TfbenchError]]:
+        """Return the live nodes that offer CPUs or GPUs, sorted by key, and errors of unusable ones.
 
         Args:
-            cloud: whether nodes may ask their cloud's metadata service.
+            cloud: whether nodes may query their cloud's metadata service.
         """
         nodes = alive(self._ray.nodes())
         end_s = time.monotonic() + FLEET_DESCRIBE_S
         remote = self._ray.remote(describe)
-        answers = [
+        pending = [
             remote.options(num_cpus=0, max_retries=0, scheduling_strategy=_pinned(node)).remote(node, cloud)
             for node in nodes
         ]
         described: list[Node] = []
         failed: dict[str, TfbenchError] = {}
-        for node, answer in zip(nodes, answers, strict=True):
+        for node, pending_result in zip(nodes, pending, strict=True):
             try:
-                described.append(self._ray.get(answer, timeout=max(0.0, end_s - time.monotonic())))
+                described.append(self._ray.get(pending_result, timeout=max(0.0, end_s - time.monotonic())))
             except self._ray.exceptions.RayError as error:
                 described.append(node)
-                failed[node.key] = _failed(error)
+                failed[node.key] = _node_error(error)
         return tuple(described), failed
 
     def run_plan(
-        self, plan: FleetPlan, seeds: Sequence[tuple[Node, Mapping[str, bytes]]]
+        self, plan: FleetPlan, previous_runs: Sequence[tuple[Node, Mapping[str, bytes]]]
     ) -> Generator[tuple[str, Message]]:
-        """Run the plan on nodes, all at once; yield what they report as (node's key, message).
+        """Run the plan on all nodes in parallel; yield (node key, message).
 
-        A node that other work of the cluster holds for longer than the plan waits counts as failed. Closing the
-        iterator ends what still runs.
+        A node that is busy for longer than `plan.wait_s` counts as failed. Closing the iterator cancels running tasks.
 
         Args:
-            seeds: each node with what it needs of its run so far.
+            previous_runs: nodes with the files they need to resume their run.
         """
         remote = self._ray.remote(work)
         streams = {
             remote.options(
-                num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_all_of(node)
-            ).remote(plan, seed): node.key
-            for node, seed in seeds
+                num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_reserve(node)
+            ).remote(plan, previous_run): node.key
+            for node, previous_run in previous_runs
         }
-        silent = set(streams.values())
+        unstarted = set(streams.values())
         end_s = time.monotonic() + plan.wait_s
         try:
             while streams:
-                ready, _ = self._ray.wait(list(streams), timeout=LOOK_S, fetch_local=False)
+                ready, _ = self._ray.wait(list(streams), timeout=POLL_S, fetch_local=False)
                 for stream in ready:
                     key = streams.pop(stream)
-                    silent.discard(key)
+                    unstarted.discard(key)
                     try:
                         message = self._ray.get(next(stream))
                     except StopIteration:
                         continue
                     except self._ray.exceptions.RayError as error:
-                        yield key, _failed(error)
+                        yield key, _node_error(error)
                         continue
-                    # At the end: `wait` names the first one that is ready.
+                    # Re-inserted at the end for fairness, because `wait` returns the first stream that is ready.
                     streams[stream] = key
                     yield key, message
-                if silent and time.monotonic() > end_s:
-                    for stream in [stream for stream, key in streams.items() if key in silent]:
+                if unstarted and time.monotonic() > end_s:
+                    for stream in [stream for stream, key in streams.items() if key in unstarted]:
                         self._cancel(stream)
-                        yield streams.pop(stream), _held(plan.wait_s)
-                    silent.clear()
+                        yield streams.pop(stream), _busy_error(plan.wait_s)
+                    unstarted.clear()
         finally:
             for stream in streams:
                 self._cancel(stream)
 
     def team(self, nodes: Sequence[Node], plan: FleetPlan) -> Team:
-        """Return workers on these nodes that train together."""
+        """Return a team of workers on these nodes."""
         return Team(self._ray, nodes, plan)
 
     def _cancel(self, stream: Any) -> None:
@@ -189,12 +187,12 @@ class Cluster:
 
 
 class Team:
-    """Workers that train together: a Ray actor on each node, which has all of it.
+    """Workers that train together: a Ray actor on each node, which reserves the whole node.
 
     Args:
         ray: the package.
-        nodes: those to place them on.
-        plan: what to prepare.
+        nodes: where to start workers.
+        plan: the plan to prepare.
     """
 
     def __init__(self, ray: Any, nodes: Sequence[Node], plan: FleetPlan) -> None:
@@ -204,31 +202,31 @@ class Team:
         machines = [node.machine for node in nodes]
         remote = ray.remote(TrainingWorker)
         self._workers = [
-            remote.options(**_all_of(node)).remote(
+            remote.options(**_reserve(node)).remote(
                 plan, node.address, first=node.machine not in machines[:number]
             )
             for number, node in enumerate(nodes)
         ]
 
     def prepare(self) -> Run:
-        """Make every worker ready at once; return the run that the first one has planned.
+        """Prepare all workers in parallel; return the run planned by the first one.
 
         Raises:
-            FleetError: one is held by others or cannot do it; the message names its node.
+            FleetError: a node is busy or cannot run the plan; the message names it.
         """
-        answers = [worker.free_port.remote() for worker in self._workers]
-        ready, _ = self._ray.wait(answers, num_returns=len(answers), timeout=self._wait_s)
-        for node, answer in zip(self._nodes, answers, strict=True):
-            if answer not in ready:
-                raise _error(node, _held(self._wait_s))
+        pending = [worker.free_port.remote() for worker in self._workers]
+        ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=self._wait_s)
+        for node, pending_result in zip(self._nodes, pending, strict=True):
+            if pending_result not in ready:
+                raise _with_node(node, _busy_error(self._wait_s))
         planned: Run = self._all([worker.prepare.remote() for worker in self._workers])[0]
         return planned
 
     def run(self, trial_id: str, workers: int) -> Sequence[Written]:
-        """Have the first `workers` of them run a trial together; return what each recorded.
+        """Run a trial on the first `workers` workers together; return what each recorded.
 
         Raises:
-            FleetError: a node is gone, or refuses.
+            FleetError: a node was lost, or the trial could not run.
         """
         chosen = self._workers[:workers]
         addresses = self._all([worker.free_port.remote() for worker in chosen])
@@ -241,20 +239,20 @@ class Team:
         for worker in self._workers:
             self._ray.kill(worker)
 
-    def _all(self, answers: Sequence[Any]) -> list[Any]:
+    def _all(self, pending: Sequence[Any]) -> list[Any]:
         result = []
-        for node, answer in zip(self._nodes, answers, strict=False):
+        for node, pending_result in zip(self._nodes, pending, strict=False):
             try:
-                result.append(self._ray.get(answer))
+                result.append(self._ray.get(pending_result))
             except self._ray.exceptions.RayError as error:
-                raise _error(node, _failed(error)) from error
+                raise _with_node(node, _node_error(error)) from error
         return result
 
 
 def alive(raylets: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """Return the nodes that Ray lists, in the order of keys, but for those that are dead or can run nothing.
+    """Return the live nodes that offer CPUs or GPUs, sorted by key.
 
-    A head that offers no CPUs, as KubeRay's, cannot even be asked.
+    This excludes heads without CPUs, as used by KubeRay.
     """
     chosen = [
         raylet
@@ -274,8 +272,8 @@ def alive(raylets: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.key))
 
 
-def _all_of(node: Node) -> dict[str, Any]:
-    """Return the options by which a task or an actor runs on a node and has all of it."""
+def _reserve(node: Node) -> dict[str, Any]:
+    """Return Ray options that pin a task or actor to a node and reserve all of its CPUs and GPUs."""
     cpus, gpus = (node.resources.get(name, 0) for name in ("CPU", "GPU"))
     return {"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _pinned(node)}
 
@@ -286,30 +284,30 @@ def _pinned(node: Node) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
 
 
-def _error(node: Node, error: TfbenchError) -> FleetError:
+def _with_node(node: Node, error: TfbenchError) -> FleetError:
     return FleetError(f"Node {node.key}: {error.message}", hint=error.hint)
 
 
-def _held(wait_s: float) -> FleetError:
+def _busy_error(wait_s: float) -> FleetError:
     return FleetError(
-        f"it did not start within {wait_s:g} s: other work in the cluster holds its CPUs.",
+        f"it did not start within {wait_s:g} s, because other work in the cluster uses its CPUs.",
         hint="See `ray status`, or raise --wait.",
     )
 
 
-def _failed(error: BaseException) -> TfbenchError:
-    """Say what an error of Ray's, whose text runs to pages, means for a node."""
+def _node_error(error: BaseException) -> TfbenchError:
+    """Convert an error of Ray, whose text can be pages long, to a short one."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, TfbenchError):
         return cause
     if cause is not None:
-        # Ray wraps a failed import in the text of its traceback.
+        # For a failed import, Ray gives only the text of the traceback.
         last = str(cause).strip().rpartition("\n")[2] or type(cause).__name__
-        hint = "Its Python needs tfbench[fleet], installed from fleet.lock; then see `tfbench doctor` there."
+        hint = "Install tfbench[fleet] from fleet.lock on this node, then run `tfbench doctor` there."
         return FleetError(f"{last.rstrip('.')}.", hint=hint)
-    return FleetError(_first(error), hint="Check `ray status` and Ray's logs on that node.")
+    return FleetError(_first_sentence(error), hint="Check `ray status` and Ray's logs on that node.")
 
 
-def _first(error: BaseException) -> str:
+def _first_sentence(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return _SENTENCE_END.split(lines[0])[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a fleet is made of: frozen values that travel between the driver and its nodes; no I/O."""
+"""Data classes exchanged between the driver and its nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Node:
     """A node of the cluster.
 
     Attributes:
-        key: its name, and that of its run folder: unique, and fit for a path.
-        node_id: Ray's, new whenever the node is started again.
-        address: IP address by which other nodes reach it.
-        resources: what Ray may schedule there ("CPU", "GPU", ...).
-        labels: Ray's and the user's own.
-        kind: what makes two nodes comparable: GPUs, CPU, memory, instance type; "" where it could not be asked.
-        machine: the boot id of the machine that it runs on: nodes with the same one share their CPUs.
-        cpus: how many that machine has; 0 where it could not be asked.
+        key: unique name, also of its run folder.
+        node_id: Ray's id; changes when the node is restarted.
+        address: IP address for other nodes.
+        resources: resources that Ray schedules ("CPU", "GPU", ...).
+        labels: labels set by Ray and by the user.
+        kind: GPUs, CPU, memory and instance type, which make nodes comparable; "" if unknown.
+        machine: boot id of its machine; nodes with the same boot id share CPUs.
+        cpus: number of CPUs of its machine; 0 if unknown.
     """
 
     key: str
@@ -38,19 +38,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """What the nodes are asked to do, and all that a driver must know to go on after another was killed.
+    """The plan for all nodes, and everything a driver needs to resume it.
 
     Attributes:
         options: what each node runs.
-        files: workload files of the user's own, path -> text.
-        command: the command line, for the record.
-        address: of the cluster, "auto" for the one that this machine is part of.
-        choice: which nodes, see nodes.choose.
-        workers: numbers of nodes to train over together, "1,2,4"; "" for each node by itself.
-        wait_s: how long a node that others use is waited for.
-        nodes: of the cluster, also those that have left since.
-        chosen: keys of the nodes that the plan is for.
-        commit: of the checkout that the harness comes from.
+        files: the user's workload files, path -> text.
+        command: command line to record.
+        address: address of the cluster, "auto" for that of this machine.
+        choice: selection of nodes, see nodes.choose.
+        workers: node counts for multi-node training, e.g. "1,2,4"; "" to run on each node separately.
+        wait_s: how long to wait for busy nodes.
+        nodes: all nodes of the cluster, including those that have left.
+        chosen: keys of the selected nodes.
+        commit: commit of the driver's checkout.
     """
 
     options: Options
@@ -67,12 +67,12 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A trial has ended, or the plan is through.
+    """Files of a finished trial, or of a finished plan.
 
     Attributes:
-        folder: of the trial, below the run folder; "" for the run folder itself.
+        folder: the trial's folder below the run folder; "" for the run folder itself.
         files: path below `folder` -> content.
-        note: what there is to say about the trial.
+        note: message about the trial.
     """
 
     folder: str
@@ -80,5 +80,5 @@ class Written:
     note: str = ""
 
 
-# What a node does now, the run that it has planned, what it wrote, or why it cannot go on.
+# Progress text, the planned run, written files, or an error.
 Message = str | Run | Written | TfbenchError

@@ -1,4 +1,4 @@
-"""Train one model over 1, 2, 4, ... nodes together, and keep each number of workers as a run of its own."""
+"""Train one model over 1, 2, 4, ... nodes; each number of workers is stored as a separate run."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from harness.run.store import read_run
 PREFIX = "workers-"
 
 
-def counts_in(text: str) -> tuple[int, ...]:
-    """Read "1,2,4".
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Parse "1,2,4".
 
     Raises:
-        UsageError: it is not a list of numbers above 0.
+        UsageError: not a list of positive numbers.
     """
-    words = [word.strip() for word in text.split(",")]
-    if not all(re.fullmatch(r"[1-9]\d{0,3}", word) for word in words):
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(re.fullmatch(r"[1-9]\d{0,3}", number) for number in numbers):
         raise UsageError(f"--workers {text} is not a list of numbers.", hint="Write it as --workers 1,2,4.")
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted({int(number) for number in numbers}))
 
 
-def team_nodes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]:
-    """Return as many nodes of one kind as the largest count takes: of the kind that there is most of.
+def select_team(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]:
+    """Return enough nodes for the largest count, all of the most frequent kind.
 
     Raises:
-        UsageError: there are too few.
+        UsageError: there are too few nodes of one kind.
     """
     kinds = Counter(node.kind for node in nodes).most_common()
     if not kinds or kinds[0][1] < max(counts):
-        have = ", ".join(f"{count} of {kind or 'an unknown kind'}" for kind, count in kinds)
+        available = ", ".join(f"{count} of {kind or 'an unknown kind'}" for kind, count in kinds)
         raise UsageError(
-            f"{max(counts)} workers need as many nodes of one kind, but there are {have or 'none'}.",
+            f"{max(counts)} workers need {max(counts)} nodes of one kind, but there are {available or 'none'}.",
             hint="Use fewer --workers, or start more nodes.",
         )
     return tuple([node for node in nodes if node.kind == kinds[0][0]][: max(counts)])
@@ -54,18 +54,18 @@ def measure(
     train: Callable[[str, int], Sequence[Written]],
     progress: Progress,
 ) -> None:
-    """Run every trial of the profile over each number of workers, interleaved by index.
+    """Run every trial of the profile with each number of workers, interleaved by index.
 
-    What has gone well in an earlier attempt is not run again.
+    Trials that succeeded in an earlier attempt are skipped.
 
     Args:
-        run: what the first worker planned.
-        nodes: those of the workers, in their order.
-        train: has so many workers run a trial together, as cluster.Team.run.
+        run: the run planned by the first worker.
+        nodes: nodes of the workers, in order of rank.
+        train: runs a trial on so many workers, as cluster.Team.run.
 
     Raises:
-        FleetError: a worker's node is gone; every trial before is kept.
-        StoreError: the driver's disk refuses.
+        FleetError: a worker's node was lost; earlier trials are kept.
+        StoreError: the driver cannot write a file.
     """
     trials = tuple(trial for trial in run.planned if trial.index < run.manifest.profile.trials)
     for workers in counts:
@@ -74,28 +74,28 @@ def measure(
         )
         folder.begin(_name(workers), replace(run, manifest=manifest, planned=trials))
     finished = {workers: folder.run(_name(workers)).finished() for workers in counts}
-    with progress.task("Training together", float(len(trials) * len(counts))) as bar:
+    with progress.task("Multi-node training", float(len(trials) * len(counts))) as bar:
         for trial, workers in itertools.product(trials, counts):
             if trial.id not in finished[workers]:
                 bar.note(f"{trial.id}, workers: {workers}")
                 results = train(trial.id, workers)
-                _keep(folder, workers, nodes, results)
+                _store(folder, workers, nodes, results)
                 for note in filter(None, (each.note for each in results)):
                     progress.line(f"Workers {workers}, {note}")
             bar.advance(1)
 
 
-def _keep(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Written]) -> None:
-    """Write a trial: the first worker's folder is the run's, those of the others lie in it."""
+def _store(folder: FleetFolder, workers: int, nodes: Sequence[Node], results: Sequence[Written]) -> None:
+    """Write a trial: the folders of the other workers go into that of the first."""
     files = dict(results[0].files)
     for rank, result in enumerate(results[1:], 1):
-        beside = f"workers/{rank}-{nodes[rank].key}"
-        files |= {f"{beside}/{name}": content for name, content in result.files.items()}
+        subfolder = f"workers/{rank}-{nodes[rank].key}"
+        files |= {f"{subfolder}/{name}": content for name, content in result.files.items()}
     folder.add(_name(workers), replace(results[0], files=files))
 
 
-def teams_of(folder: FleetFolder) -> dict[int, Run]:
-    """Return number of workers -> what the first of them recorded.
+def runs_by_workers(folder: FleetFolder) -> dict[int, Run]:
+    """Return number of workers -> run recorded by the first worker.
 
     Raises:
         StoreError: a run cannot be read.
@@ -108,7 +108,7 @@ def teams_of(folder: FleetFolder) -> dict[int, Run]:
 
 
 def placement(nodes: Sequence[Node], workers: int) -> Placement:
-    """Return where the first so many workers run."""
+    """Return the nodes and machines of the first `workers` workers."""
     machines = list(dict.fromkeys(node.machine for node in nodes))
     return Placement(
         nodes=tuple(node.key for node in nodes[:workers]),

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster take part. Pure."""
+"""Select the nodes of a cluster that take part. No I/O."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ ALL, ONE_PER_KIND = "all", "one-per-kind"
 
 
 def node_keys(raylets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return a name for each node, as Ray lists it, that is fit for a folder and unique."""
-    plain = []
+    """Return a unique name for each node that is safe as a folder name."""
+    names = []
     for raylet in raylets:
-        # A node that nobody named bears its address; its host name says more.
-        given = raylet["NodeName"] if raylet["NodeName"] != raylet["NodeManagerAddress"] else ""
-        plain.append(_safe(given) or _safe(raylet["NodeManagerHostname"]) or "node")
+        # Ray names nodes after their address by default; the host name is more useful.
+        name = raylet["NodeName"] if raylet["NodeName"] != raylet["NodeManagerAddress"] else ""
+        names.append(_safe(name) or _safe(raylet["NodeManagerHostname"]) or "node")
     return tuple(
-        key if plain.count(key) == 1 else f"{key}-{raylet['NodeID'][:6]}"
-        for key, raylet in zip(plain, raylets, strict=True)
+        key if names.count(key) == 1 else f"{key}-{raylet['NodeID'][:6]}"
+        for key, raylet in zip(names, raylets, strict=True)
     )
 
 
-def choose(nodes: Sequence[Node], wanted: str) -> tuple[Node, ...]:
-    """Return the nodes that `wanted` means: "all", "one-per-kind", names, or label selectors "name=value,...".
+def choose(nodes: Sequence[Node], selection: str) -> tuple[Node, ...]:
+    """Select nodes by "all", "one-per-kind", names, or label selectors "name=value,...".
 
     Raises:
-        UsageError: `wanted` is none of these, or no node fits.
+        UsageError: no node matches.
     """
-    if wanted == ALL:
+    if selection == ALL:
         result = tuple(nodes)
-    elif wanted == ONE_PER_KIND:
+    elif selection == ONE_PER_KIND:
         kinds: dict[str, Node] = {}
         for node in nodes:
-            # One that could not be asked is a kind of its own.
+            # A node of unknown kind counts as a separate kind.
             kinds.setdefault(node.kind or node.key, node)
         result = tuple(kinds.values())
     else:
-        parts = [part.strip().partition("=") for part in wanted.split(",") if part.strip()]
+        parts = [part.strip().partition("=") for part in selection.split(",") if part.strip()]
         keys = {name for name, equals, _ in parts if not equals}
         labels = {name: value for name, equals, value in parts if equals}
         result = tuple(
             node for node in nodes if (not keys or node.key in keys) and labels.items() <= node.labels.items()
         )
     if not result:
-        there = "; ".join(f"{node.key} ({_labels(node)})" for node in nodes) or "none"
+        available = "; ".join(f"{node.key} ({_labels(node)})" for node in nodes) or "none"
         raise UsageError(
-            f"No node matches --nodes {wanted}.",
-            hint="Write all, one-per-kind, node names, or label selectors such as pool=a100,zone=b. "
-            f"Nodes with their labels: {there}.",
+            f"No node matches --nodes {selection}.",
+            hint="Use all, one-per-kind, node names, or label selectors such as pool=a100,zone=b. "
+            f"Nodes and their labels: {available}.",
         )
     return result
 

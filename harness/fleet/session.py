@@ -1,4 +1,4 @@
-"""What `tfbench fleet` does, in order: ask the nodes, write the fleet folder, send the plan, keep what comes back."""
+"""Run `tfbench fleet`: describe the nodes, write the fleet folder, send the plan, store the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.folder import FleetFolder
 from harness.fleet.messages import FleetPlan, Message, Node, Written
-from harness.fleet.multiworker import measure, team_nodes
+from harness.fleet.multiworker import measure, select_team
 from harness.fleet.nodes import choose
 from harness.model.options import Options
 from harness.model.run import Run
@@ -20,11 +20,11 @@ from harness.wording import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A fleet that is ready to go: its folder is written.
+    """A prepared fleet, whose folder is written.
 
     Attributes:
-        nodes: those that take part.
-        missing: key of each other node that should -> why it cannot.
+        nodes: nodes that take part.
+        missing: key of each selected but unusable node -> reason.
     """
 
     folder: FleetFolder
@@ -34,85 +34,88 @@ class Ready:
 
 
 def prepare(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Ready:
-    """Ask and choose the nodes that there are now, and write the plan for them.
+    """Describe and select the current nodes, and write the plan for them.
 
     Args:
-        plan: a new one, or that of an earlier attempt.
+        plan: a new plan, or that of an earlier attempt.
 
     Raises:
-        UsageError: no node fits the choice.
-        FleetError: none of those that fit can be used; the message names each with its reason.
+        UsageError: no node matches the selection.
+        FleetError: no selected node is usable; the hint gives the reason for each.
         StoreError: the folder cannot be written.
     """
-    progress.line("Asking the nodes of the cluster")
-    there, silent = cluster.survey(cloud=plan.options.cloud_metadata)
-    chosen = choose(there, plan.choice)
-    usable = tuple(node for node in chosen if node.key not in silent)
-    missing = {node.key: _because(node.key, silent[node.key]) for node in chosen if node.key in silent}
+    progress.line("Querying the nodes of the cluster")
+    nodes, failed = cluster.describe_nodes(cloud=plan.options.cloud_metadata)
+    chosen = choose(nodes, plan.choice)
+    usable = tuple(node for node in chosen if node.key not in failed)
+    missing = {node.key: _describe(node.key, failed[node.key]) for node in chosen if node.key in failed}
     if not usable:
-        raise FleetError("No node of the cluster can be used.", hint=" ".join(missing.values()))
-    missing |= left(folder, plan, there)
-    keys = {node.key for node in there}
-    # One that left and has a stand-in is no longer asked for.
+        raise FleetError("No node of the cluster is usable.", hint=" ".join(missing.values()))
+    missing |= lost_nodes(folder, plan, nodes)
+    keys = {node.key for node in nodes}
+    # A lost node that was replaced is dropped.
     before = (key for key in plan.chosen if key in keys or key in missing or folder.done(key))
     plan = replace(
         plan,
-        nodes=(*there, *(node for node in plan.nodes if node.key not in keys)),
+        nodes=(*nodes, *(node for node in plan.nodes if node.key not in keys)),
         chosen=tuple(dict.fromkeys((*before, *(node.key for node in chosen)))),
     )
     folder.write_plan(plan)
     kinds = sorted({node.kind for node in usable})
-    progress.line(f"Taking part: {counted(len(usable), 'node')} of {'; '.join(kinds)}")
+    progress.line(f"Using {counted(len(usable), 'node')}: {'; '.join(kinds)}")
     return Ready(folder=folder, plan=plan, nodes=usable, missing=missing)
 
 
-def left(folder: FleetFolder, plan: FleetPlan, there: Sequence[Node]) -> dict[str, str]:
-    """Return the nodes that left before their plan was through, unless another one of the kind has come.
+def lost_nodes(folder: FleetFolder, plan: FleetPlan, nodes: Sequence[Node]) -> dict[str, str]:
+    """Return key -> message of nodes that left before they finished and were not replaced by one of the same kind.
 
     Args:
-        plan: as of the attempt before.
+        plan: the plan of the previous attempt.
+        nodes: the current nodes.
     """
-    keys = {node.key for node in there}
-    come = {node.kind for node in there if node.key not in plan.chosen}
+    keys = {node.key for node in nodes}
+    new_kinds = {node.kind for node in nodes if node.key not in plan.chosen}
     return {
-        node.key: f"Node {node.key} is not in the cluster; its finished trials are kept."
+        node.key: f"Node {node.key} has left the cluster; its finished trials are kept."
         for node in plan.nodes
         if node.key in plan.chosen
         and node.key not in keys
-        and node.kind not in come
+        and node.kind not in new_kinds
         and not folder.done(node.key)
         and not plan.workers
     }
 
 
 def run(cluster: Cluster, ready: Ready, progress: Progress) -> Mapping[str, str]:
-    """Run the plan on each node; return the nodes whose measurement is missing, with the reasons.
+    """Run the plan on each node; return missing nodes with the reasons.
 
     Raises:
-        StoreError: the driver's disk refuses; what came before is kept, and can be resumed.
+        StoreError: the driver cannot write a file; earlier results are kept and can be resumed.
     """
     folder = ready.folder
     for why in ready.missing.values():
         progress.line(why)
-    seeds = [(node, folder.seed(node.key)) for node in ready.nodes if not folder.done(node.key)]
-    with closing(cluster.run_plan(ready.plan, seeds)) as messages:
+    previous_runs = [
+        (node, folder.resume_files(node.key)) for node in ready.nodes if not folder.done(node.key)
+    ]
+    with closing(cluster.run_plan(ready.plan, previous_runs)) as messages:
         return {**ready.missing, **collect(messages, folder, progress)}
 
 
 def collect(
     messages: Iterable[tuple[str, Message]], folder: FleetFolder, progress: Progress
 ) -> dict[str, str]:
-    """Keep what nodes report; return the nodes that failed, with the reasons.
+    """Store what nodes report; return failed nodes with the reasons.
 
     Raises:
-        StoreError: the driver's disk refuses.
+        StoreError: the driver cannot write a file.
     """
     missing = {}
     bars: dict[str, Task] = {}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for key, message in messages:
             if key not in bars:
-                bars[key] = held.enter_context(progress.task(key, None))
+                bars[key] = stack.enter_context(progress.task(key, None))
             match message:
                 case str():
                     bars[key].note(message)
@@ -125,38 +128,38 @@ def collect(
                     if folder.done(key):
                         bars[key].note("done")
                 case TfbenchError():
-                    missing[key] = _because(key, message)
+                    missing[key] = _describe(key, message)
                     bars[key].note("failed")
                     progress.line(missing[key])
     return missing
 
 
-def _because(key: str, error: TfbenchError) -> str:
+def _describe(key: str, error: TfbenchError) -> str:
     return f"Node {key}: {error}"
 
 
-def scale(cluster: Cluster, ready: Ready, counts: Sequence[int], progress: Progress) -> None:
-    """Train over each number of workers instead of on each node by itself.
+def run_scaling(cluster: Cluster, ready: Ready, counts: Sequence[int], progress: Progress) -> None:
+    """Run multi-node training with each number of workers.
 
     Raises:
         UsageError: there are too few nodes of one kind.
-        FleetError: a node is held by others, refuses or is gone; every trial before is kept.
-        StoreError: the driver's disk refuses.
+        FleetError: a node is busy, failed or was lost; earlier trials are kept.
+        StoreError: the driver cannot write a file.
     """
-    nodes = team_nodes(ready.nodes, counts)
+    nodes = select_team(ready.nodes, counts)
     if len({node.machine for node in nodes}) < len(nodes):
-        progress.line("Workers share a machine: this tests the setup and measures no network.")
+        progress.line("Workers share a machine: this tests the setup but measures no network.")
     with closing(cluster.team(nodes, ready.plan)) as team:
         measure(ready.folder, team.prepare(), nodes, counts, team.run, progress)
 
 
-def shipped(options: Options) -> Mapping[str, str]:
-    """Return the files of the user's own that the plan needs on every node, path -> text.
+def user_files(options: Options) -> Mapping[str, str]:
+    """Return the user's files that every node needs, path -> text.
 
     Raises:
-        UsageError: one cannot be read, or is no text.
+        UsageError: a file is not readable, or not text.
     """
-    # What lies beside a workload file can be imported by it; an editor's lock or backup cannot.
+    # A workload file can import modules next to it; the filter skips lock and backup files of editors.
     beside = {
         path
         for file in options.files
@@ -170,6 +173,6 @@ def shipped(options: Options) -> Mapping[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{path} cannot be sent to the nodes: {error}.",
-                hint="Keep the workload file in a folder of its own: the Python files beside it are sent too.",
+                hint="Move the workload file to a separate folder: Python files next to it are sent too.",
             ) from error
     return files

@@ -1,4 +1,4 @@
-"""One worker of several that train together: a Ray actor on its node, one container a trial."""
+"""A worker of multi-node training: a Ray actor that runs one container per trial."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from harness.system.file_locks import default_path, measuring
 
 
 class TrainingWorker:
-    """Prepare once, then run one trial after another beside the other workers.
+    """Prepare once, then run trials together with the other workers.
 
     Args:
-        address: IP address by which the others reach it.
-        first: whether it is the first on its machine, and holds the machine's lock for all of them.
+        address: IP address for the other workers.
+        first: whether this is the first worker on its machine, which holds the machine's lock.
     """
 
     def __init__(self, plan: FleetPlan, address: str, *, first: bool) -> None:
         self._plan = plan
         self._address = address
         self._first = first
-        self._held = ExitStack()
+        self._resources = ExitStack()
 
     def prepare(self) -> Run:
-        """Make sure of engine, image and data.
+        """Prepare engine, image and data.
 
         Raises:
-            TfbenchError: this node cannot do it.
+            TfbenchError: preparation failed on this node.
         """
-        self._scratch = self._held.enter_context(scratch_folder(paths_here().cache))
+        self._scratch = self._resources.enter_context(scratch_folder(paths_here().cache))
         self._prepared = prepared_for(self._plan, {}, self._scratch, Silent())
-        self._held.callback(self._prepared.engine.close)
+        self._resources.callback(self._prepared.engine.close)
         return self._prepared.run
 
     def free_port(self) -> str:
-        """Return address:port where nothing listens now; TensorFlow will, in a moment."""
+        """Return address:port of a free port for TensorFlow."""
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("", 0))
             return f"{self._address}:{listener.getsockname()[1]}"
 
     def run(self, trial_id: str, workers: Sequence[str], rank: int) -> Written:
-        """Run one trial as worker number `rank` of those at the addresses `workers`.
+        """Run a trial as worker `rank` of the workers at these addresses.
 
         Raises:
-            TfbenchError: another run measures here, or the engine or the disk is gone.
+            TfbenchError: another run is active on this machine, or the engine or disk failed.
         """
         prepared = self._prepared
         job = next(each for each in prepared.jobs if each.planned.id == trial_id)
@@ -76,5 +76,5 @@ class TrainingWorker:
             shutil.rmtree(folder.path, ignore_errors=True)
 
     def close(self) -> None:
-        """Close the engine and remove the scratch files."""
-        self._held.close()
+        """Close the engine and remove temporary files."""
+        self._resources.close()

@@ -1,4 +1,4 @@
-"""What runs on a node: describe it, or run the plan as `tfbench bench`, with trials sent back as they end."""
+"""Code that runs on a node: describe it, or run the plan like `tfbench bench` and send finished trials back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from harness.system.file_locks import filling
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
 
-# Least time between two reports of progress.
+# Minimum interval of progress reports.
 REPORT_EVERY_S = 2.0
 Outbox = queue.Queue[Message | Exception | None]
 
@@ -40,7 +40,7 @@ def describe(node: Node, cloud: bool) -> Node:
     """Return this node with its kind and machine.
 
     Args:
-        cloud: whether to ask the cloud's metadata service.
+        cloud: whether to query the cloud's metadata service.
     """
     gpus, _ = discover()
     system = system_description(gpus, EngineInfo(name="", version="", isolated=False), {})
@@ -61,68 +61,69 @@ def describe(node: Node, cloud: bool) -> Node:
 
 
 def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
-    """Describe what makes two nodes comparable; memory to the next 4 GiB, as kernels keep some of it."""
+    """Describe a kind of machine. Memory is rounded up to 4 GiB, because kernels reserve varying amounts."""
     memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
     gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
     cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
     return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
-def work(plan: FleetPlan, seed: Mapping[str, bytes]) -> Iterator[Message]:
-    """Run the plan and yield what happens; ends with the file that says that it is through.
+def work(plan: FleetPlan, previous_run: Mapping[str, bytes]) -> Iterator[Message]:
+    """Run the plan and yield messages; the last one has the file that marks the plan as finished.
 
-    The run folder lies on the node only until then. Whoever stops listening ends this process, and with it
-    every container that it started.
+    The run folder is temporary. Closing the iterator ends this process and with it all containers it started.
 
     Args:
-        seed: what is needed of the run so far, path below its folder -> content; empty to begin a new one.
+        previous_run: files needed to resume a run, relative path -> content; empty for a new run.
 
     Raises:
         TfbenchError: as for harness.run.prepare.prepare, resume and execute.
     """
     yield "preparing"
     outbox: Outbox = queue.Queue()
-    threading.Thread(target=_run, args=(plan, seed, outbox), daemon=True).start()
+    threading.Thread(target=_run, args=(plan, previous_run, outbox), daemon=True).start()
     while (message := outbox.get()) is not None:
         if isinstance(message, Exception):
             raise message
         yield message
 
 
-def _run(plan: FleetPlan, seed: Mapping[str, bytes], outbox: Outbox) -> None:
+def _run(plan: FleetPlan, previous_run: Mapping[str, bytes], outbox: Outbox) -> None:
     progress = Reporter(outbox)
     try:
         with scratch_folder(paths_here().cache) as scratch:
-            prepared = prepared_for(plan, seed, scratch, progress)
+            prepared = prepared_for(plan, previous_run, scratch, progress)
             folder = prepared.folder
             outbox.put(prepared.run)
-            progress.line("waiting until nothing else measures on this machine")
+            progress.line("waiting for other runs on this machine")
             execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=plan.wait_s)
             outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
         outbox.put(None)
-    except Exception as error:  # whatever it is must reach the driver in words, not as a hang
+    except Exception as error:  # the driver must see any error instead of a hang
         outbox.put(error)
 
 
 def written(folder: RunFolder, trial: Trial) -> Written:
-    """Return the message that a trial has ended."""
+    """Return the message for a finished trial."""
     path = folder.trial(trial.id).path
     note = f"{trial.id}: {trial.status}. {trial.message}" if trial.message else ""
     return Written(folder=str(path.relative_to(folder.path)), files=read_files(path), note=note)
 
 
-def prepared_for(plan: FleetPlan, seed: Mapping[str, bytes], scratch: Path, progress: Progress) -> Prepared:
-    """Make the plan's run ready on this node, its folder below `scratch`.
+def prepared_for(
+    plan: FleetPlan, previous_run: Mapping[str, bytes], scratch: Path, progress: Progress
+) -> Prepared:
+    """Prepare the plan's run on this node, with its folder below `scratch`.
 
     Raises:
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
     paths = paths_here()
-    own = _own_files(plan.files, paths.cache)
-    if seed:
-        write_files(scratch / "run", seed)
+    user_folder = _write_user_files(plan.files, paths.cache)
+    if previous_run:
+        write_files(scratch / "run", previous_run)
         return resume(scratch / "run", paths, progress)
-    files = tuple(own / path.relative_to("/") for path in plan.options.files)
+    files = tuple(user_folder / path.relative_to("/") for path in plan.options.files)
     resolved = resolve(replace(plan.options, out=scratch, files=files))
     prepared = prepare(resolved, paths, progress, command=plan.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
@@ -130,10 +131,10 @@ def prepared_for(plan: FleetPlan, seed: Mapping[str, bytes], scratch: Path, prog
 
 @contextmanager
 def scratch_folder(cache: Path) -> Iterator[Path]:
-    """Make a folder that a container's user can reach, and remove those of workers that were killed.
+    """Create a temporary folder that the container's user can access; remove those of killed workers.
 
     Raises:
-        OSError: the cache cannot be written.
+        OSError: the cache folder is not writable.
     """
     cache.mkdir(parents=True, exist_ok=True)
     for path in cache.glob("fleet-*-*"):
@@ -148,14 +149,14 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _own_files(files: Mapping[str, str], cache: Path) -> Path:
-    """Write the user's own files below a folder that a resumed run finds again; return the folder.
+def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:
+    """Write the user's files below a content-addressed folder, so that a resumed run finds them; return the folder.
 
-    Those that lay beside each other still do, so that one can import the other.
+    The directory structure is kept, so that files can import each other.
     """
-    content = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
-    folder = cache / "workload-files" / content
-    # Nodes that share a machine share its cache.
+    digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
+    folder = cache / "workload-files" / digest
+    # Nodes on the same machine share its cache.
     with filling(cache / "workload-files.lock", Silent()):
         for name, text in files.items():
             write_atomic(folder / Path(name).relative_to("/"), text).chmod(0o644)

@@ -87,7 +87,7 @@ def test_a_node_dies_the_driver_is_killed_and_the_fleet_goes_on(nodes: Nodes, tm
     assert code == 11, err
     assert "Node bare: " in err
     assert "nowhere.sock" in err
-    assert f"Node {dead} is not in the cluster" in err
+    assert f"Node {dead} has left the cluster" in err
     assert "2 nodes missing, first: " in err, err
     assert record.read_bytes() == kept
     runs = {item.name: read_run(item) for item in path.iterdir() if (item / "manifest.json").exists()}
